@@ -1,0 +1,53 @@
+"""What a layer asks of attention, whichever backend answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+
+from core.packing import PackedBatch
+
+
+class AttentionSpec(NamedTuple):
+    """scaling: factor on the scores. window: sliding window in tokens, or None. softcap: tanh cap on the scores, or None.
+    sinks: float `[H]`, a score per head that takes part in the softmax without a value, or None.
+    """
+
+    scaling: float
+    window: int | None = None
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None
+
+
+class Backend(Protocol):
+    """Attention of all queries of a pass.
+
+    query `[R, H, W, Dk]`; keys `[slots, Hkv, Dk]` and values `[slots, Hkv, Dv]`: a layer's pool, this pass's K and V already written.
+    Returns `[R, W, H, Dv]`.
+    """
+
+    def __call__(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    ) -> torch.Tensor: ...
+
+
+def scores_to_output(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, spec: AttentionSpec
+) -> torch.Tensor:
+    """Attention spelled out, with softcap and sinks: query `[B, H, Q, Dk]`, key and value `[B, H, K, D]`, mask bool, True = may attend.
+
+    A query that may attend to nothing gets zeros.
+    """
+    scores = torch.matmul(query, key.transpose(-1, -2)).float() * spec.scaling
+    if spec.softcap is not None:
+        scores = torch.tanh(scores / spec.softcap) * spec.softcap
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    if spec.sinks is not None:
+        sinks = spec.sinks.float().view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, sinks], dim=-1)
+    weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)
+    if spec.sinks is not None:
+        weights = weights[..., :-1]
+    return torch.matmul(weights.to(value.dtype), value)

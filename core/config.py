@@ -1,0 +1,119 @@
+"""What an engine may do: `EngineConfig`, and the named batching policies as data. Knows nothing of requests or tensors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Literal
+
+from core.errors import InvalidConfig
+
+Admission = Literal["immediate", "barrier"]
+Layout = Literal["packed", "padded", "split"]
+
+
+@dataclass(frozen=True)
+class BatchingPolicy:
+    """When requests join a batch and how their tokens are laid out in a forward pass.
+
+    admission: "immediate" refills a lane in the step after it falls free; "barrier" starts a wave only when every lane is free.
+    layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
+        pass for each joining request and then a left-padded decode pass.
+    token_budget: whether `max_num_batched_tokens` limits a step.
+    one_prefill: at most one request is prefilling at a time.
+    one_lane: a single lane, whatever `max_num_seqs` says.
+    """
+
+    name: str
+    shows: str
+    admission: Admission
+    layout: Layout
+    token_budget: bool = False
+    one_prefill: bool = False
+    one_lane: bool = False
+
+
+POLICIES: dict[str, BatchingPolicy] = {
+    policy.name: policy
+    for policy in (
+        BatchingPolicy("sequential", "no batching: one request at a time", "immediate", "packed", one_lane=True),
+        BatchingPolicy("static", "a wave waits for its longest request; finished rows are computed as padding", "barrier", "padded"),
+        BatchingPolicy("dynamic", "lanes refill at once, but a joining prompt pads every other row to its length", "immediate", "padded"),
+        BatchingPolicy("split", "a prefill pass for each joining request, then one padded decode pass", "immediate", "split"),
+        BatchingPolicy(
+            "split-chunked",
+            "one prompt at a time in chunks within the token budget, then the padded decode pass",
+            "immediate",
+            "split",
+            token_budget=True,
+            one_prefill=True,
+        ),
+        BatchingPolicy(
+            "continuous", "decodes and prefill chunks packed into one pass, no padding, paged KV", "immediate", "packed", token_budget=True
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """The limits of an engine.
+
+    policy: a name of `POLICIES`.
+    max_num_seqs: lanes, i.e. requests running at once.
+    max_num_batched_tokens: the token budget of a step (policies `continuous` and `split-chunked`).
+    block_size: tokens in a KV block.
+    num_blocks: blocks in the KV pool; None sizes the pool so that every lane can hold the longest request.
+    chunked_prefill: a prompt may be computed in pieces; off, a prompt longer than the budget is refused.
+    prefix_caching: full blocks of equal prefixes are shared (policy `continuous`).
+    prefill_first: prefill chunks take budget before decodes.
+
+    Raises InvalidConfig for an unknown policy or limits that contradict each other.
+    """
+
+    policy: str = "continuous"
+    max_num_seqs: int = 8
+    max_num_batched_tokens: int = 256
+    block_size: int = 16
+    num_blocks: int | None = None
+    chunked_prefill: bool = True
+    prefix_caching: bool = False
+    prefill_first: bool = False
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise InvalidConfig(f"There is no policy {self.policy!r}; the policies are {', '.join(POLICIES)}.")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks"):
+            value = getattr(self, name)
+            if name == "num_blocks" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidConfig(f"{name} must be a whole number of at least 1, not {value!r}.")
+        for name in ("chunked_prefill", "prefix_caching", "prefill_first"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidConfig(f"{name} must be true or false, not {getattr(self, name)!r}.")
+        if self.batching.token_budget and not self.prefill_first and self.max_num_batched_tokens < self.num_lanes:
+            raise InvalidConfig(
+                f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes} lanes: "
+                "every decoding request needs one token a step."
+            )
+        if self.prefix_caching and self.policy != "continuous":
+            raise InvalidConfig(f"Prefix caching needs the policy continuous, not {self.policy}.")
+
+    @property
+    def batching(self) -> BatchingPolicy:
+        return POLICIES[self.policy]
+
+    @property
+    def num_lanes(self) -> int:
+        return 1 if self.batching.one_lane else self.max_num_seqs
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict) -> EngineConfig:
+        """Inverse of `to_json`; raises InvalidConfig for an unknown field."""
+        unknown = set(data) - {f.name for f in fields(cls)}
+        if unknown:
+            raise InvalidConfig(f"An engine has no limit called {', '.join(sorted(unknown))}.")
+        return cls(**data)

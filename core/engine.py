@@ -1,0 +1,352 @@
+"""The engine: schedule, execute, update, and an event for every step. Wires the rooms together and checks what comes in."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import time
+from bisect import insort
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from core import models
+from core.attention import cpu
+from core.attention.spec import Backend
+from core.config import EngineConfig
+from core.detokenize import Detokenizer
+from core.errors import InflightError, InvalidConfig, InvalidRequest
+from core.events import KV, Arrived, Pass, FinishedRow, Sampled, Segment, StepEvent, Timings
+from core.model_runner import ModelRunner, PassResult
+from core.models import ModelAdapter
+from core.request import Request, RequestState
+from core.scheduler import Scheduler
+from core.scheduler_output import SchedulerOutput
+from core.trace import Trace
+from core.workload import ArrivalUnit, Workload
+
+_POOL_BYTES_ON_CPU = 2**30  # what `num_blocks=None` may take at most
+
+
+class Engine:
+    """Continuous batching, or an older policy, on a transformers model.
+
+    model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
+    backend: see `core.attention.spec`. clock: seconds, for tests of timing.
+
+    Raises UnsupportedModel for a model that cannot be run exactly.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any | None = None,
+        config: EngineConfig | None = None,
+        *,
+        backend: Backend = cpu.attend,
+        clock=time.perf_counter,
+        sleep=time.sleep,
+    ) -> None:
+        self.adapter = model if isinstance(model, ModelAdapter) else ModelAdapter.probe(model)
+        self.tokenizer, self.config = tokenizer, config or EngineConfig()
+        self._backend, self._clock, self._sleep = backend, clock, sleep
+        self._reset("step", "interactive", None)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str, config: EngineConfig | None = None, device: str = "auto", dtype: str | torch.dtype = "auto"
+    ) -> Engine:
+        """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence."""
+        where = models.resolve_device(device)
+        model, tokenizer = models.load(name, where, models.resolve_dtype(dtype, where))
+        return cls(ModelAdapter.probe(model, name), tokenizer, config)
+
+    # -- a whole workload --------------------------------------------------------------------------------------------
+
+    def run(self, workload: Workload) -> Trace:
+        """Run a workload from an empty engine to its end; the trace. On Ctrl-C the trace so far is in `engine.trace`."""
+        for _ in self.stream(workload):
+            pass
+        return self.trace
+
+    def stream(self, workload: Workload) -> Iterator[StepEvent]:
+        """Run a workload, handing out each step's event as it happens. All requests are checked before the first step."""
+        if self.has_work:
+            raise InflightError("The engine is still at work on other requests.")
+        prompts = [self._check(request) for request in workload]
+        longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
+        num_blocks = self._num_blocks(longest)
+        for prompt, request in zip(prompts, workload, strict=True):
+            self._check_pool(request, prompt, num_blocks)
+        self._reset(workload.arrival_unit, workload.name, num_blocks)
+        for prompt, request in zip(prompts, workload, strict=True):
+            self._enqueue(request, prompt)
+        return self._steps()
+
+    def _steps(self) -> Iterator[StepEvent]:
+        while self.has_work:
+            event = self.step()
+            if event is not None:
+                yield event
+        self.trace.complete = True
+
+    # -- request by request ------------------------------------------------------------------------------------------
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run."""
+        prompt = self._check(request)
+        if request.id in self._requests:
+            raise InvalidRequest(f"There is already a request {request.id!r}.")
+        self._check_pool(request, prompt, self._scheduler.pool.num_blocks)
+        self._enqueue(request, prompt)
+
+    def cancel(self, request: str) -> None:
+        """End a request; raises InflightError if it is unknown. One that has finished stays as it is."""
+        if request not in self._requests:
+            raise InflightError(f"There is no request {request!r}.")
+        pending = next((p for p in self._pending if p[2].id == request), None)
+        if pending:  # it has not arrived yet: it arrives and leaves
+            self._pending.remove(pending)
+            self._arrive(pending[2])
+        self._scheduler.cancel(request)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether requests are running, waiting or still to arrive."""
+        return bool(self._pending) or self._scheduler.has_work
+
+    @property
+    def trace(self) -> Trace:
+        """What has happened since the run began; the same object throughout a run."""
+        return self._trace
+
+    @property
+    def num_steps(self) -> int:
+        """Turns taken, those without an event included."""
+        return self._step
+
+    def step(self) -> StepEvent | None:
+        """One turn: schedule, execute, update. None if nothing could run."""
+        started = self._now()
+        self._receive()
+        step, self._step = self._step, self._step + 1
+        scheduler = self._scheduler
+        results: list[tuple[SchedulerOutput, PassResult]] = []
+        scheduling = -self._clock()
+        for output in scheduler.schedule():
+            scheduling += self._clock()
+            result = self._runner.execute(output, self._params)
+            results.append((output, result))
+            stopped = self._stopped(output, result)
+            scheduling -= self._clock()
+            scheduler.update_from_output(output, [s.token_id for s in result.samples], stopped)
+        facts = scheduler.end_step()
+        scheduling += self._clock()
+        if not results and not facts.finished:
+            if self._pending:
+                self._wait_for_arrival()
+            return None
+        arrived, self._arrived = tuple(self._arrived), []
+        passes, segments, sampled = self._records(results)
+        event = StepEvent(
+            step=step,
+            t_start=started,
+            t_end=self._now(),
+            timings=Timings(
+                round(scheduling, 6),
+                round(sum(r.prepare for _, r in results), 6),
+                round(sum(r.forward for _, r in results), 6),
+                round(sum(r.sample for _, r in results), 6),
+            ),
+            arrived=arrived,
+            admitted=tuple(facts.admitted),
+            waiting=facts.waiting,
+            preempted=tuple(facts.preempted),
+            stalled=tuple(facts.stalled),
+            passes=passes,
+            segments=segments,
+            sampled=sampled,
+            finished=tuple(facts.finished),
+            kv=KV(facts.blocks_used, scheduler.pool.num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
+            budget=facts.budget(self.config.max_num_batched_tokens if self.config.batching.token_budget else None),
+        )
+        self._trace.events.append(event)
+        return event
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _reset(self, unit: ArrivalUnit, name: str, num_blocks: int | None) -> None:
+        """An empty engine at step 0."""
+        if num_blocks is None:
+            num_blocks = self._num_blocks(self.adapter.max_model_len or 2048)
+        runner = getattr(self, "_runner", None)
+        if runner is None or runner.pool.num_blocks != num_blocks:
+            self._runner = ModelRunner(self.adapter, num_blocks, self.config.block_size, self._backend, self._clock)
+        self._scheduler = Scheduler(self.config, num_blocks, self.adapter.eos_token_ids)
+        self._requests: dict[str, RequestState] = {}
+        self._params = {}
+        self._detokenizers: dict[str, tuple[Detokenizer, list[str]]] = {}  # of requests with stop strings
+        self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
+        self._arrived: list[Arrived] = []
+        self._unit, self._step, self._origin = unit, 0, self._clock()
+        self._trace = Trace(self._header(name, num_blocks), [], complete=False, tokenizer=self.tokenizer)
+
+    def _now(self) -> float:
+        return round(self._clock() - self._origin, 6)
+
+    def _num_blocks(self, longest: int) -> int:
+        """Blocks in the pool: as configured, or room for the longest request in every lane within a memory bound."""
+        if self.config.num_blocks is not None:
+            return self.config.num_blocks
+        each = -(-longest // self.config.block_size)
+        shapes = self.adapter.shapes.values()
+        per_token = sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes) * self.adapter.dtype.itemsize
+        affordable = _POOL_BYTES_ON_CPU // (per_token * self.config.block_size)
+        return max(each, min(each * self.config.num_lanes, affordable))
+
+    def _check(self, request: Request) -> tuple[int, ...]:
+        """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
+        ids = self._encode(request) if request.prompt is not None else request.prompt_token_ids
+        vocab_size, context = self.adapter.vocab_size, self.adapter.max_model_len
+        outside = next((i for i in ids if not 0 <= i < vocab_size), None)
+        if outside is not None:
+            raise InvalidRequest(f"Request {request.id}: token id {outside} is outside the vocabulary of {vocab_size}.")
+        new = request.sampling.max_new_tokens
+        if context is not None and len(ids) + new > context:
+            raise InvalidRequest(
+                f"Request {request.id}: {len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}."
+            )
+        budget = self.config.max_num_batched_tokens
+        if self.config.batching.token_budget and not self.config.chunked_prefill and len(ids) > budget:
+            raise InvalidRequest(
+                f"Request {request.id}: without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}."
+            )
+        if request.sampling.stop and self.tokenizer is None:
+            raise InvalidRequest(f"Request {request.id}: stop strings need a tokenizer.")
+        return ids
+
+    def _encode(self, request: Request) -> tuple[int, ...]:
+        if self.tokenizer is None:
+            raise InvalidRequest(f"Request {request.id}: a text prompt needs a tokenizer; give prompt_token_ids.")
+        try:
+            ids = tuple(self.tokenizer(request.prompt)["input_ids"])
+        except Exception:  # tokenizers signals unknown characters by bare exceptions
+            ids = None
+        if ids is None or self.tokenizer.unk_token_id in ids:
+            raise InvalidRequest(f"Request {request.id}: the tokenizer cannot encode {self._unknown_characters(request.prompt)}.")
+        if not ids:
+            raise InvalidRequest(f"Request {request.id}: the tokenizer turns the prompt into no tokens.")
+        return ids
+
+    def _unknown_characters(self, prompt: str) -> str:
+        def is_unknown(character: str) -> bool:
+            try:
+                ids = self.tokenizer(character)["input_ids"]
+            except Exception:
+                return True
+            return not ids or self.tokenizer.unk_token_id in ids
+
+        unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]
+        return "the characters " + " ".join(repr(c) for c in unknown[:5]) if unknown else "the prompt"
+
+    def _check_pool(self, request: Request, prompt: tuple[int, ...], num_blocks: int) -> None:
+        tokens, room = len(prompt) + request.sampling.max_new_tokens, num_blocks * self.config.block_size
+        if tokens > room:
+            raise InvalidRequest(
+                f"Request {request.id}: {len(prompt)} prompt tokens and {request.sampling.max_new_tokens} new ones exceed the whole "
+                f"KV pool of {num_blocks} blocks of {self.config.block_size} tokens."
+            )
+
+    def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
+        state = RequestState(request, prompt, order=len(self._requests))
+        self._requests[request.id] = state
+        self._params[request.id] = request.sampling
+        if request.sampling.stop:
+            self._detokenizers[request.id] = (Detokenizer(self.tokenizer), [])
+        insort(self._pending, (request.arrival, state.order, state))
+        header = self._trace.header
+        header["prompts"][request.id] = list(prompt)
+        header["workload"]["requests"].append(request.to_json())
+
+    def _receive(self) -> None:
+        """Arrivals that are due join the line."""
+        now = self._step if self._unit == "step" else self._clock() - self._origin
+        due = 0
+        while due < len(self._pending) and self._pending[due][0] <= now:
+            self._arrive(self._pending[due][2])
+            due += 1
+        del self._pending[:due]
+
+    def _arrive(self, state: RequestState) -> None:
+        planned = state.request.arrival if self._unit == "s" else self._now()
+        self._arrived.append(Arrived(state.id, round(min(planned, self._now()), 6)))
+        self._scheduler.add(state)
+
+    def _wait_for_arrival(self) -> None:
+        if self._unit == "s":
+            self._sleep(max(0.0, self._pending[0][0] - (self._clock() - self._origin)))
+
+    def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
+        """Requests whose text now contains one of their stop strings."""
+        if not self._detokenizers:
+            return frozenset()
+        stopped = set()
+        sampling = (s.request for s in output.scheduled if s.samples)
+        for request, drawn in zip(sampling, result.samples, strict=True):
+            if request in self._detokenizers and drawn.token_id is not None:
+                detokenizer, text = self._detokenizers[request]
+                text.append(detokenizer.add(drawn.token_id))
+                longest = max(len(s) for s in self._params[request].stop)
+                tail = "".join(text[-longest:])  # every token since the last stop check adds a character or none
+                joined = "".join(text) if len(tail) < longest else tail
+                if any(s in joined for s in self._params[request].stop):
+                    stopped.add(request)
+        return frozenset(stopped)
+
+    def _records(
+        self, results: list[tuple[SchedulerOutput, PassResult]]
+    ) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
+        passes, segments, sampled = [], [], []
+        for index, (output, result) in enumerate(results):
+            finished = tuple(FinishedRow(s.request, s.lane) for s in output.scheduled if not s.tokens)
+            tokens = output.num_scheduled_tokens
+            start, end = round(result.t_start - self._origin, 6), round(result.t_end - self._origin, 6)
+            passes.append(Pass(output.layout, output.rows, output.width, tokens, output.padding, start, end, finished))
+            drawn = iter(result.samples)
+            for s in output.scheduled:
+                if s.tokens:
+                    segments.append(Segment(index, s.request, s.lane, s.phase, s.start, len(s.tokens), s.kv_len))
+                if s.samples:
+                    token_id, logprob, margin = next(drawn)
+                    if token_id is not None:
+                        sampled.append(Sampled(index, s.request, token_id, logprob, margin))
+        return tuple(passes), tuple(segments), tuple(sampled)
+
+    def _header(self, name: str, num_blocks: int) -> dict:
+        adapter = self.adapter
+        device = adapter.device
+        return {
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "source": "live",
+            "model": {
+                "name": adapter.name,
+                "type": adapter.config.model_type,
+                "parameters": adapter.num_parameters,
+                "layers": len(adapter.shapes),
+                "vocab_size": adapter.vocab_size,
+                "context": adapter.max_model_len,
+                "windows": [adapter.windows[layer] for layer in sorted(adapter.windows)],
+                "plug": adapter.plug,
+            },
+            "device": str(device),
+            "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+            "threads": torch.get_num_threads(),
+            "dtype": str(adapter.dtype).removeprefix("torch."),
+            "policy": self.config.policy,
+            "config": self.config.to_json(),
+            "num_blocks": num_blocks,
+            "workload": {"schema": 1, "name": name, "arrival_unit": self._unit, "requests": []},
+            "prompts": {},
+            "versions": {"python": platform.python_version(), **models.versions()},
+        }

@@ -1,0 +1,29 @@
+"""Every refusal of the engine: one exception type, one clear sentence, raised before any state changes."""
+
+
+class InflightError(Exception):
+    """A request, workload, model, limit or trace that cannot be accepted; the message says why in one sentence."""
+
+
+class InvalidRequest(InflightError, ValueError):
+    """A request that could never run: its prompt, its sampling parameters or its length."""
+
+
+class InvalidConfig(InflightError, ValueError):
+    """Limits or a policy that contradict each other."""
+
+
+class InvalidWorkload(InflightError, ValueError):
+    """A workload file that is not one."""
+
+
+class InvalidTrace(InflightError, ValueError):
+    """A trace that is truncated, reordered, altered or foreign; `line` is the 1-based line at fault."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message if line is None else f"line {line}: {message}")
+        self.line = line
+
+
+class UnsupportedModel(InflightError):
+    """A model that cannot be loaded, or whose attention cannot be packed without changing its results."""

@@ -1,0 +1,224 @@
+"""What happened in a step, as facts: named tuples of ids and numbers, never a picture and never a live object.
+
+Times are seconds since the run began. Request ids stand for requests, lanes and blocks count from 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple
+
+Limit = Literal["lanes", "budget", "blocks", "barrier", "prefill", "none"]
+
+
+class Why(NamedTuple):
+    """The limit that bound and its numbers: of `total`, `have` was left and `need` was asked for.
+
+    lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to compute). blocks: KV blocks
+    free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
+    none: nothing bound.
+    """
+
+    limit: Limit
+    have: int = 0
+    need: int = 0
+    total: int = 0
+
+
+class Arrived(NamedTuple):
+    request: str
+    t: float
+
+
+class Admitted(NamedTuple):
+    """`why` names what limits its first chunk (none, budget or blocks)."""
+
+    request: str
+    lane: int
+    why: Why
+
+
+class Waiting(NamedTuple):
+    """How many wait, and of the head of the queue alone who it is and why: the others wait behind it."""
+
+    count: int
+    request: str | None = None
+    why: Why | None = None
+
+
+class Preempted(NamedTuple):
+    """Pushed back to the head of the queue; `tokens_lost` KV entries will be recomputed."""
+
+    request: str
+    tokens_lost: int
+    lane: int
+
+
+class Stalled(NamedTuple):
+    """A running request that computed nothing in this step, and the limit that kept it."""
+
+    request: str
+    why: Why
+
+
+class FinishedRow(NamedTuple):
+    """A row of a request that has finished: computed as padding until its wave ends."""
+
+    request: str
+    lane: int
+
+
+class Pass(NamedTuple):
+    """One forward pass of `rows` x `width` positions: `tokens` real ones, `padding` the rest. Rows are in lane order."""
+
+    layout: str
+    rows: int
+    width: int
+    tokens: int
+    padding: int
+    t_start: float
+    t_end: float
+    finished_rows: tuple[FinishedRow, ...] = ()
+
+
+class Segment(NamedTuple):
+    """Positions `start` … `start + length - 1` of a request, computed in pass `pass_index`; then its cache holds `kv_len`."""
+
+    pass_index: int
+    request: str
+    lane: int
+    phase: str
+    start: int
+    length: int
+    kv_len: int
+
+
+class Sampled(NamedTuple):
+    """A new token. logprob: its natural logarithm of probability at temperature 1; margin: best logit less the runner-up's."""
+
+    pass_index: int
+    request: str
+    token_id: int
+    logprob: float
+    margin: float
+
+
+class Finished(NamedTuple):
+    request: str
+    finish_reason: str
+
+
+class BlockChange(NamedTuple):
+    """Blocks that joined the end of a request's block table, or (`released`) the whole table given back after the step."""
+
+    request: str
+    added: tuple[int, ...]
+    released: bool
+
+
+class PrefixHit(NamedTuple):
+    """The first `num_cached_tokens` positions were found in the prefix cache."""
+
+    request: str
+    num_cached_tokens: int
+
+
+class KV(NamedTuple):
+    """The pool while the passes ran: `used` blocks of `total`, what changed, what was found in the prefix cache."""
+
+    used: int
+    total: int
+    changes: tuple[BlockChange, ...] = ()
+    prefix_hits: tuple[PrefixHit, ...] = ()
+
+
+class Budget(NamedTuple):
+    """The token budget (None where the policy has none), its split, and by name the limit that kept the step from doing more."""
+
+    limit: int | None
+    decode: int
+    prefill: int
+    unused: int
+    binding: Limit
+
+
+class Timings(NamedTuple):
+    """Seconds of the step by part; what is left of `t_end - t_start` is everything else."""
+
+    schedule: float
+    prepare: float
+    forward: float
+    sample: float
+
+
+class Overrun(NamedTuple):
+    """Rows computed for a request that had already stopped (asynchronous execution)."""
+
+    request: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """One turn of the scheduler. Steps count from 0; a turn in which nothing could run has no event."""
+
+    step: int
+    t_start: float
+    t_end: float
+    timings: Timings
+    arrived: tuple[Arrived, ...]
+    admitted: tuple[Admitted, ...]
+    waiting: Waiting
+    preempted: tuple[Preempted, ...]
+    stalled: tuple[Stalled, ...]
+    passes: tuple[Pass, ...]
+    segments: tuple[Segment, ...]
+    sampled: tuple[Sampled, ...]
+    finished: tuple[Finished, ...]
+    kv: KV
+    budget: Budget
+    overrun: tuple[Overrun, ...] = ()
+
+    def to_json(self) -> dict:
+        """Plain data: named tuples become arrays in field order."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: dict) -> StepEvent:
+        """Inverse of `to_json`; raises TypeError, ValueError or KeyError on data of another shape."""
+        unknown = set(data) - {f.name for f in fields(cls)}
+        if unknown:
+            raise ValueError(f"unknown field {sorted(unknown)[0]!r}")
+        values = dict(data)
+        for name, record in _LISTS.items():
+            values[name] = tuple(record(*_tuples(row)) for row in data.get(name, ()))
+        values["admitted"] = tuple(Admitted(a.request, a.lane, Why(*a.why)) for a in values["admitted"])
+        values["passes"] = tuple(p._replace(finished_rows=tuple(FinishedRow(*r) for r in p.finished_rows)) for p in values["passes"])
+        values["stalled"] = tuple(Stalled(s.request, Why(*s.why)) for s in values["stalled"])
+        values["timings"] = Timings(*data["timings"])
+        count, head, why = data["waiting"]
+        values["waiting"] = Waiting(count, head, None if why is None else Why(*why))
+        used, total, changes, hits = data["kv"]
+        values["kv"] = KV(
+            used, total, tuple(BlockChange(*_tuples(c)) for c in changes), tuple(PrefixHit(*h) for h in hits)
+        )
+        values["budget"] = Budget(*data["budget"])
+        return cls(**values)
+
+
+_LISTS: dict[str, type] = {
+    "arrived": Arrived,
+    "admitted": Admitted,
+    "preempted": Preempted,
+    "stalled": Stalled,
+    "passes": Pass,
+    "segments": Segment,
+    "sampled": Sampled,
+    "finished": Finished,
+    "overrun": Overrun,
+}
+
+
+def _tuples(row: list) -> list:
+    """JSON arrays inside a record back to tuples."""
+    return [tuple(v) if isinstance(v, list) else v for v in row]

@@ -1,0 +1,54 @@
+"""Runs one scheduled pass: pack, forward, sample. Owns the KV tensors, returns tokens and timings, changes nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from core.attention import cpu
+from core.attention.spec import Backend
+from core.kv_pool import KVPool
+from core.models import ModelAdapter
+from core.packing import pack
+from core.request import SamplingParams
+from core.sampling import Sample, SamplingRow, sample
+from core.scheduler_output import SchedulerOutput
+
+
+class PassResult(NamedTuple):
+    """samples: one for each scheduled request that samples, in order. Times are those of the clock, in seconds."""
+
+    samples: list[Sample]
+    t_start: float
+    t_end: float
+    prepare: float
+    forward: float
+    sample: float
+
+
+class ModelRunner:
+    """A model and its KV pool of `num_blocks` blocks."""
+
+    def __init__(
+        self,
+        adapter: ModelAdapter,
+        num_blocks: int,
+        block_size: int,
+        backend: Backend = cpu.attend,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.adapter, self.backend, self.clock = adapter, backend, clock
+        self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
+
+    def execute(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+        """Compute a pass. params: sampling by request id."""
+        t0 = self.clock()
+        batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
+        rows = [SamplingRow(params[s.request], s.kv_len) for s in output.scheduled if s.samples]
+        t1 = self.clock()
+        logits = self.adapter.forward(batch, self.pool, self.backend)
+        t2 = self.clock()
+        samples = sample(logits, rows) if rows else []
+        t3 = self.clock()
+        return PassResult(samples, t0, t3, t1 - t0, t2 - t1, t3 - t2)

@@ -1,0 +1,198 @@
+"""What is asked: `Request` and `SamplingParams` (frozen), and `RequestState`, the one mutable record of its progress.
+
+Only the scheduler changes a `RequestState`. Prefill and decode are never stored: both follow from `num_computed_tokens`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from core.errors import InvalidRequest
+
+FinishReason = Literal["length", "stop", "cancelled", "error"]
+Phase = Literal["prefill", "decode"]
+
+
+class RequestStatus(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How a request's tokens are chosen.
+
+    temperature 0 is argmax; top_k 0 and top_p 1 switch those filters off. Noise is keyed by (seed, position), so the text does
+    not depend on who shares the batch. `stop` strings end the request once they appear in its text; `ignore_eos` goes on past
+    the end-of-sequence token. Raises InvalidRequest for a value out of range.
+    """
+
+    max_new_tokens: int = 32
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, (list, tuple)):
+            object.__setattr__(self, "stop", tuple(self.stop))
+        checks = (
+            (_is_int(self.max_new_tokens) and self.max_new_tokens >= 1, "max_new_tokens must be a whole number of at least 1"),
+            (_is_number(self.temperature) and 0 <= self.temperature < math.inf, "temperature must be a finite number of at least 0"),
+            (_is_int(self.top_k) and self.top_k >= 0, "top_k must be a whole number of at least 0"),
+            (_is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
+            (_is_int(self.seed) and 0 <= self.seed < 2**63, "seed must be a whole number from 0 to 2^63 - 1"),
+            (
+                isinstance(self.stop, tuple) and all(isinstance(s, str) and s for s in self.stop),
+                "stop must be a list of non-empty strings",
+            ),
+            (isinstance(self.ignore_eos, bool), "ignore_eos must be true or false"),
+        )
+        for (ok, sentence), f in zip(checks, fields(self), strict=True):
+            if not ok:
+                raise InvalidRequest(f"{sentence}, not {getattr(self, f.name)!r}.")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One unit of work: a prompt as text or as token ids, how to sample, and when it arrives (in steps or seconds).
+
+    Raises InvalidRequest for an empty or doubly given prompt, an empty id, or an arrival that is negative or not a number.
+    """
+
+    id: str
+    prompt: str | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    arrival: float = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise InvalidRequest(f"A request id must be a non-empty string, not {self.id!r}.")
+        if not isinstance(self.sampling, SamplingParams):
+            raise InvalidRequest(f"Request {self.id}: sampling must be SamplingParams, not {type(self.sampling).__name__}.")
+        if (self.prompt is None) == (self.prompt_token_ids is None):
+            raise InvalidRequest(f"Request {self.id} needs either a prompt or prompt_token_ids.")
+        if self.prompt_token_ids is not None:
+            ids = self.prompt_token_ids
+            if not isinstance(ids, (list, tuple)) or not all(_is_int(i) for i in ids):
+                raise InvalidRequest(f"Request {self.id}: prompt_token_ids must be a list of whole numbers.")
+            object.__setattr__(self, "prompt_token_ids", tuple(ids))
+        elif not isinstance(self.prompt, str):
+            raise InvalidRequest(f"Request {self.id}: the prompt must be text, not {type(self.prompt).__name__}.")
+        if not self.prompt and not self.prompt_token_ids:
+            raise InvalidRequest(f"Request {self.id} has an empty prompt.")
+        if not _is_number(self.arrival) or not 0 <= self.arrival < math.inf:
+            raise InvalidRequest(f"Request {self.id}: arrival must be a finite number of at least 0, not {self.arrival!r}.")
+
+    def to_json(self) -> dict:
+        """Plain data: the fields that were given, sampling only where it differs from the default."""
+        default = asdict(SamplingParams())
+        sampling = {k: v for k, v in asdict(self.sampling).items() if v != default[k] or k == "max_new_tokens"}
+        data = {"id": self.id, "sampling": sampling, "arrival": self.arrival}
+        if self.prompt is not None:
+            data["prompt"] = self.prompt
+        if self.prompt_token_ids is not None:
+            data["prompt_token_ids"] = list(self.prompt_token_ids)
+        return data
+
+    @classmethod
+    def from_json(cls, data: object) -> Request:
+        """Inverse of `to_json`; raises InvalidRequest for anything that is not a request, an unknown field included."""
+        if not isinstance(data, dict):
+            raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")
+        _refuse_unknown(data, cls, "request")
+        if "id" not in data:
+            raise InvalidRequest("A request needs an id.")
+        sampling = data.get("sampling", {})
+        if not isinstance(sampling, dict):
+            raise InvalidRequest(f"Request {data['id']}: sampling must be an object.")
+        _refuse_unknown(sampling, SamplingParams, f"sampling of request {data['id']}")
+        try:
+            params = SamplingParams(**sampling)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"Request {data['id']}: {error}") from None
+        return cls(**{**data, "sampling": params})
+
+
+def _refuse_unknown(data: dict, cls: type, what: str) -> None:
+    unknown = set(data) - {f.name for f in fields(cls)}
+    if unknown:
+        raise InvalidRequest(f"A {what} has no field {', '.join(repr(str(u)) for u in sorted(unknown, key=str))}.")
+
+
+class BlockTable(NamedTuple):
+    """The KV blocks of one request, in order of position; `consecutive` where each id follows the one before."""
+
+    blocks: tuple[int, ...] = ()
+    consecutive: bool = True
+
+    def extend(self, more: tuple[int, ...]) -> BlockTable:
+        joined = self.blocks + more
+        tail = self.blocks[-1:] + more
+        return BlockTable(joined, self.consecutive and all(b == a + 1 for a, b in zip(tail, tail[1:], strict=False)))
+
+
+@dataclass(slots=True, eq=False)
+class RequestState:
+    """A request's progress. `order` is its place in the line (first come, first served)."""
+
+    request: Request
+    prompt_token_ids: tuple[int, ...]
+    order: int
+    token_ids: list[int] = field(init=False)  # prompt, then generated
+    status: RequestStatus = RequestStatus.WAITING
+    num_computed_tokens: int = 0
+    num_cached_tokens: int = 0  # prefix-cache hits at the latest admission
+    lane: int | None = None
+    block_table: BlockTable = field(default_factory=BlockTable)
+    finish_reason: FinishReason | None = None
+
+    def __post_init__(self) -> None:
+        self.token_ids = list(self.prompt_token_ids)
+
+    @property
+    def id(self) -> str:
+        return self.request.id
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_token_ids)
+
+    @property
+    def num_generated(self) -> int:
+        return len(self.token_ids) - len(self.prompt_token_ids)
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens known but not yet in the KV cache."""
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def is_decoding(self) -> bool:
+        """One pending token, and it was generated."""
+        return len(self.token_ids) - self.num_computed_tokens == 1 and len(self.token_ids) > len(self.prompt_token_ids)
+
+    @property
+    def max_num_tokens(self) -> int:
+        """Prompt and all tokens it may generate."""
+        return len(self.prompt_token_ids) + self.request.sampling.max_new_tokens

@@ -1,0 +1,375 @@
+"""Who computes what in each step. `schedule()` decides a turn pass by pass, `update_from_output()` alone changes requests.
+
+A turn is one pass for the packed and padded layouts. The split layout decides its decode pass after the prefill passes' tokens
+are known, so `schedule()` is a generator: run each pass and report it before asking for the next.
+
+    for output in scheduler.schedule():
+        scheduler.update_from_output(output, run(output))
+    facts = scheduler.end_step()
+
+Waiting requests form one line, first come, first served; only its head is ever looked at. Knows nothing of tensors, models or time.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from core.block_pool import BlockPool
+from core.config import EngineConfig
+from core.events import Admitted, BlockChange, Budget, Finished, Preempted, PrefixHit, Stalled, Waiting, Why
+from core.request import BlockTable, FinishReason, RequestState, RequestStatus
+from core.scheduler_output import ScheduledRequest, SchedulerOutput
+
+_UNLIMITED = 2**62
+_NOTHING_BINDS = Why("none")
+
+
+@dataclass(slots=True)
+class StepFacts:
+    """What the scheduler decided in a turn, and why."""
+
+    admitted: list[Admitted] = field(default_factory=list)
+    preempted: list[Preempted] = field(default_factory=list)
+    stalled: list[Stalled] = field(default_factory=list)
+    finished: list[Finished] = field(default_factory=list)
+    block_changes: list[BlockChange] = field(default_factory=list)
+    prefix_hits: list[PrefixHit] = field(default_factory=list)
+    waiting: Waiting = Waiting(0)
+    decode_tokens: int = 0
+    prefill_tokens: int = 0
+    chunk_cut: bool = False  # a prompt was cut because the budget ran out
+    blocks_used: int = 0
+
+    def budget(self, limit: int | None) -> Budget:
+        used = self.decode_tokens + self.prefill_tokens
+        if self.waiting.why is not None:
+            binding = self.waiting.why.limit
+        elif self.stalled:
+            binding = self.stalled[0].why.limit
+        else:
+            binding = "budget" if self.chunk_cut else "none"
+        return Budget(limit, self.decode_tokens, self.prefill_tokens, 0 if limit is None else limit - used, binding)
+
+
+class Scheduler:
+    """The waiting line, the lanes and the block pool of one run.
+
+    eos_token_ids: tokens that end a request unless it ignores them.
+    """
+
+    def __init__(self, config: EngineConfig, num_blocks: int, eos_token_ids: frozenset[int] = frozenset()) -> None:
+        self.config, self.policy, self.eos_token_ids = config, config.batching, eos_token_ids
+        self.pool = BlockPool(num_blocks, config.block_size)
+        self.waiting: deque[RequestState] = deque()
+        self.running: list[RequestState] = []  # by order of arrival
+        self.lanes: list[RequestState | None] = [None] * config.num_lanes  # a finished request keeps its lane until the barrier
+        self.requests: dict[str, RequestState] = {}  # unfinished
+        self._num_cancelled_waiting = 0
+        self._facts = StepFacts()
+
+    # -- requests in and out -----------------------------------------------------------------------------------------
+
+    def add(self, state: RequestState) -> None:
+        self.requests[state.id] = state
+        self.waiting.append(state)
+
+    def cancel(self, request: str) -> bool:
+        """End a request wherever it is; whether there was such a request. The fact belongs to the next step's event."""
+        state = self.requests.get(request)
+        if state is None:
+            return False
+        if state.status is not RequestStatus.RUNNING:
+            self._num_cancelled_waiting += 1  # left in the line, dropped when it reaches the head
+        self._finish(state, "cancelled")
+        return True
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self.waiting) - self._num_cancelled_waiting
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.requests) or bool(self._facts.finished)
+
+    # -- the three verbs' first and last -----------------------------------------------------------------------------
+
+    def schedule(self) -> Iterator[SchedulerOutput]:
+        """Decide the passes of this turn, one after the other."""
+        if self.policy.layout == "packed":
+            yield from self._packed_pass()
+        elif self.policy.layout == "padded":
+            yield from self._padded_pass()
+        else:
+            yield from self._split_passes()
+
+    def update_from_output(
+        self, output: SchedulerOutput, token_ids: Sequence[int | None], stopped: frozenset[str] = frozenset()
+    ) -> None:
+        """Advance every scheduled request.
+
+        token_ids: one for each scheduled request that samples, in order; None where its logits were not finite.
+        stopped: requests whose text now contains one of their stop strings.
+        """
+        tokens = iter(token_ids)
+        for scheduled in output.scheduled:
+            state = self.requests.get(scheduled.request)
+            token = next(tokens) if scheduled.samples else None
+            if state is None:  # a finished row, or cancelled meanwhile
+                continue
+            state.num_computed_tokens = scheduled.kv_len
+            if self.config.prefix_caching:
+                self._register_full_blocks(state, scheduled.start)
+            if not scheduled.samples:
+                continue
+            if token is None:
+                self._finish(state, "error")
+                continue
+            state.token_ids.append(token)
+            if scheduled.request in stopped or (token in self.eos_token_ids and not state.request.sampling.ignore_eos):
+                self._finish(state, "stop")
+            elif state.num_tokens == state.max_num_tokens:
+                self._finish(state, "length")
+
+    def end_step(self) -> StepFacts:
+        """The facts of the turn; the next turn starts with a clean sheet."""
+        facts, self._facts = self._facts, StepFacts()
+        return facts
+
+    def check_integrity(self) -> None:
+        """Assert every invariant that holds between steps."""
+        held = [s for s in self.lanes if s is not None]
+        assert [s for s in held if s.finish_reason is None] == sorted(self.running, key=lambda s: s.lane)
+        assert len(self.running) <= self.config.num_lanes
+        assert self.running == sorted(self.running, key=lambda s: s.order)
+        assert self.num_waiting == sum(s.finish_reason is None for s in self.waiting)
+        for s in held:
+            assert self.lanes[s.lane] is s
+            assert len(s.block_table.blocks) >= self._blocks_for(s.num_computed_tokens)
+        self.pool.check_integrity([s.block_table.blocks for s in held])
+
+    # -- layouts -----------------------------------------------------------------------------------------------------
+
+    def _packed_pass(self) -> Iterator[SchedulerOutput]:
+        while True:
+            plan = self._plan_packed()
+            if plan or not self.running:
+                break
+            self._preempt(self.running[-1])  # nothing at all could go on: the newest makes room
+        if plan:
+            yield self._output("packed", plan)
+
+    def _plan_packed(self) -> list[tuple[RequestState, int]]:
+        facts = self._facts
+        facts.stalled.clear()
+        left = self.config.max_num_batched_tokens if self.policy.token_budget else _UNLIMITED
+        plan: list[tuple[RequestState, int]] = []
+        decoding = [s for s in self.running if s.is_decoding]
+        prefilling = [s for s in self.running if not s.is_decoding]
+        if not self.config.prefill_first:
+            left = self._continue(decoding, left, plan)
+        left = self._continue(prefilling, left, plan)
+        left = self._admit(left, plan, self._num_growing(decoding) if self.config.prefill_first else 0)
+        if self.config.prefill_first:
+            self._continue(decoding, left, plan)
+        return plan
+
+    def _padded_pass(self) -> Iterator[SchedulerOutput]:
+        plan: list[tuple[RequestState, int]] = []
+        self._continue(self.running, _UNLIMITED, plan)
+        if self.policy.admission == "immediate" or not self.running:
+            self._admit(_UNLIMITED, plan)
+        elif self.num_waiting:
+            self._wait(Why("barrier", len(self.running), 0, self.config.num_lanes))
+        if plan:
+            finished = [(s, 0) for s in self.lanes if s is not None and s.finish_reason is not None]
+            yield self._output("padded", plan + finished)
+
+    def _split_passes(self) -> Iterator[SchedulerOutput]:
+        left = self.config.max_num_batched_tokens if self.policy.token_budget else _UNLIMITED
+        decoding = {s for s in self.running if s.is_decoding}
+        left -= len(decoding)
+        prefills: list[tuple[RequestState, int]] = []
+        left = self._continue([s for s in self.running if not s.is_decoding], left, prefills)
+        left = self._admit(left, prefills)
+        for prefill in prefills:
+            yield self._output("packed", [prefill])
+        decoding.update([s for s, _ in prefills if s.is_decoding][: max(0, left)])  # the newly prefilled, if budget remains
+        plan: list[tuple[RequestState, int]] = []
+        self._continue([s for s in self.running if s in decoding], _UNLIMITED, plan)
+        if plan:
+            yield self._output("padded", plan)
+
+    # -- choosing ----------------------------------------------------------------------------------------------------
+
+    def _continue(self, states: Sequence[RequestState], left: int, plan: list[tuple[RequestState, int]]) -> int:
+        """Give each running request its next tokens, first come, first served; the budget that is left."""
+        size, total = self.config.block_size, self.config.max_num_batched_tokens
+        for state in states:
+            pending = state.num_pending
+            count = min(pending, left)
+            if count < pending:
+                self._facts.chunk_cut = True
+            if count == 0:
+                self._facts.stalled.append(Stalled(state.id, Why("budget", 0, pending, total)))
+                continue
+            held = len(state.block_table.blocks)
+            room = (held + self.pool.num_free) * size - state.num_computed_tokens
+            if room <= 0:
+                why = Why("blocks", self.pool.num_free, 1, self.pool.num_blocks)
+                self._facts.stalled.append(Stalled(state.id, why))
+                continue
+            count = min(count, room)
+            self._grow(state, count)
+            plan.append((state, count))
+            left -= count
+        return left
+
+    def _admit(self, left: int, plan: list[tuple[RequestState, int]], reserve: int = 0) -> int:
+        """Let waiting requests into free lanes while lanes, budget and blocks allow; the budget that is left.
+
+        reserve: blocks that running requests still need in this step.
+        """
+        while state := self._head():
+            why = self._why_not(state, left, plan, reserve)
+            if why is not None:
+                self._wait(why)
+                break
+            self.waiting.popleft()
+            left -= self._start(state, left, plan)
+        return left
+
+    def _why_not(
+        self, state: RequestState, left: int, plan: list[tuple[RequestState, int]], reserve: int
+    ) -> Why | None:
+        """The limit that keeps the head of the line waiting, if any."""
+        free_lanes = self.lanes.count(None)
+        if not free_lanes:
+            return Why("lanes", 0, 1, len(self.lanes))
+        if self.policy.one_prefill and any(not s.is_decoding for s in self.running):
+            return Why("prefill", 0, 1, 1)
+        budget = self.config.max_num_batched_tokens
+        matched = self.pool.match(state.token_ids) if self.config.prefix_caching else ()
+        pending = state.num_tokens - len(matched) * self.config.block_size
+        whole = not self.config.chunked_prefill and pending <= budget  # a longer recomputation has to be cut all the same
+        if left <= 0 or (whole and left < pending):
+            return Why("budget", max(0, left), pending, budget)
+        need = self._blocks_for(state.num_tokens) - len(matched)
+        free = self.pool.num_free - self.pool.num_unused(matched) - reserve
+        if not self.policy.token_budget or self.policy.layout == "split":  # no preemption here: room to the end is promised
+            need = self._blocks_for(state.max_num_tokens)
+            free = self.pool.num_blocks - sum(self._blocks_for(s.max_num_tokens) for s in self.lanes if s is not None)
+        elif self._facts.preempted or any(s.why.limit == "blocks" for s in self._facts.stalled):
+            free = 0  # blocks are short for those who run already
+        if need > free:
+            return Why("blocks", max(0, free), need, self.pool.num_blocks)
+        return None
+
+    def _start(self, state: RequestState, left: int, plan: list[tuple[RequestState, int]]) -> int:
+        """Put a request into the lowest free lane with its first chunk; the tokens that takes."""
+        lane = self.lanes.index(None)
+        state.status, state.lane = RequestStatus.RUNNING, lane
+        self.lanes[lane] = state
+        insort(self.running, state, key=lambda s: s.order)
+        matched = self.pool.match(state.token_ids) if self.config.prefix_caching else ()
+        state.num_cached_tokens = state.num_computed_tokens = len(matched) * self.config.block_size
+        if matched:
+            self.pool.share(matched)
+            state.block_table = BlockTable().extend(matched)
+            self._facts.block_changes.append(BlockChange(state.id, matched, False))
+            self._facts.prefix_hits.append(PrefixHit(state.id, state.num_cached_tokens))
+        pending = state.num_pending
+        count = min(pending, left)
+        why = _NOTHING_BINDS
+        if count < pending:
+            why = Why("budget", left, pending, self.config.max_num_batched_tokens)
+            self._facts.chunk_cut = True
+        self._grow(state, count)
+        plan.append((state, count))
+        self._facts.admitted.append(Admitted(state.id, lane, why))
+        return count
+
+    def _head(self) -> RequestState | None:
+        """The head of the line, cancelled requests dropped on the way."""
+        while self.waiting and self.waiting[0].finish_reason is not None:
+            self.waiting.popleft()
+            self._num_cancelled_waiting -= 1
+        return self.waiting[0] if self.waiting else None
+
+    def _wait(self, why: Why) -> None:
+        head = self._head()
+        assert head is not None
+        self._facts.waiting = Waiting(self.num_waiting, head.id, why)
+
+    def _preempt(self, state: RequestState) -> None:
+        """Take everything from a running request but its tokens, and put it at the head of the line."""
+        self._facts.preempted.append(Preempted(state.id, state.num_computed_tokens, state.lane))
+        self.running.remove(state)
+        self._vacate(state)
+        state.status, state.num_computed_tokens, state.num_cached_tokens = RequestStatus.PREEMPTED, 0, 0
+        self.waiting.appendleft(state)
+
+    # -- blocks and lanes --------------------------------------------------------------------------------------------
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self.config.block_size)
+
+    def _num_growing(self, states: list[RequestState]) -> int:
+        """Requests whose next token needs a new block."""
+        return sum(s.num_computed_tokens == len(s.block_table.blocks) * self.config.block_size for s in states)
+
+    def _grow(self, state: RequestState, count: int) -> None:
+        """Blocks for the next `count` tokens."""
+        held = state.block_table.blocks
+        more = self._blocks_for(state.num_computed_tokens + count) - len(held)
+        if more > 0:
+            plan = self._blocks_for(state.max_num_tokens) - len(held)
+            added = self.pool.allocate(more, held[-1] if held else None, plan)
+            state.block_table = state.block_table.extend(added)
+            self._facts.block_changes.append(BlockChange(state.id, added, False))
+
+    def _register_full_blocks(self, state: RequestState, start: int) -> None:
+        size, blocks = self.config.block_size, state.block_table.blocks
+        for index in range(start // size, state.num_computed_tokens // size):
+            tokens = tuple(state.token_ids[index * size : (index + 1) * size])
+            self.pool.register(blocks[index], blocks[index - 1] if index else None, tokens)
+
+    def _vacate(self, state: RequestState) -> None:
+        """Give back lane and blocks."""
+        self.pool.free(state.block_table.blocks)
+        if state.block_table.blocks:
+            self._facts.block_changes.append(BlockChange(state.id, (), True))
+        self.lanes[state.lane] = None
+        state.lane, state.block_table = None, BlockTable()
+
+    def _finish(self, state: RequestState, reason: FinishReason) -> None:
+        state.finish_reason, was_running = reason, state.status is RequestStatus.RUNNING
+        state.status = RequestStatus.FINISHED
+        del self.requests[state.id]
+        self._facts.finished.append(Finished(state.id, reason))
+        if was_running:
+            self.running.remove(state)
+            if self.policy.admission == "immediate":
+                self._vacate(state)
+            elif not self.running:  # the barrier falls: the whole wave leaves
+                for other in self.lanes:
+                    if other is not None:
+                        self._vacate(other)
+
+    def _output(self, layout: str, plan: list[tuple[RequestState, int]]) -> SchedulerOutput:
+        """Freeze a plan in lane order."""
+        scheduled, facts = [], self._facts
+        for state, count in sorted(plan, key=lambda item: item[0].lane):
+            start, decoding = state.num_computed_tokens, state.is_decoding
+            tokens = tuple(state.token_ids[start : start + count])
+            samples = count > 0 and start + count == state.num_tokens
+            if decoding:
+                facts.decode_tokens += count
+            else:
+                facts.prefill_tokens += count
+            phase = "decode" if decoding else "prefill"
+            scheduled.append(ScheduledRequest(state.id, state.lane, phase, tokens, start, state.block_table, samples))
+        facts.blocks_used = max(facts.blocks_used, self.pool.num_used)
+        return SchedulerOutput(layout, tuple(scheduled))
