@@ -1,0 +1,85 @@
+"""The Gradio app: one Blocks with the player, the server's functions as its API, and how it is launched.
+
+With `player.py` the only module here that knows Gradio.
+"""
+
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+import gradio as gr
+from starlette.middleware import Middleware
+
+from visualizer.guard import MaxBody
+from visualizer.limits import Limits, limits
+from visualizer.player import Player
+from visualizer.recorded import TRACES
+from visualizer.server import Server
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+_EVERYBODY = 200  # requests served at once; runs have a line of their own
+
+
+def build(server: Server) -> gr.Blocks:
+    """The page. Watch is its only tab so far; others stand beside it in `gr.Tabs` once they have something to show."""
+    with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
+        Player(server.catalogue, elem_id="watch")
+        _api(server)
+    return page.queue(default_concurrency_limit=None)
+
+
+def _api(server: Server) -> None:
+    """The server's functions as HTTP endpoints, `gradio_api/call/<name>`."""
+
+    async def run(spec: dict, request: gr.Request) -> AsyncIterator[dict]:
+        """Run a workload and stream what happens.
+
+        spec: {"workload", "config", "model", "device", "visitor"}; a visitor has one run at a time.
+        """
+        visitor = spec.get("visitor") if isinstance(spec, dict) else None
+        asked = {k: v for k, v in spec.items() if k != "visitor"} if isinstance(spec, dict) else spec
+        async for delta in server.run(asked, str(visitor or request.session_hash)[:64]):
+            yield delta
+
+    async def cancel(run: str) -> dict:
+        """Cancel a run by its id."""
+        return server.cancel(run)
+
+    async def missing(run: str, seq_from: int) -> dict:
+        """The deltas of a run from a number on."""
+        return server.missing(run, seq_from)
+
+    async def state() -> dict:
+        """Models, presets, policies, limits and recorded runs."""
+        return server.state()
+
+    def upload(text: str) -> dict:
+        """Open a saved trace; text: its JSON lines."""
+        return server.upload(text)
+
+    def export(kind: str, run: str, step: int | None = None) -> dict:
+        """A run as a file. kind: trace, perfetto, html or figure (of a step)."""
+        return server.export(kind, run, step)
+
+    for endpoint in (run, cancel, missing, state, upload, export):
+        gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
+
+
+def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tuple:
+    """Build the page and serve it; what `Blocks.launch` returns. options: passed on to it, e.g. `server_port`."""
+    here = here or limits()
+    folder = Path(tempfile.mkdtemp(prefix="inflight-"))
+    server = Server(folder, lambda path: f"gradio_api/file={path}", here, traces)
+    return build(server).launch(
+        allowed_paths=[str(folder), str(ASSETS / "player")],
+        app_kwargs={"middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20)]},
+        css=(ASSETS / "page.css").read_text(encoding="utf-8"),
+        footer_links=[],
+        max_threads=_EVERYBODY,
+        run_history=False,
+        ssr_mode=False,
+        **options,
+    )

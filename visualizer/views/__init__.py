@@ -1,0 +1,1 @@
+"""Pictures made with Plotly: one `figure` each, from a trace."""
