@@ -150,11 +150,16 @@ class BlockTable(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RequestState:
-    """A request's progress. `order` is its place in the line (first come, first served)."""
+    """A request's progress.
+
+    order: its place in the line (first come, first served); the scheduler renumbers by arrival. max_num_tokens: its prompt and all
+    tokens it may generate.
+    """
 
     request: Request
     prompt_token_ids: tuple[int, ...]
-    order: int
+    order: int = 0
+    max_num_tokens: int = field(init=False)
     token_ids: list[int] = field(init=False)  # prompt, then generated
     status: RequestStatus = RequestStatus.WAITING
     num_computed_tokens: int = 0
@@ -165,6 +170,7 @@ class RequestState:
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)
+        self.max_num_tokens = len(self.prompt_token_ids) + self.request.sampling.max_new_tokens
 
     @property
     def id(self) -> str:
@@ -191,8 +197,3 @@ class RequestState:
     def is_decoding(self) -> bool:
         """One pending token, and it was generated."""
         return len(self.token_ids) - self.num_computed_tokens == 1 and len(self.token_ids) > len(self.prompt_token_ids)
-
-    @property
-    def max_num_tokens(self) -> int:
-        """Prompt and all tokens it may generate."""
-        return len(self.prompt_token_ids) + self.request.sampling.max_new_tokens

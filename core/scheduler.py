@@ -12,19 +12,21 @@ Waiting requests form one line, first come, first served; only its head is ever 
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from core.block_pool import BlockPool
 from core.config import EngineConfig
-from core.events import Admitted, BlockChange, Budget, Finished, Preempted, PrefixHit, Stalled, Waiting, Why
+from core.events import Admitted, BlockChange, Budget, Finished, Limit, Preempted, PrefixHit, Stalled, Waiting, Why
 from core.request import BlockTable, FinishReason, RequestState, RequestStatus
 from core.scheduler_output import ScheduledRequest, SchedulerOutput
 
 _UNLIMITED = 2**62
 _NOTHING_BINDS = Why("none")
+
+Plan = list[tuple[int, RequestState, int]]  # lane, request, tokens; one entry a lane, so that sorting never looks further
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class StepFacts:
     waiting: Waiting = Waiting(0)
     decode_tokens: int = 0
     prefill_tokens: int = 0
-    chunk_cut: bool = False  # a prompt was cut because the budget ran out
+    cut: Limit = "none"  # what cut a prompt into chunks
     blocks_used: int = 0
 
     def budget(self, limit: int | None) -> Budget:
@@ -50,7 +52,7 @@ class StepFacts:
         elif self.stalled:
             binding = self.stalled[0].why.limit
         else:
-            binding = "budget" if self.chunk_cut else "none"
+            binding = self.cut
         return Budget(limit, self.decode_tokens, self.prefill_tokens, 0 if limit is None else limit - used, binding)
 
 
@@ -64,15 +66,18 @@ class Scheduler:
         self.config, self.policy, self.eos_token_ids = config, config.batching, eos_token_ids
         self.pool = BlockPool(num_blocks, config.block_size)
         self.waiting: deque[RequestState] = deque()
-        self.running: list[RequestState] = []  # by order of arrival
+        self.running: list[RequestState] = []  # by order of arrival: the line is admitted from its head, the preempted return there
         self.lanes: list[RequestState | None] = [None] * config.num_lanes  # a finished request keeps its lane until the barrier
         self.requests: dict[str, RequestState] = {}  # unfinished
+        self._num_added = 0
         self._num_cancelled_waiting = 0
         self._facts = StepFacts()
 
     # -- requests in and out -----------------------------------------------------------------------------------------
 
     def add(self, state: RequestState) -> None:
+        """Join the end of the line."""
+        state.order, self._num_added = self._num_added, self._num_added + 1
         self.requests[state.id] = state
         self.waiting.append(state)
 
@@ -113,14 +118,14 @@ class Scheduler:
         token_ids: one for each scheduled request that samples, in order; None where its logits were not finite.
         stopped: requests whose text now contains one of their stop strings.
         """
-        tokens = iter(token_ids)
+        tokens, prefix_caching = iter(token_ids), self.config.prefix_caching
         for scheduled in output.scheduled:
             state = self.requests.get(scheduled.request)
             token = next(tokens) if scheduled.samples else None
             if state is None:  # a finished row, or cancelled meanwhile
                 continue
-            state.num_computed_tokens = scheduled.kv_len
-            if self.config.prefix_caching:
+            state.num_computed_tokens = scheduled.start + len(scheduled.tokens)
+            if prefix_caching:
                 self._register_full_blocks(state, scheduled.start)
             if not scheduled.samples:
                 continue
@@ -130,7 +135,7 @@ class Scheduler:
             state.token_ids.append(token)
             if scheduled.request in stopped or (token in self.eos_token_ids and not state.request.sampling.ignore_eos):
                 self._finish(state, "stop")
-            elif state.num_tokens == state.max_num_tokens:
+            elif len(state.token_ids) == state.max_num_tokens:
                 self._finish(state, "length")
 
     def end_step(self) -> StepFacts:
@@ -144,11 +149,17 @@ class Scheduler:
         assert [s for s in held if s.finish_reason is None] == sorted(self.running, key=lambda s: s.lane)
         assert len(self.running) <= self.config.num_lanes
         assert self.running == sorted(self.running, key=lambda s: s.order)
+        assert list(self.waiting) == sorted(self.waiting, key=lambda s: s.order)
         assert self.num_waiting == sum(s.finish_reason is None for s in self.waiting)
         for s in held:
             assert self.lanes[s.lane] is s
             assert len(s.block_table.blocks) >= self._blocks_for(s.num_computed_tokens)
         self.pool.check_integrity([s.block_table.blocks for s in held])
+
+    @property
+    def _may_preempt(self) -> bool:
+        """Whether blocks are handed out as tokens need them; the other policies promise each request room to its end."""
+        return self.policy.token_budget and self.policy.layout == "packed"
 
     # -- layouts -----------------------------------------------------------------------------------------------------
 
@@ -161,13 +172,17 @@ class Scheduler:
         if plan:
             yield self._output("packed", plan)
 
-    def _plan_packed(self) -> list[tuple[RequestState, int]]:
+    def _plan_packed(self) -> Plan:
+        """What a packed pass may compute; an empty plan has changed nothing."""
         facts = self._facts
         facts.stalled.clear()
+        facts.cut = "none"
         left = self.config.max_num_batched_tokens if self.policy.token_budget else _UNLIMITED
-        plan: list[tuple[RequestState, int]] = []
-        decoding = [s for s in self.running if s.is_decoding]
-        prefilling = [s for s in self.running if not s.is_decoding]
+        plan: Plan = []
+        decoding: list[RequestState] = []
+        prefilling: list[RequestState] = []
+        for state in self.running:
+            (decoding if state.is_decoding else prefilling).append(state)
         if not self.config.prefill_first:
             left = self._continue(decoding, left, plan)
         left = self._continue(prefilling, left, plan)
@@ -177,118 +192,116 @@ class Scheduler:
         return plan
 
     def _padded_pass(self) -> Iterator[SchedulerOutput]:
-        plan: list[tuple[RequestState, int]] = []
+        plan: Plan = []
         self._continue(self.running, _UNLIMITED, plan)
         if self.policy.admission == "immediate" or not self.running:
             self._admit(_UNLIMITED, plan)
         elif self.num_waiting:
             self._wait(Why("barrier", len(self.running), 0, self.config.num_lanes))
         if plan:
-            finished = [(s, 0) for s in self.lanes if s is not None and s.finish_reason is not None]
-            yield self._output("padded", plan + finished)
+            plan += [(s.lane, s, 0) for s in self.lanes if s is not None and s.finish_reason is not None]
+            yield self._output("padded", plan)
 
     def _split_passes(self) -> Iterator[SchedulerOutput]:
         left = self.config.max_num_batched_tokens if self.policy.token_budget else _UNLIMITED
         decoding = {s for s in self.running if s.is_decoding}
         left -= len(decoding)
-        prefills: list[tuple[RequestState, int]] = []
-        left = self._continue([s for s in self.running if not s.is_decoding], left, prefills)
+        prefills: Plan = []
+        left = self._continue([s for s in self.running if s not in decoding], left, prefills)
         left = self._admit(left, prefills)
         for prefill in prefills:
             yield self._output("packed", [prefill])
-        decoding.update([s for s, _ in prefills if s.is_decoding][: max(0, left)])  # the newly prefilled, if budget remains
-        plan: list[tuple[RequestState, int]] = []
+        decoding.update([s for s in self.running if s not in decoding and s.is_decoding][:left])  # the newly prefilled
+        plan: Plan = []
         self._continue([s for s in self.running if s in decoding], _UNLIMITED, plan)
         if plan:
             yield self._output("padded", plan)
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 
-    def _continue(self, states: Sequence[RequestState], left: int, plan: list[tuple[RequestState, int]]) -> int:
+    def _continue(self, states: Sequence[RequestState], left: int, plan: Plan) -> int:
         """Give each running request its next tokens, first come, first served; the budget that is left."""
-        size, total = self.config.block_size, self.config.max_num_batched_tokens
+        size, facts = self.config.block_size, self._facts
         for state in states:
-            pending = state.num_pending
-            count = min(pending, left)
-            if count < pending:
-                self._facts.chunk_cut = True
-            if count == 0:
-                self._facts.stalled.append(Stalled(state.id, Why("budget", 0, pending, total)))
-                continue
-            held = len(state.block_table.blocks)
-            room = (held + self.pool.num_free) * size - state.num_computed_tokens
-            if room <= 0:
-                why = Why("blocks", self.pool.num_free, 1, self.pool.num_blocks)
-                self._facts.stalled.append(Stalled(state.id, why))
-                continue
-            count = min(count, room)
-            self._grow(state, count)
-            plan.append((state, count))
+            count = pending = len(state.token_ids) - state.num_computed_tokens
+            if count > left:
+                count, facts.cut = left, "budget"
+                if not left:
+                    facts.stalled.append(Stalled(state.id, Why("budget", 0, pending, self.config.max_num_batched_tokens)))
+                    continue
+            room = len(state.block_table.blocks) * size - state.num_computed_tokens
+            if count > room:
+                room += self.pool.num_free * size
+                if not room:
+                    facts.stalled.append(Stalled(state.id, Why("blocks", 0, 1, self.pool.num_blocks)))
+                    continue
+                if count > room:
+                    count, facts.cut = room, "blocks"
+                self._grow(state, count)
+            plan.append((state.lane, state, count))
             left -= count
         return left
 
-    def _admit(self, left: int, plan: list[tuple[RequestState, int]], reserve: int = 0) -> int:
+    def _admit(self, left: int, plan: Plan, reserve: int = 0) -> int:
         """Let waiting requests into free lanes while lanes, budget and blocks allow; the budget that is left.
 
         reserve: blocks that running requests still need in this step.
         """
         while state := self._head():
-            why = self._why_not(state, left, plan, reserve)
-            if why is not None:
+            why = self._no_lane()
+            matched = self.pool.match(state.token_ids) if self.config.prefix_caching and not why else ()
+            why = why or self._no_room(state, matched, left, reserve)
+            if why:
                 self._wait(why)
                 break
             self.waiting.popleft()
-            left -= self._start(state, left, plan)
+            left -= self._start(state, matched, left, plan)
         return left
 
-    def _why_not(
-        self, state: RequestState, left: int, plan: list[tuple[RequestState, int]], reserve: int
-    ) -> Why | None:
-        """The limit that keeps the head of the line waiting, if any."""
-        free_lanes = self.lanes.count(None)
-        if not free_lanes:
+    def _no_lane(self) -> Why | None:
+        """What keeps anybody from being admitted, if anything."""
+        if None not in self.lanes:
             return Why("lanes", 0, 1, len(self.lanes))
-        if self.policy.one_prefill and any(not s.is_decoding for s in self.running):
+        if self.policy.one_prefill and not all(s.is_decoding for s in self.running):
             return Why("prefill", 0, 1, 1)
+        return None
+
+    def _no_room(self, state: RequestState, matched: tuple[int, ...], left: int, reserve: int) -> Why | None:
+        """The limit that keeps the head of the line waiting though there is a lane, if any. matched: its cached blocks."""
         budget = self.config.max_num_batched_tokens
-        matched = self.pool.match(state.token_ids) if self.config.prefix_caching else ()
         pending = state.num_tokens - len(matched) * self.config.block_size
         whole = not self.config.chunked_prefill and pending <= budget  # a longer recomputation has to be cut all the same
         if left <= 0 or (whole and left < pending):
             return Why("budget", max(0, left), pending, budget)
-        need = self._blocks_for(state.num_tokens) - len(matched)
-        free = self.pool.num_free - self.pool.num_unused(matched) - reserve
-        if not self.policy.token_budget or self.policy.layout == "split":  # no preemption here: room to the end is promised
+        if not self._may_preempt:  # room to the end is promised
             need = self._blocks_for(state.max_num_tokens)
             free = self.pool.num_blocks - sum(self._blocks_for(s.max_num_tokens) for s in self.lanes if s is not None)
         elif self._facts.preempted or any(s.why.limit == "blocks" for s in self._facts.stalled):
-            free = 0  # blocks are short for those who run already
-        if need > free:
-            return Why("blocks", max(0, free), need, self.pool.num_blocks)
-        return None
+            need, free = self._blocks_for(state.num_tokens) - len(matched), 0  # blocks are short for those who run already
+        else:
+            need = self._blocks_for(state.num_tokens) - len(matched)
+            free = self.pool.num_free - self.pool.num_unused(matched) - reserve
+        return Why("blocks", max(0, free), need, self.pool.num_blocks) if need > free else None
 
-    def _start(self, state: RequestState, left: int, plan: list[tuple[RequestState, int]]) -> int:
+    def _start(self, state: RequestState, matched: tuple[int, ...], left: int, plan: Plan) -> int:
         """Put a request into the lowest free lane with its first chunk; the tokens that takes."""
-        lane = self.lanes.index(None)
+        lane, facts = self.lanes.index(None), self._facts
         state.status, state.lane = RequestStatus.RUNNING, lane
         self.lanes[lane] = state
-        insort(self.running, state, key=lambda s: s.order)
-        matched = self.pool.match(state.token_ids) if self.config.prefix_caching else ()
+        self.running.append(state)
         state.num_cached_tokens = state.num_computed_tokens = len(matched) * self.config.block_size
         if matched:
             self.pool.share(matched)
             state.block_table = BlockTable().extend(matched)
-            self._facts.block_changes.append(BlockChange(state.id, matched, False))
-            self._facts.prefix_hits.append(PrefixHit(state.id, state.num_cached_tokens))
-        pending = state.num_pending
-        count = min(pending, left)
-        why = _NOTHING_BINDS
-        if count < pending:
-            why = Why("budget", left, pending, self.config.max_num_batched_tokens)
-            self._facts.chunk_cut = True
+            facts.block_changes.append(BlockChange(state.id, matched, False))
+            facts.prefix_hits.append(PrefixHit(state.id, state.num_cached_tokens))
+        count, why = state.num_pending, _NOTHING_BINDS
+        if count > left:
+            why = Why("budget", left, count, self.config.max_num_batched_tokens)
+            count, facts.cut = left, "budget"
         self._grow(state, count)
-        plan.append((state, count))
-        self._facts.admitted.append(Admitted(state.id, lane, why))
+        plan.append((lane, state, count))
+        facts.admitted.append(Admitted(state.id, lane, why))
         return count
 
     def _head(self) -> RequestState | None:
@@ -358,18 +371,23 @@ class Scheduler:
                     if other is not None:
                         self._vacate(other)
 
-    def _output(self, layout: str, plan: list[tuple[RequestState, int]]) -> SchedulerOutput:
+    def _output(self, layout: Literal["packed", "padded"], plan: Plan) -> SchedulerOutput:
         """Freeze a plan in lane order."""
-        scheduled, facts = [], self._facts
-        for state, count in sorted(plan, key=lambda item: item[0].lane):
-            start, decoding = state.num_computed_tokens, state.is_decoding
-            tokens = tuple(state.token_ids[start : start + count])
-            samples = count > 0 and start + count == state.num_tokens
-            if decoding:
-                facts.decode_tokens += count
+        scheduled, decode_tokens = [], 0
+        for lane, state, count in sorted(plan):
+            token_ids, start = state.token_ids, state.num_computed_tokens
+            end, length = start + count, len(token_ids)
+            if count == 1 and end == length and state.is_decoding:
+                phase = "decode"
+                decode_tokens += 1
             else:
-                facts.prefill_tokens += count
-            phase = "decode" if decoding else "prefill"
-            scheduled.append(ScheduledRequest(state.id, state.lane, phase, tokens, start, state.block_table, samples))
+                phase = "prefill"
+            tokens = tuple(token_ids[start:end])
+            samples = end == length and count > 0
+            scheduled.append(ScheduledRequest(state.request.id, lane, phase, tokens, start, state.block_table, samples))
+        output = SchedulerOutput(layout, tuple(scheduled))
+        facts = self._facts
+        facts.decode_tokens += decode_tokens
+        facts.prefill_tokens += sum([entry[2] for entry in plan]) - decode_tokens
         facts.blocks_used = max(facts.blocks_used, self.pool.num_used)
-        return SchedulerOutput(layout, tuple(scheduled))
+        return output
