@@ -57,7 +57,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     if any(r.params.top_k or r.params.top_p < 1 for r in rows):
         top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)
         top_p = torch.tensor([r.params.top_p for r in rows], device=device)
-        ordered, order = scaled.sort(-1, descending=True, stable=True)
+        ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
         probabilities = ordered.softmax(-1)
         before = probabilities.cumsum(-1) - probabilities  # mass of the likelier tokens
         drop = (before >= top_p[:, None]) | (torch.arange(vocab_size, device=device) >= top_k[:, None])
