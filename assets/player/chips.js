@@ -1,0 +1,22 @@
+// Spans with requests in them, as DOM: a plain string, or {r: id} / {request} drawn as its tinted letter. Text stays text.
+
+import { h } from "./dom.js";
+
+/** The tinted letter of a request; dashed while it holds no lane. */
+export function chip(app, request, held = true) {
+  const el = h("bdi", { class: held ? "chip" : "chip chip-out", "data-request": String(request.index), title: `request ${request.id}` }, request.letter);
+  if (held && request.hue >= 0) el.style.setProperty("--tint", `var(--tint-${request.hue})`);
+  return el;
+}
+
+export function spans(app, list, held = () => true) {
+  return (list || []).map((span) => {
+    if (typeof span === "string") return document.createTextNode(span);
+    const request = span.request || app.run.request(span.r);
+    return request ? chip(app, request, held(request)) : document.createTextNode(String(span.r ?? ""));
+  });
+}
+
+export function plain(app, list) {
+  return (list || []).map((span) => (typeof span === "string" ? span : (span.request || app.run.request(span.r) || { letter: span.r }).letter)).join("");
+}

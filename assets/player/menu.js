@@ -1,0 +1,75 @@
+// Menus under buttons, and the list of keys.
+
+import { clamp, h } from "./dom.js";
+
+export class Menu {
+  constructor(el, app) {
+    this.el = el;
+    this.app = app;
+    document.addEventListener("pointerdown", (e) => {
+      if (!el.hidden && !el.contains(e.target) && !(this.button && this.button.contains(e.target))) this.close();
+    });
+    el.addEventListener("keydown", (e) => {
+      const items = [...el.querySelectorAll("button")];
+      const at = items.indexOf(document.activeElement);
+      const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[e.key];
+      if (to !== undefined) {
+        items[(to + items.length) % items.length].focus();
+        e.preventDefault();
+      } else if (e.key === "Tab") this.close();
+    });
+  }
+
+  /** items: {text, note, checked, act} or "-" for a rule. */
+  toggle(button, items) {
+    const again = this.button === button && !this.el.hidden;
+    this.close();
+    if (again) return;
+    this.button = button;
+    button.setAttribute("aria-expanded", "true");
+    this.el.replaceChildren(...items.map((item) => item === "-" ? h("hr", {}) : h("button", {
+      type: "button", role: item.checked === undefined ? "menuitem" : "menuitemradio", "aria-checked": item.checked === undefined ? null : String(item.checked),
+      onclick: () => {
+        this.close();
+        item.act();
+      },
+    }, item.text, item.note ? h("small", {}, item.note) : null)));
+    this.el.hidden = false;
+    const box = this.app.root.getBoundingClientRect();
+    const at = button.getBoundingClientRect();
+    this.el.style.left = `${clamp(at.left - box.left, 8, Math.max(8, box.width - this.el.offsetWidth - 8))}px`;
+    this.el.style.top = `${at.bottom - box.top + 6}px`;
+    this.el.querySelector("button")?.focus();
+  }
+
+  close() {
+    if (this.el.hidden) return false;
+    this.el.hidden = true;
+    this.button?.setAttribute("aria-expanded", "false");
+    if (this.el.contains(document.activeElement)) this.button?.focus();
+    return true;
+  }
+}
+
+const KEYS = [
+  [["←", "→"], "previous, next step; with Shift ten"],
+  [["PgUp", "PgDn"], "ten steps"],
+  [["Home", "End"], "first, last step"],
+  [["Space"], "play, pause"],
+  [["b", "n"], "previous, next event of the chosen kind"],
+  [["−", "+"], "slower, faster"],
+  [["click"], "pin a request; Esc lets it go"],
+  [["z"], "zoom the mask to the pinned request; the wheel zooms too"],
+  [["c"], "lanes over steps or measured time"],
+  [["t"], "tables in place of pictures"],
+  [["p"], "presenter; there 1 to 6 show one view, F fills the screen"],
+  [["?"], "this list"],
+];
+
+export function showKeys(dialog) {
+  dialog.replaceChildren(
+    h("h2", {}, "Keys"),
+    h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k)])), h("dd", {}, what)])),
+    h("form", { method: "dialog" }, h("button", { class: "button primary" }, "Close")));
+  dialog.showModal();
+}

@@ -1,0 +1,564 @@
+// The player: one run, one step, one focus; views draw them. Mounts into the markup of player.html.
+//
+//   replay (by URL, inline, or streamed) ─→ Run ─→ frame(index) ─→ views
+//   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
+
+import { h, icon, clamp, setAttr, setText, reducedMotion } from "./dom.js";
+import { Palette } from "./colours.js";
+import { Run } from "./run.js";
+import { MaskView } from "./mask.js";
+import { PackedRow } from "./packed_row.js";
+import { LanesView } from "./lanes.js";
+import { BlocksView, LengthsView } from "./kv.js";
+import { QueueView } from "./queue.js";
+import { TextsView } from "./texts.js";
+import { Narration } from "./narration.js";
+import { Transport, SPEEDS } from "./transport.js";
+import { Tooltip } from "./tooltip.js";
+import { Tables } from "./tables.js";
+import { Menu, showKeys } from "./menu.js";
+import { Address } from "./address.js";
+import { Server } from "./server.js";
+import { Live } from "./live.js";
+import { Editor } from "./editor.js";
+import { exportMenu } from "./export.js";
+import { plain } from "./chips.js";
+
+const FOCUS_VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"];
+
+export class Player {
+  /**
+   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url,
+   * server: whether there is an API to run on, base: where it is, tabs: [{name, title}], embedded}.
+   */
+  constructor(root, options = {}) {
+    this.root = root;
+    this.options = { catalogue: [], tabs: [], server: false, ...options };
+    this.run = null;
+    this.frame = null;
+    this.index = 0;
+    this.focus = null; // the request that is lit: hovered, else pinned
+    this.pinned = null;
+    this.hovered = null;
+    this.hot = null; // the hovered token: {request, q, row, column, keys}
+    this.presenter = false;
+    this.following = false; // the live edge
+    this.running = false;
+    this.layout = "desk";
+    this.tab = "mask";
+    this.drawn = -1;
+    this.lastMs = 0;
+    this._pass = Infinity; // the last one, unless chosen
+    const $ = (s) => root.querySelector(s);
+    this.$ = $;
+    root.classList.toggle("embedded", Boolean(this.options.embedded));
+    this._theme();
+    this._size();
+
+    this.tooltip = new Tooltip($(".tooltip"), this);
+    this.mask = new MaskView($(".panel.mask"), this);
+    this.row = new PackedRow($(".panel.row"), this);
+    this.lanes = new LanesView($(".panel.lanes"), this);
+    this.lengths = new LengthsView($(".panel.kv"), this);
+    this.blocks = new BlocksView($(".panel.kv"), this);
+    this.queue = new QueueView($(".panel.queue"), this);
+    this.texts = new TextsView($(".panel.text"), this);
+    this.narration = new Narration($(".say"), this);
+    this.transport = new Transport($(".transport"), this);
+    const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
+    this.tables = new Tables(this, canvases.map((v) => [v, v.surface.canvas]));
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.lanes, this.transport, this.tables];
+    for (const view of canvases) this._point(view);
+    this._pointDom();
+    this.menu = new Menu($(".menu"), this);
+    this.address = new Address(this);
+    this.server = this.options.server ? new Server(this.options.base) : null;
+    this.live = new Live(this);
+    this.editor = new Editor($(".drawer"), this);
+    this._bar();
+    this._keys();
+    this._watch();
+    this.start();
+  }
+
+  // -- opening a run ---------------------------------------------------------------------------------------------------
+
+  async start() {
+    const { options, address } = this;
+    const wanted = address.read();
+    if (options.replay && !wanted.run) this.show(options.replay, wanted);
+    else {
+      const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
+      if (entry) await this.open(entry, wanted);
+      else this.empty("There is no recorded run here yet. Edit requests and run them.");
+    }
+    if (this.server && wanted.spec) await this.editor.restore(wanted);
+  }
+
+  /** A recorded run of the catalogue: fetched once, then kept. */
+  async open(entry, wanted = {}) {
+    this._opening = entry;
+    try {
+      this._fetched ??= new Map();
+      if (!this._fetched.has(entry.url)) {
+        const early = window.inflightEarly && window.inflightEarly[entry.url];
+        const answer = early || fetch(entry.url).then((r) => {
+          if (!r.ok) throw new Error(`status ${r.status}`);
+          return r.json();
+        });
+        this._fetched.set(entry.url, Promise.resolve(answer));
+      }
+      const replay = await this._fetched.get(entry.url);
+      if (this._opening !== entry) return; // another was asked for meanwhile
+      this.entry = entry;
+      this.show(replay, wanted);
+    } catch (error) {
+      this._fetched.delete(entry.url);
+      const sentence = `This run could not be fetched (${error.message}).`;
+      if (this.run) this.toast(sentence);
+      else this.empty(sentence);
+    }
+  }
+
+  /** Draw a replay. wanted: {step, pin, view} from an address. */
+  show(replay, wanted = {}) {
+    if (!replay || !replay.header || !Array.isArray(replay.events)) {
+      this.toast("This is not a replay.");
+      return;
+    }
+    this.transport.toggle(false);
+    this.run = new Run(replay);
+    this.replay = replay;
+    this.entered(wanted);
+  }
+
+  entered(wanted = {}) {
+    const { run } = this;
+    this.pinned = this.hovered = this.focus = this.hot = null;
+    this.frame = null;
+    this._pass = Infinity;
+    this.mask.reset();
+    this._marks();
+    if (!run.length) {
+      if (!this.running) this.empty("This run has no steps: no request was ever computed.");
+      return;
+    }
+    this.empty(null);
+    this.index = Number.isInteger(wanted.step) ? run.indexOf(wanted.step) : run.openingStep();
+    if (wanted.pin) {
+      const request = run.requests.find((r) => r.letter === wanted.pin);
+      if (request) this.pin(request);
+      if (request && wanted.zoom) this.mask.zoom = { request };
+    }
+    if (wanted.tab) this.chooseTab(wanted.tab);
+    this.redraw();
+  }
+
+  empty(sentence) {
+    const box = this.$(".empty-state");
+    box.hidden = !sentence;
+    if (sentence) setText(box.querySelector("p"), sentence);
+  }
+
+  /** Steps from a running engine. */
+  extend(delta) {
+    const { run } = this;
+    const wasEmpty = run.length === 0;
+    run.append(delta.events || [], delta.captions || [], delta.texts);
+    if (!run.length) return;
+    if (wasEmpty) {
+      this.empty(null);
+      this.index = 0;
+    }
+    if (this.following) this.index = run.length - 1;
+    this.redraw();
+  }
+
+  // -- where we are ------------------------------------------------------------------------------------------------------
+
+  /** Go to an index among the steps. by hand: a person asked for it, so the live edge is let go. */
+  seek(index, byHand = false) {
+    if (!this.run || !this.run.length) return;
+    const to = clamp(Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0), 0, this.run.length - 1);
+    if (byHand && this.running) this.following = to === this.run.length - 1;
+    if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
+    this.index = to;
+    this.redraw();
+    this.changed();
+  }
+
+  /** A single step by key or button: the one move that is animated. */
+  step(by) {
+    const single = Math.abs(by) === 1 && !this.transport.playing && !reducedMotion();
+    this.root.classList.toggle("single", single);
+    clearTimeout(this._single);
+    if (single) this._single = setTimeout(() => this.root.classList.remove("single"), 220);
+    this.transport.toggle(false);
+    this.seek(this.index + by, true);
+  }
+
+  scrub(index) {
+    this.root.classList.remove("single");
+    this.transport.toggle(false);
+    this.flying = true;
+    this.seek(index, true);
+  }
+
+  scrubbed() {
+    this.flying = false;
+    this.redraw();
+  }
+
+  passIndex(frame) {
+    return clamp(this._pass, 0, Math.max(0, frame.passes.length - 1));
+  }
+
+  choosePass(index, frame) {
+    this._pass = index === frame.passes.length - 1 ? Infinity : index;
+    this.mask.zoom = null;
+    this.redraw();
+  }
+
+  // -- what is lit ----------------------------------------------------------------------------------------------------------
+
+  /** found: {request, hot, lines} of a view, or null. */
+  hover(found, x = 0, y = 0) {
+    const request = (found && found.request) || null;
+    const hot = (found && found.hot) || null;
+    const same = request === this.hovered && JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]) === this._hotKey;
+    this.hovered = request;
+    this.hot = hot;
+    this._hotKey = JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
+    this.focus = request || this.pinned;
+    if (found && found.lines) this.tooltip.show(found.lines, x, y);
+    else this.tooltip.hide();
+    if (!same) this.redraw();
+  }
+
+  pin(request) {
+    this.pinned = request && request !== this.pinned ? request : null;
+    this.focus = this.hovered || this.pinned;
+    if (!this.pinned) this.mask.zoom = null;
+    this.redraw();
+    this.changed();
+  }
+
+  clear() {
+    const had = this.pinned || this.mask.zoom || !this.tooltip.el.hidden;
+    this.pinned = this.hovered = this.focus = this.hot = null;
+    this._hotKey = "null";
+    this.mask.zoom = null;
+    this.tooltip.hide();
+    this.redraw();
+    this.changed();
+    return Boolean(had);
+  }
+
+  _point(view) {
+    const { canvas } = view.surface;
+    const find = (e) => {
+      const r = canvas.getBoundingClientRect();
+      return this.run ? view.hit(e.clientX - r.left, e.clientY - r.top) : null;
+    };
+    canvas.addEventListener("pointermove", (e) => {
+      if (e.pointerType === "touch" || (view === this.lanes && view.dragging)) return;
+      this.hover(find(e), e.clientX, e.clientY);
+    });
+    canvas.addEventListener("pointerleave", () => this.hover(null));
+    let down = null;
+    canvas.addEventListener("pointerdown", (e) => { down = [e.clientX, e.clientY]; });
+    canvas.addEventListener("click", (e) => {
+      if (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5) return; // a drag
+      if (view === this.lanes) return; // there a click seeks
+      const found = find(e);
+      if (e.pointerType === "touch" || e.pointerType === "pen") this.hover(found, e.clientX, e.clientY);
+      this.pin(found ? found.request : null);
+    });
+  }
+
+  /** Anything in the page that carries data-request. */
+  _pointDom() {
+    const of = (e) => {
+      const el = e.target.closest && e.target.closest("[data-request]");
+      return el && this.run ? this.run.requests[Number(el.dataset.request)] : null;
+    };
+    this.root.addEventListener("pointerover", (e) => {
+      if (e.pointerType === "touch" || e.target.tagName === "CANVAS") return;
+      const request = of(e);
+      if (request !== this.hovered) this.hover(request && { request });
+    });
+    this.root.addEventListener("click", (e) => {
+      const request = of(e);
+      if (request) this.pin(request);
+    });
+  }
+
+  // -- drawing -----------------------------------------------------------------------------------------------------------------
+
+  redraw() {
+    if (this._pending) return;
+    this._pending = true;
+    requestAnimationFrame(() => {
+      this._pending = false;
+      this.draw();
+    });
+  }
+
+  draw() {
+    if (!this.run || !this.run.length) return;
+    const t0 = performance.now();
+    this.flying = this.lanes.dragging || (this.transport.playing && this.transport.speed > 8) || (this.running && this.following);
+    const frame = (this.frame = this.run.frame(Math.min(this.index, this.run.length - 1)));
+    for (const view of this.views) view.draw(frame);
+    const { scrubber } = this;
+    setAttr(scrubber, "aria-valuenow", String(frame.event.step));
+    setAttr(scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));
+    this._edge();
+    this.drawn = this.index;
+    this.lastMs = performance.now() - t0;
+  }
+
+  _edge() {
+    const badge = this.$(".live-badge");
+    badge.hidden = !this.running;
+    if (!this.running) return;
+    badge.classList.toggle("behind", !this.following);
+    const behind = this.run.length - 1 - this.index;
+    setText(badge, this.following ? "live" : `${behind} behind: back to live`);
+  }
+
+  get scrubber() {
+    return this._scrubber ?? (this._scrubber = this.$(".scrubber"));
+  }
+
+  // -- the bar ---------------------------------------------------------------------------------------------------------------------
+
+  _bar() {
+    const { options, $ } = this;
+    const tabs = $(".tabs");
+    tabs.hidden = options.tabs.length < 2;
+    tabs.replaceChildren(...options.tabs.map((tab, i) => h("button", {
+      type: "button", "aria-current": i === 0 ? "page" : null, onclick: () => this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: tab.name, bubbles: true })),
+    }, tab.title)));
+    const chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", title: entry.shows, onclick: () => this.open(entry) }, entry.title));
+    this.presetChips = chips;
+    $(".presets").replaceChildren(...chips);
+    $(".runs-button").hidden = options.catalogue.length < 2;
+    const opens = (selector, items) => {
+      const button = $(selector);
+      button.addEventListener("click", () => this.menu.toggle(button, items()));
+    };
+    opens(".runs-button", () => this._runItems());
+    opens(".export-button", () => exportMenu(this));
+    opens(".more-button", () => this._moreItems());
+    $(".share-button").addEventListener("click", () => this.address.copy());
+    const edit = $(".edit-button");
+    edit.hidden = !this.server;
+    edit.addEventListener("click", () => this.editor.toggle());
+    $(".speed").replaceChildren(...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)));
+    this.transport.setSpeed(2);
+    for (const button of this.root.querySelectorAll(".view-tabs [data-tab]")) button.addEventListener("click", () => {
+      this.chooseTab(button.dataset.tab);
+      this.changed();
+    });
+    $(".live-badge").addEventListener("click", () => this.follow());
+    this.chooseTab(this.tab);
+  }
+
+  follow() {
+    this.following = true;
+    this.seek(Infinity, true);
+  }
+
+  _runItems() {
+    return this.options.catalogue.map((entry) => ({
+      text: entry.title, note: `${entry.shows}${entry.steps ? ` · ${entry.steps} steps` : ""}`, checked: this.entry === entry, act: () => this.open(entry),
+    }));
+  }
+
+  _moreItems() {
+    const items = [];
+    if (this.layout === "phone") {
+      items.push(...this._runItems(), "-", ...exportMenu(this), { text: "Copy link", act: () => this.address.copy() }, "-",
+        { text: `Axis: ${this.lanes.clock ? "measured time" : "steps"}`, act: () => this.setClock(!this.lanes.clock) },
+        { text: "Next event", act: () => this.transport.jump(1, "any") }, { text: "Previous event", act: () => this.transport.jump(-1, "any") });
+    } else {
+      items.push({ text: "Presenter", note: "Larger type, fewer panels; Esc leaves", act: () => this.present(true) });
+    }
+    items.push(
+      { text: this.palette.dark ? "Light" : "Dark", act: () => this.setTheme(this.palette.dark ? "light" : "dark") },
+      { text: this.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => this.tables.toggle() },
+      { text: "Keys", note: "What the keyboard does", act: () => showKeys(this.$(".keys")) });
+    return items;
+  }
+
+  chooseTab(tab) {
+    if (!["mask", "kv", "queue", "text"].includes(tab)) return;
+    this.tab = tab;
+    const shown = this.layout === "tablet" && tab === "mask" ? "kv" : tab;
+    this.root.dataset.tab = shown;
+    for (const button of this.root.querySelectorAll(".view-tabs [data-tab]")) setAttr(button, "aria-selected", String(button.dataset.tab === shown));
+    this.redraw();
+  }
+
+  setClock(on) {
+    this.lanes.setClock(on);
+    const button = this.$(".clock-button");
+    setText(button, on ? "Time" : "Steps");
+    button.setAttribute("aria-pressed", String(on));
+    this.changed();
+  }
+
+  /** Labels that belong to the run: where it came from, which preset is on. */
+  _marks() {
+    const { header } = this.run;
+    const source = header.source || "recorded";
+    const model = (header.model && header.model.name) || "";
+    const device = header.device_name || header.device || "";
+    const date = String(header.created || "").slice(0, 10);
+    const word = { recorded: "Recorded", live: "Live run", uploaded: "Uploaded" }[source] || source;
+    const mark = this.$(".source");
+    setText(mark, [word, model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).join(" · "));
+    mark.title = [`${word}${date ? ` on ${date}` : ""}`, model, device, header.dtype, this.run.complete ? "" : "cut short"].filter(Boolean).join(" · ");
+    mark.dataset.source = source;
+    this.presetChips.forEach((chip, i) => chip.classList.toggle("on", this.options.catalogue[i] === this.entry));
+    this.root.querySelector(".legend-pad").hidden = !["static", "dynamic", "split", "split-chunked"].includes(header.policy);
+    this.root.querySelector(".legend-waste").hidden = header.policy !== "static";
+    const chip = this.presetChips[this.options.catalogue.indexOf(this.entry)];
+    if (chip) chip.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  // -- modes ---------------------------------------------------------------------------------------------------------------------------
+
+  present(on) {
+    this.presenter = on;
+    this.root.classList.toggle("presenter", on);
+    delete this.root.dataset.focusView;
+    if (on && document.activeElement instanceof HTMLElement) document.activeElement.blur();
+    if (!on && document.fullscreenElement) document.exitFullscreen();
+    this._size();
+    this.changed();
+    if (on) this.toast("Space plays, 1 to 6 show one view, F fills the screen, Esc leaves.");
+  }
+
+  setTheme(theme) {
+    this._chosenTheme = theme;
+    this._theme();
+    this.changed();
+  }
+
+  _theme() {
+    const host = document.body.classList.contains("dark") || document.documentElement.classList.contains("dark");
+    const gradio = Boolean(document.querySelector("gradio-app"));
+    const dark = this._chosenTheme ? this._chosenTheme === "dark" : host || (!gradio && matchMedia("(prefers-color-scheme: dark)").matches);
+    this.root.dataset.theme = dark ? "dark" : "light";
+    this.palette = new Palette(this.root);
+    this.palette.hues.forEach((c, i) => {
+      for (const [name, value] of [["hue", c.solid], ["tint", c.tint], ["cached", c.cached], ["faint", c.faint]]) this.root.style.setProperty(`--${name}-${i}`, value);
+    });
+    if (this.run) this.redraw();
+  }
+
+  _size() {
+    const width = this.$(".stage").clientWidth || this.root.clientWidth;
+    const layout = this.presenter ? "desk" : width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk";
+    if (layout !== this.layout) {
+      this.layout = layout;
+      this.root.dataset.layout = layout;
+      if (this.views) this.chooseTab(this.tab);
+    }
+    if (this.run) this.redraw();
+  }
+
+  _watch() {
+    new ResizeObserver(() => this._size()).observe(this.$(".stage"));
+    const watch = new MutationObserver(() => this._theme());
+    watch.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._theme());
+  }
+
+  _keys() {
+    document.addEventListener("keydown", (e) => {
+      if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || !this.root.isConnected || !this.root.offsetParent && getComputedStyle(this.root).display === "none") return;
+      if (this.root.querySelector("dialog[open]")) return;
+      const el = e.target;
+      if (e.key === "Escape") {
+        if (this.menu.close() || this.clear()) return;
+        if (!this.narration.list.hidden) this.narration.open(false);
+        else if (!this.editor.drawer.hidden) this.editor.toggle(false);
+        else if (this.root.dataset.focusView) delete this.root.dataset.focusView;
+        else if (this.presenter) this.present(false);
+        return;
+      }
+      const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
+      if (typing || (el.closest && el.closest(".menu"))) return;
+      if (e.key === " " && el.tagName === "BUTTON" && !el.classList.contains("play")) return; // Space presses the focused button
+      if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;
+      if (this.transport.key(e)) e.preventDefault();
+      else if (e.key === "?") showKeys(this.$(".keys"));
+      else if (e.key === "p") this.present(!this.presenter);
+      else if (e.key === "t") this.tables.toggle();
+      else if (e.key === "c") this.setClock(!this.lanes.clock);
+      else if (e.key === "z" && this.pinned) this.mask.zoomTo(this.pinned);
+      else if (this.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen?.();
+      else if (this.presenter && /^[1-6]$/.test(e.key)) {
+        const view = FOCUS_VIEWS[Number(e.key) - 1];
+        if (this.root.dataset.focusView === view) delete this.root.dataset.focusView;
+        else this.root.dataset.focusView = view;
+        this.redraw();
+      } else return;
+      this.root.classList.add("by-keys");
+    });
+  }
+
+  // -- small services -----------------------------------------------------------------------------------------------------------------
+
+  toast(sentence, ms = 4000) {
+    const el = this.$(".toast");
+    setText(el, sentence);
+    el.hidden = false;
+    clearTimeout(this._toast);
+    this._toast = setTimeout(() => { el.hidden = true; }, ms);
+  }
+
+  say(sentence) {
+    this.toast(sentence, 2500);
+  }
+
+  /** Tell the address, soon. */
+  changed() {
+    if (this.address) this.address.soon();
+  }
+
+  // -- for tests and scripts -------------------------------------------------------------------------------------------------------------
+
+  seekStep(step) {
+    if (this.run) this.seek(this.run.indexOf(step));
+  }
+
+  readMask(pass = null) {
+    if (pass !== null) {
+      this._pass = pass;
+      this.draw();
+    }
+    return this.mask.read();
+  }
+
+  /** What is drawn: lane cells of the whole run, by kind, and the waiting of every step. */
+  counts() {
+    return { ...this.lanes.counted, waitingNow: this.queue.shownWaiting };
+  }
+
+  sentence() {
+    return this.frame ? plain(this, this.narration.say(this.frame)) : "";
+  }
+}
+
+/** Mount every player whose markup is in `within`; the last one is `window.inflight`. */
+export function mount(root, options) {
+  const player = new Player(root, options);
+  window.inflight = player;
+  return player;
+}
+
+window.Inflight = { mount, icon };

@@ -1,0 +1,52 @@
+// The engine behind the page, over Gradio's plain HTTP: POST gradio_api/call/<name>, then its event stream. Relative addresses.
+
+export class Server {
+  constructor(base = "") {
+    this.base = base;
+  }
+
+  async _begin(name, args, signal) {
+    const answer = await fetch(`${this.base}gradio_api/call/${name}`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ data: args }), signal,
+    });
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    return (await answer.json()).event_id;
+  }
+
+  /** Every value that the function yields. */
+  async *stream(name, args = [], signal = undefined) {
+    const id = await this._begin(name, args, signal);
+    const answer = await fetch(`${this.base}gradio_api/call/${name}/${id}`, { signal });
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      rest += value || "";
+      const messages = rest.split("\n\n");
+      rest = messages.pop();
+      for (const message of messages) {
+        const event = /^event: *(.*)$/m.exec(message)?.[1];
+        const data = message.split("\n").filter((l) => l.startsWith("data:")).map((l) => l.slice(5).trimStart()).join("\n");
+        if (event === "error") throw new Error(errorOf(data));
+        if ((event === "generating" || event === "complete") && data && data !== "null") yield { last: event === "complete", value: JSON.parse(data)[0] };
+      }
+      if (done) return;
+    }
+  }
+
+  async call(name, ...args) {
+    let result;
+    for await (const { value } of this.stream(name, args)) result = value;
+    return result;
+  }
+}
+
+function errorOf(data) {
+  try {
+    const parsed = JSON.parse(data);
+    return (parsed && (parsed.error || parsed.message)) || "the server gave no reason";
+  } catch {
+    return "the server gave no reason";
+  }
+}

@@ -1,0 +1,37 @@
+// Every canvas as a table of the same step, for those who read rather than look.
+
+import { h } from "./dom.js";
+
+export class Tables {
+  constructor(app, views) {
+    this.app = app;
+    this.on = false;
+    this.holders = views.map(([view, canvas]) => {
+      const holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
+      canvas.parentElement.append(holder);
+      return { view, canvas, holder };
+    });
+  }
+
+  toggle(on = !this.on) {
+    this.on = on;
+    for (const { canvas, holder } of this.holders) {
+      canvas.style.visibility = on ? "hidden" : "";
+      holder.hidden = !on;
+    }
+    this.app.root.classList.toggle("tables", on);
+    this.app.redraw();
+  }
+
+  draw(frame) {
+    if (!this.on) return;
+    for (const { view, holder } of this.holders) {
+      const { caption, columns, rows } = view.table(frame);
+      holder.setAttribute("aria-label", caption);
+      holder.replaceChildren(h("table", {},
+        h("caption", {}, caption),
+        h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, c)))),
+        h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, n) => h(n ? "td" : "th", n ? {} : { scope: "row" }, h("bdi", {}, cell))))))));
+    }
+  }
+}
