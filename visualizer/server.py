@@ -49,8 +49,8 @@ class Server:
     def cancel(self, run: str) -> dict:
         return {"cancelled": self._runs.cancel(run)}
 
-    def missing(self, run: str, seq_from: int) -> dict:
-        return {"deltas": self._runs.missing(run, seq_from)}
+    def missing(self, run: str, seq_from: int) -> list[dict]:
+        return self._runs.missing(run, seq_from)
 
     def upload(self, text: str) -> dict:
         """Open a saved trace: `{"id", "url"}`, or why it cannot be opened."""
@@ -66,9 +66,9 @@ class Server:
             return {"error": "This file cannot be opened as a trace: it contradicts itself."}
 
     def export(self, kind: str, run: str, step: int | None = None) -> dict:
-        """`{"url"}` of a run as a file, or why not."""
+        """`{"url", "name"}` of a run as a file, or why not."""
         try:
-            return {"url": self._shelf.export(kind, run, step)}
+            return self._shelf.export(kind, run, step)
         except InflightError as error:
             return {"error": str(error)}
 

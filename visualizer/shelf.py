@@ -15,11 +15,11 @@ from pathlib import Path
 from core.errors import InflightError
 from core.perfetto import chrome_trace
 from core.trace import Trace
-from visualizer.player import standalone_html
+from visualizer.bundle import standalone_html
 from visualizer.replay import replay, write
 from visualizer.views.step_figure import step_figure
 
-_ID = re.compile(r"[0-9a-f]{20}")
+_ID = re.compile(r"(?:^|/)([0-9a-f]{20})(?:\.json)?$")
 _KEPT = 1_000
 
 
@@ -42,38 +42,47 @@ class Shelf:
             self._prune()
         return {"id": path.stem, "url": self._url(path)}
 
-    def export(self, kind: str, run: str, step: int | None = None) -> str:
-        """The address of a run as a file of the kind; raises InflightError for a kind, run or step that there is not.
+    def export(self, kind: str, run: str, step: int | None = None) -> dict:
+        """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
 
-        kind: "trace" (JSON lines), "perfetto", "html" (the whole replay), "figure" (a step, interactive).
+        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay), "plotly" (a step as a figure). run: its id or its replay's url.
         """
-        if kind not in ("trace", "perfetto", "html", "figure"):
-            raise InflightError(f"There is no export {str(kind)[:20]!r}; there are trace, perfetto, html and figure.")
-        path = self._folder / f"{run}.jsonl" if isinstance(run, str) and _ID.fullmatch(run) else None
-        if path is None or not path.exists():
-            raise InflightError("This run is no longer on the server: run it again, or open a saved trace.")
-        if kind == "trace":
-            return self._url(path)
+        if kind not in ("jsonl", "perfetto", "html", "plotly"):
+            raise InflightError(f"There is no export {str(kind)[:20]!r}; there are jsonl, perfetto, html and plotly.")
+        path = self._trace(run)
+        if kind == "jsonl":
+            return self._named(path, "inflight-trace.jsonl")
         if kind == "html":
             data = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            return self._made(path.with_suffix(".html"), lambda: standalone_html(data))
+            return self._named(_store(path.with_suffix(".html"), standalone_html(data)), "inflight-replay.html")
         trace = Trace.load(path)
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)
-            return self._made(path.with_suffix(".perfetto.json"), lambda: text)
+            return self._named(_store(path.with_suffix(".perfetto.json"), text), "inflight-perfetto.json")
         if isinstance(step, bool) or not isinstance(step, int):
             raise InflightError("Which step? A figure shows one.")
-        figure = step_figure(trace, step)
-        return self._made(path.with_suffix(f".{step}.html"), lambda: figure.to_html(include_plotlyjs=True, full_html=True))
+        text = step_figure(trace, step).to_html(include_plotlyjs=True, full_html=True)
+        return self._named(_store(path.with_suffix(f".{step}.html"), text), f"inflight-step-{step}.html")
 
-    def _made(self, path: Path, text: Callable[[], str]) -> str:
-        if not path.exists():
-            partial = path.with_name(f"{path.name}.partial")
-            partial.write_text(text(), encoding="utf-8")
-            partial.replace(path)
-        return self._url(path)
+    def _trace(self, run: object) -> Path:
+        """The trace of a run by the last part of its url, which is all that is looked at."""
+        found = _ID.search(run) if isinstance(run, str) else None
+        path = self._folder / f"{found[1]}.jsonl" if found else None
+        if path is None or not path.exists():
+            raise InflightError("This run is no longer on the server: run it again, or open a saved trace.")
+        return path
+
+    def _named(self, path: Path, name: str) -> dict:
+        return {"url": self._url(path), "name": name}
 
     def _prune(self) -> None:
         files = sorted((p for p in self._folder.iterdir() if p.is_file()), key=lambda p: p.stat().st_mtime)
         for path in files[:-_KEPT]:
             path.unlink(missing_ok=True)
+
+
+def _store(path: Path, text: str) -> Path:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+    return path

@@ -19,7 +19,6 @@ from visualizer.player import Player
 from visualizer.recorded import TRACES
 from visualizer.server import Server
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
@@ -48,7 +47,7 @@ def _api(server: Server) -> None:
         """Cancel a run by its id."""
         return server.cancel(run)
 
-    async def missing(run: str, seq_from: int) -> dict:
+    async def missing(run: str, seq_from: int) -> list[dict]:
         """The deltas of a run from a number on."""
         return server.missing(run, seq_from)
 
@@ -61,7 +60,7 @@ def _api(server: Server) -> None:
         return server.upload(text)
 
     def export(kind: str, run: str, step: int | None = None) -> dict:
-        """A run as a file. kind: trace, perfetto, html or figure (of a step)."""
+        """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
         return server.export(kind, run, step)
 
     for endpoint in (run, cancel, missing, state, upload, export):
@@ -74,9 +73,9 @@ def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tupl
     folder = Path(tempfile.mkdtemp(prefix="inflight-"))
     server = Server(folder, lambda path: f"gradio_api/file={path}", here, traces)
     return build(server).launch(
-        allowed_paths=[str(folder), str(ASSETS / "player")],
+        allowed_paths=[str(folder)],
         app_kwargs={"middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20)]},
-        css=(ASSETS / "page.css").read_text(encoding="utf-8"),
+        theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
         max_threads=_EVERYBODY,
         run_history=False,
