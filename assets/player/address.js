@@ -14,7 +14,7 @@ export class Address {
     const theme = p.get("theme");
     if (theme === "dark" || theme === "light") this.app.setTheme(theme);
     if (p.get("axis") === "time") this.app.lanes.clock || this.app.setClock(true);
-    if (p.get("present") === "1" && !this.app.presenter) this.app.present(true);
+    if (p.get("present") === "1" && !this.app.presenter) this.app.present(true, true);
     return {
       run: p.get("run"),
       step: Number.isInteger(step) && step >= 0 ? step : null,

@@ -2,10 +2,13 @@
 
 import { h } from "./dom.js";
 
+/** Whether a request had held a lane by step i: only then has it a hue, or the page would show the future. */
+export const wasAdmitted = (request, i) => request.stays.length > 0 && request.stays[0].from <= i;
+
 /** The tinted letter of a request; dashed while it holds no lane. */
 export function chip(app, request, held = true) {
   const el = h("bdi", { class: held ? "chip" : "chip chip-out", "data-request": String(request.index), title: `request ${request.id}` }, request.letter);
-  if (held && request.hue >= 0) el.style.setProperty("--tint", `var(--tint-${request.hue})`);
+  if (wasAdmitted(request, app.index)) el.style.setProperty(held ? "--tint" : "--hue", `var(--${held ? "tint" : "hue"}-${request.hue})`);
   return el;
 }
 

@@ -40,7 +40,9 @@ export function setAttr(el, name, value) {
   }
 }
 
-export const plural = (n, word, many = `${word}s`) => `${n.toLocaleString("en")} ${n === 1 ? word : many}`;
+/** 12,345: `toLocaleString` would cost more than all the rest of a step. */
+export const count = (n) => (n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ","));
+export const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -64,6 +66,7 @@ export class Surface {
       [this.w, this.h, this.d] = [w, hh, d];
       canvas.width = Math.max(1, Math.round(w * d));
       canvas.height = Math.max(1, Math.round(hh * d));
+      this.g._font = null; // a new size forgets the state
       onresize();
     };
     this.measure = measure;
@@ -84,19 +87,26 @@ export class Surface {
   }
 }
 
-/** The shortest text that fits `width`, with an ellipsis where it was cut. Remembers widths. */
-const widths = new Map();
+/** Set a context's font where it changes; the widths of texts are remembered by font. */
+const fonts = new Map();
+export function setFont(g, font) {
+  if (g._font === font) return;
+  g._font = g.font = font;
+  if (!fonts.has(font)) fonts.set(font, new Map());
+  g._widths = fonts.get(font);
+}
+
 export function measure(g, text) {
-  const key = `${g.font}\n${text}`;
-  let width = widths.get(key);
+  let width = g._widths.get(text);
   if (width === undefined) {
-    if (widths.size > 20000) widths.clear();
+    if (g._widths.size > 20000) g._widths.clear();
     width = g.measureText(text).width;
-    widths.set(key, width);
+    g._widths.set(text, width);
   }
   return width;
 }
 
+/** The longest beginning that fits `width`, with an ellipsis where it was cut. */
 export function shorten(g, text, width) {
   if (measure(g, text) <= width) return text;
   let cut = text;

@@ -1,6 +1,6 @@
 // The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
 
-import { Surface, clamp, measure, plural, setAttr, setText, shorten } from "./dom.js";
+import { clamp, count, measure, plural, setAttr, setFont, setText, shorten, Surface } from "./dom.js";
 import { countUpTo } from "./run.js";
 
 export class LengthsView {
@@ -14,16 +14,16 @@ export class LengthsView {
     const { app, surface } = this;
     const { run, palette, focus } = app;
     const held = frame.lanes.reduce((n, l) => n + (l.stay ? l.kvLen : 0), 0);
-    setText(this.key, `${held.toLocaleString("en")} of ${(run.numBlocks * run.blockSize).toLocaleString("en")} tokens`);
+    setText(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
     if (!surface.visible) return;
     const g = surface.begin();
-    const pitch = Math.min(surface.h / run.numLanes, 34);
+    const pitch = Math.min(surface.h / run.numLanes, app.presenter ? 52 : 40);
     this.pitch = pitch;
     const gap = pitch >= 8 ? 3 : pitch >= 4 ? 1 : 0;
     const label = 26;
     const size = Math.max(11, Math.min(app.presenter ? 18 : 12, pitch - 2));
-    g.font = `${size}px ${palette.mono}`;
-    const room = surface.w - label - measure(g, run.longest.toLocaleString("en")) - 10;
+    setFont(g, `${size}px ${palette.mono}`);
+    const room = surface.w - label - measure(g, count(run.longest)) - 10;
     g.textBaseline = "middle";
     for (const lane of frame.lanes) {
       const y = lane.lane * pitch + gap / 2;
@@ -33,10 +33,12 @@ export class LengthsView {
       g.fillStyle = palette.empty;
       g.fillRect(label, y, surface.w - label, height);
       if (pitch >= 9) {
-        g.font = `700 ${size}px ${palette.mono}`;
+        setFont(g, `700 ${size}px ${palette.mono}`);
         g.fillStyle = request ? palette.ink : palette.soft;
         g.fillText(request ? request.letter : "–", 4, y + height / 2 + 0.5);
       }
+      const lost = !request && frame.vanished.find((v) => v.lane === lane.lane);
+      if (lost) this._lost(g, lost, label, y, height, room, size);
       if (!request) continue;
       const colours = palette.of(request);
       const old = (room * lane.before) / run.longest;
@@ -67,12 +69,29 @@ export class LengthsView {
       }
       if (pitch >= 9) {
         g.fillStyle = palette.ink;
-        g.font = `${size}px ${palette.mono}`;
-        g.fillText(lane.kvLen.toLocaleString("en"), label + now + 6, y + height / 2 + 0.5);
+        setFont(g, `${size}px ${palette.mono}`);
+        g.fillText(count(lane.kvLen), label + now + 6, y + height / 2 + 0.5);
       }
     }
     g.globalAlpha = 1;
     setAttr(surface.canvas, "aria-label", `Cache lengths: ${frame.lanes.filter((l) => l.request).map((l) => `${l.request.letter} ${l.kvLen}`).join(", ") || "all empty"}`);
+  }
+
+  /** A cache that was just taken away: its length as an empty frame. */
+  _lost(g, lost, label, y, height, room, size) {
+    const { run, palette, focus } = this.app;
+    g.globalAlpha = focus && focus !== lost.request ? 0.2 : 1;
+    g.setLineDash([4, 3]);
+    g.strokeStyle = palette.of(lost.request).solid;
+    g.lineWidth = 1.5;
+    const width = (room * lost.tokensLost) / run.longest;
+    g.strokeRect(label + 0.75, y + 0.75, Math.max(2, width - 1.5), height - 1.5);
+    g.setLineDash([]);
+    if (this.pitch >= 11) {
+      setFont(g, `${size}px ${palette.mono}`);
+      g.fillStyle = palette.ink;
+      g.fillText(`${lost.request.letter} −${lost.tokensLost}`, label + width + 6, y + height / 2 + 0.5);
+    }
   }
 
   hit(x, y) {
@@ -125,7 +144,7 @@ export class BlocksView {
     const { app, surface } = this;
     const { run, palette } = app;
     const { kv } = frame.event;
-    setText(this.key, `${kv.used.toLocaleString("en")} of ${plural(kv.total, "block")} · ${run.blockSize} ${run.blockSize === 1 ? "token" : "tokens"} each`);
+    setText(this.key, `${count(kv.used)} of ${count(kv.total)} · ${plural(run.blockSize, "token")} each`);
     if (!surface.visible) return;
     const g = surface.begin();
     const total = kv.total;
@@ -140,7 +159,7 @@ export class BlocksView {
     if (even) cols = even;
     const rows = Math.ceil(tiles / cols);
     const bw = Math.min(w / cols, 64);
-    const bh = Math.min(h / rows, bw, 44);
+    const bh = Math.min(h / rows, bw * 1.25, app.presenter ? 64 : 48);
     Object.assign(this, { cols, bw, bh, group, tiles });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const size = app.presenter ? Math.min(20, bh - 8) : Math.min(12, bh - 4);
@@ -201,7 +220,7 @@ export class BlocksView {
       g.setLineDash([]);
     }
     if (w >= 22 && size >= 9) {
-      g.font = `700 ${size}px ${palette.mono}`;
+      setFont(g, `700 ${size}px ${palette.mono}`);
       g.textBaseline = "middle";
       const text = owners.length > 1 ? owners.map((o) => o.request.letter).join("") : `${first.request.letter}${first.at}`;
       const label = shorten(g, text, w - 6);
@@ -213,11 +232,25 @@ export class BlocksView {
         g.fillText(label, x + 5, y + 3 + Math.min(size + 3, h - 5) / 2 + 0.5);
       }
     }
+    if (ghost && w >= 14) this._struck(g, ghost.request, x + w, y + h, Math.min(12, size));
     if (hot && hot.keys && owners.some((o) => o.request === hot.request && hot.keys[0] < (o.at + 1) * run.blockSize && hot.keys[1] > o.at * run.blockSize)) {
       g.strokeStyle = palette.ink;
       g.lineWidth = 2.5;
       g.strokeRect(x + 1, y + 1, w - 2, h - 2);
     }
+  }
+
+  /** Whose block this was until this step: its letter, struck through, in the lower corner. */
+  _struck(g, request, right, bottom, size) {
+    const { palette } = this.app;
+    setFont(g, `700 ${size}px ${palette.mono}`);
+    const width = measure(g, request.letter);
+    g.fillStyle = palette.of(request).tint;
+    g.fillRect(right - width - 7, bottom - size - 4, width + 5, size + 2);
+    g.fillStyle = palette.ink;
+    g.fillText(request.letter, right - width - 4.5, bottom - size / 2 - 2.5);
+    g.fillStyle = palette.warn;
+    g.fillRect(right - width - 6.5, bottom - size / 2 - 3.5, width + 4, 1.6);
   }
 
   _tile(g, tile, x, y, w, h) {
@@ -260,6 +293,8 @@ export class BlocksView {
       const from = o.at * run.blockSize;
       return [`Block ${tile}: `, { request: o.request }, ` positions ${from} to ${from + run.blockSize - 1}, ${Math.round(o.fill * run.blockSize)} of ${run.blockSize} filled${o.fresh ? ", new in this step" : ""}`];
     });
+    const was = this.ghosts.get(tile);
+    if (was) lines.push([{ request: was.request }, " was preempted in this step and lost it"]);
     if (owners.length > 1) lines.push([`Shared by ${owners.length}: one copy in memory`]);
     const o = owners[0];
     return { request: o.request, hot: { request: o.request, keys: [o.at * run.blockSize, (o.at + 1) * run.blockSize] }, lines };

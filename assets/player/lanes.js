@@ -2,10 +2,9 @@
 //
 //   chart (past at full strength, future at 22 %) is painted once per run, size and focus; a step only moves the playhead.
 
-import { Surface, clamp, measure, milliseconds, plural, setAttr, setText } from "./dom.js";
+import { clamp, measure, milliseconds, plural, setAttr, setFont, setText, Surface } from "./dom.js";
 import { DECODE, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
 
-const AXIS = 18;
 const GUTTER = 24;
 
 export class LanesView {
@@ -14,11 +13,13 @@ export class LanesView {
     this.key = panel.querySelector(".key");
     this.canvas = panel.querySelector("canvas");
     this.head = panel.querySelector(".playhead");
+    this.legend = Object.fromEntries(["waste", "stalled", "gone"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
     this.surface = new Surface(this.canvas, () => {
       this._stamp = null;
       app.redraw();
     });
-    this.chart = document.createElement("canvas");
+    this.chart = document.createElement("canvas"); // what happened
+    this.ground = document.createElement("canvas"); // empty lanes, the axis
     this.clock = false; // false: steps, true: measured seconds
     this.counted = null;
     this._scrub();
@@ -65,23 +66,26 @@ export class LanesView {
   _paint() {
     const { app, surface, chart } = this;
     const { run, palette, focus } = app;
+    this.font = app.presenter ? 16 : app.layout === "phone" ? 12 : 11;
+    this.axis = app.presenter ? 26 : 18;
     this._scale();
     chart.width = surface.canvas.width;
     chart.height = surface.canvas.height;
     const g = chart.getContext("2d");
+    g._font = null;
     g.setTransform(surface.d, 0, 0, surface.d, 0, 0);
     g.clearRect(0, 0, surface.w, surface.h);
     const { numLanes } = run;
     const most = run.numWaiting.reduce((a, b) => Math.max(a, b), 0);
     this.queueHeight = most ? clamp(surface.h * 0.13, 12, 22) : 0;
-    const pitch = (surface.h - AXIS - this.queueHeight) / numLanes;
+    const pitch = (surface.h - this.axis - this.queueHeight) / numLanes;
     this.pitch = pitch;
     const gap = pitch >= 7 ? 2 : pitch >= 4 ? 1 : 0;
     const counted = { prefill: 0, decode: 0, wasted: 0, stalled: 0, preempted: 0, waiting: 0 };
     this.pieces = [];
 
     for (let lane = 0; lane < numLanes; lane += 1) {
-      const y = AXIS + lane * pitch + gap / 2;
+      const y = this.axis + lane * pitch + gap / 2;
       const height = Math.max(1, pitch - gap);
       let i = 0;
       while (i < run.length) {
@@ -102,6 +106,7 @@ export class LanesView {
     for (let i = 0; i < run.length; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, i, lane, run.request(request), gap, focus);
     this._letters(g, gap, focus);
     this._queue(g, most, counted, palette);
+    this._ground(gap);
     this.counted = counted;
     g.globalAlpha = 1;
     this._key(counted);
@@ -129,8 +134,8 @@ export class LanesView {
         g.fillStyle = palette.hatch(g, palette.pad, palette.empty);
         g.fillRect(x, y, width, height);
       } else { // holds the lane, computes nothing
-        g.fillStyle = colours.tint;
-        g.fillRect(x, y + height * 0.42, width, Math.max(1, height * 0.16));
+        g.fillStyle = colours.cached;
+        g.fillRect(x, y + height * 0.4, width, Math.max(1, height * 0.2));
       }
     }
   }
@@ -153,7 +158,7 @@ export class LanesView {
     const { palette } = this.app;
     g.globalAlpha = focus && focus !== request ? 0.2 : 1;
     const x = this.left(i);
-    const y = AXIS + lane * this.pitch + gap / 2;
+    const y = this.axis + lane * this.pitch + gap / 2;
     const height = this.pitch - gap;
     g.fillStyle = palette.warn;
     g.fillRect(x - 1.25, y, 2.5, height);
@@ -175,10 +180,11 @@ export class LanesView {
   }
 
   _letters(g, gap, focus) {
-    const { run, palette } = this.app;
-    const size = Math.min(12, this.pitch - gap);
+    const { app } = this;
+    const { run, palette } = app;
+    const size = Math.min(app.presenter ? 18 : 12, this.pitch - gap);
     if (size < 8) return;
-    g.font = `700 ${Math.max(11, size)}px ${palette.mono}`;
+    setFont(g, `700 ${Math.max(11, app.presenter ? Math.min(18, this.pitch - gap - 2) : size)}px ${palette.mono}`);
     g.textBaseline = "middle";
     for (const stay of run.stays) {
       const end = stay.to === Infinity ? run.length - 1 : Math.min(stay.to, run.length - 1);
@@ -188,7 +194,7 @@ export class LanesView {
       if (end < stay.from || this.right(end) - x < width + 6) continue;
       const colours = palette.of(stay.request);
       g.globalAlpha = focus && focus !== stay.request ? 0.2 : 1;
-      const y = AXIS + stay.lane * this.pitch + this.pitch / 2;
+      const y = this.axis + stay.lane * this.pitch + this.pitch / 2;
       const dx = stay.end === "preempted" || run.events[stay.from].preempted.length ? 8 : 3;
       g.fillStyle = colours.tint; // a pale flag: ink reads on it whatever lies below
       g.fillRect(x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
@@ -229,28 +235,45 @@ export class LanesView {
     g.globalAlpha = 1;
   }
 
+  _ground(gap) {
+    const { surface, ground } = this;
+    const { run, palette } = this.app;
+    [ground.width, ground.height] = [surface.canvas.width, surface.canvas.height];
+    const g = ground.getContext("2d");
+    g._font = null;
+    g.setTransform(surface.d, 0, 0, surface.d, 0, 0);
+    g.fillStyle = palette.empty;
+    for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(GUTTER, this.axis + lane * this.pitch + gap / 2, surface.w - GUTTER, Math.max(1, this.pitch - gap));
+    this._axis(g);
+    if (this.pitch >= 9) {
+      g.textBaseline = "middle";
+      for (let lane = 0; lane < run.numLanes; lane += 1) g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
+    }
+    if (!this.queueHeight) return;
+    const y = surface.h - this.queueHeight / 2; // three short lines: a queue
+    for (const dy of [-4, 0, 4]) g.fillRect(6, y + dy - 0.5, 9, 1.5);
+  }
+
   _axis(g) {
     const { run, palette } = this.app;
-    g.font = `11px ${palette.sans}`;
+    setFont(g, `${this.font}px ${palette.sans}`);
     g.textBaseline = "alphabetic";
     g.fillStyle = palette.soft;
-    const last = run.events[run.length - 1];
     const span = (this.surface.w - GUTTER) / this.per;
-    const rough = span / Math.max(3, this.surface.w / 110);
+    const rough = span / Math.max(3, this.surface.w / (this.clock ? 110 : 70));
     const magnitude = 10 ** Math.floor(Math.log10(rough));
     let unit = [1, 2, 5, 10].map((m) => m * magnitude).find((u) => u >= rough) || rough;
     if (!this.clock) unit = Math.max(1, Math.round(unit));
     for (let v = Math.ceil(this.start / unit) * unit; ; v += unit) {
       const x = GUTTER + (v - this.start) * this.per;
       if (x > this.surface.w - 14) break;
-      g.fillText(this.clock ? milliseconds(v - this.start) : String(v), x, 10);
-      if (v > last.step + 1e9) break;
+      g.fillText(this.clock ? milliseconds(v - this.start) : String(v), x, this.font - 1);
     }
     // arrivals (thin) and finishes (thick) end on the lanes
     for (let i = 0; i < run.length; i += 1) {
       const e = run.events[i];
-      if (e.arrived.length) g.fillRect(this.left(i), AXIS - 5, 1, 4);
-      if (e.finished.length) g.fillRect((this.left(i) + this.right(i)) / 2 - 1, AXIS - 7, 2.5, 6);
+      if (e.arrived.length) g.fillRect(this.left(i), this.axis - 5, 1, 4);
+      if (e.finished.length) g.fillRect((this.left(i) + this.right(i)) / 2 - 1, this.axis - 7, 2.5, 6);
     }
   }
 
@@ -260,14 +283,16 @@ export class LanesView {
     if (c.stalled) parts.push(`${c.stalled} stalled`);
     if (c.preempted) parts.push(`${c.preempted} preempted`);
     this.summary = `${parts.join(", ")} lane-steps`;
+    for (const [name, n] of [["waste", c.wasted], ["stalled", c.stalled], ["gone", c.preempted]]) this.legend[name].hidden = !n;
     setAttr(this.canvas, "aria-label", `Lanes over time: ${this.summary}`);
   }
 
   draw(frame) {
     const { app, surface } = this;
     if (!surface.visible) return;
-    const { run, palette } = app;
-    const stamp = `${run.length}/${surface.w}x${surface.h}@${surface.d}/${app.focus ? app.focus.index : ""}/${this.clock}/${palette.dark}/${run.complete}`;
+    const { run } = app;
+    const { palette } = app;
+    const stamp = `${run.length}/${surface.w}x${surface.h}@${surface.d}/${app.focus ? app.focus.index : ""}/${this.clock}/${palette.dark}/${run.complete}/${app.presenter}`;
     if (stamp !== this._stamp || this._run !== run || this._palette !== palette) {
       [this._stamp, this._run, this._palette] = [stamp, run, palette];
       this._paint();
@@ -275,9 +300,7 @@ export class LanesView {
     const g = surface.begin();
     const { d } = surface;
     const now = this.right(frame.i);
-    g.fillStyle = palette.empty;
-    const gap = this.pitch >= 7 ? 2 : this.pitch >= 4 ? 1 : 0;
-    for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(GUTTER, AXIS + lane * this.pitch + gap / 2, surface.w - GUTTER, Math.max(1, this.pitch - gap));
+    g.drawImage(this.ground, 0, 0, surface.w, surface.h);
     const cut = clamp(Math.round(now * d), 1, surface.canvas.width);
     g.drawImage(this.chart, 0, 0, cut, surface.canvas.height, 0, 0, cut / d, surface.h);
     if (cut < surface.canvas.width) {
@@ -285,14 +308,6 @@ export class LanesView {
       g.drawImage(this.chart, cut, 0, surface.canvas.width - cut, surface.canvas.height, cut / d, 0, surface.w - cut / d, surface.h);
       g.globalAlpha = 1;
     }
-    this._axis(g);
-    if (this.pitch >= 9) {
-      g.fillStyle = palette.soft;
-      g.font = `${app.layout === "phone" ? 12 : 11}px ${palette.sans}`;
-      g.textBaseline = "middle";
-      for (let lane = 0; lane < run.numLanes; lane += 1) g.fillText(String(lane), 6, AXIS + (lane + 0.5) * this.pitch);
-    }
-    if (this.queueHeight) this._queueIcon(g);
     const x = (this.left(frame.i) + this.right(frame.i)) / 2;
     if (this._x !== x) {
       this._x = x;
@@ -300,12 +315,6 @@ export class LanesView {
     }
     const e = frame.event;
     setText(this.key, `step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
-  }
-
-  _queueIcon(g) { // three short lines: a queue
-    g.fillStyle = this.app.palette.soft;
-    const y = this.surface.h - this.queueHeight / 2;
-    for (const dy of [-4, 0, 4]) g.fillRect(6, y + dy - 0.5, 9, 1.5);
   }
 
   setClock(on) {
@@ -318,11 +327,11 @@ export class LanesView {
 
   hit(x, y) {
     const { run } = this.app;
-    if (!run || !run.length || x < GUTTER - 2 || y < AXIS) return null;
+    if (!run || !run.length || x < GUTTER - 2 || y < this.axis) return null;
     const i = this.indexAt(x);
     const e = run.events[i];
     const when = `step ${e.step}`;
-    const lane = Math.floor((y - AXIS) / this.pitch);
+    const lane = Math.floor((y - this.axis) / this.pitch);
     if (lane >= run.numLanes) return { request: null, lines: [[`${when}: ${plural(run.numWaiting[i], "request")} waiting`]] };
     const status = run.statuses[i][lane] || 0;
     const stay = run.holders[i][lane] ?? -1;

@@ -1,13 +1,13 @@
 // The attention mask of one pass: queries down, keys across. Exact cells where they fit, else tiles by difference arrays in
 // O(rows + pixels). Zoom, minimap and the words for a hovered cell. Derives who may look at whom from passes.js alone.
 
-import { Surface, clamp, measure, plural, setAttr, setText, shorten, h } from "./dom.js";
+import { clamp, h, measure, plural, setAttr, setFont, setText, shorten, Surface } from "./dom.js";
 import { allowedKeys, itemAt, visible } from "./passes.js";
 import { rgbOf } from "./colours.js";
 
 const BAND = 22; // the letters above the keys
-const KEY_TEXT = 46; // key tokens, written upright where columns are wide enough
-const MAX_CELL = [44, 30];
+const KEY_TEXT = 46; // key tokens, written upwards where columns are wide enough
+const MAX_CELL = [44, 46];
 
 export class MaskView {
   constructor(panel, app) {
@@ -60,19 +60,33 @@ export class MaskView {
     const view = this._view(pass);
     const [rows, cols] = [view[1] - view[0], view[3] - view[2]];
     const compact = w < 420;
-    const gutter = compact ? 46 : 66;
-    let top = BAND;
-    const cw = Math.min(MAX_CELL[0], (w - gutter) / cols);
-    const words = cw >= 13 && height > 200;
-    if (words) top += KEY_TEXT;
-    const ch = Math.min(MAX_CELL[1], (height - top - 1) / rows);
+    const big = this.app.presenter ? 1.5 : 1;
+    const gutter = (compact ? 46 : 66) * big;
+    const cw = Math.min(MAX_CELL[0] * big, (w - gutter) / cols);
+    const words = height > 200 ? this._keyWords(pass, view, cw, big) : null;
+    const top = BAND * big + (words ? words.room : 0);
+    const ch = Math.min(MAX_CELL[1] * big, (height - top - 1) / rows);
     const exact = cw * d >= 1 && ch * d >= 1;
     const snap = (x) => Math.round(x * d) / d;
     return {
-      view, rows, cols, gutter, top, cw, ch, exact, words, compact,
+      view, rows, cols, gutter, top, cw, ch, exact, words, compact, big,
       x: (k) => snap(gutter + (k - view[2]) * cw),
       y: (q) => snap(top + (q - view[0]) * ch),
     };
+  }
+
+  /** The keys' tokens, where columns leave room: across if each fits its column, else upwards. */
+  _keyWords(pass, view, cw, big) {
+    if (cw < 9 * big) return null;
+    const { run, palette } = this.app;
+    const { g } = this.surface;
+    setFont(g, `${11 * big}px ${palette.mono}`);
+    const texts = [];
+    for (const item of pass.items) {
+      for (let k = Math.max(item.k0, view[2]); k < Math.min(item.k0 + item.kvLen, view[3]); k += 1) texts.push(visible(run.tokenText(item.request, k - item.k0), 7));
+    }
+    if (texts.every((t) => measure(g, t) <= cw - 1)) return { texts, across: true, room: 16 * big };
+    return cw >= 13 * big ? { texts, across: false, room: KEY_TEXT * big } : null;
   }
 
   draw(frame) {
@@ -86,7 +100,7 @@ export class MaskView {
     if (!pass) {
       setText(this.key, "");
       g.fillStyle = palette.soft;
-      g.font = `13px ${palette.sans}`;
+      setFont(g, `13px ${palette.sans}`);
       g.fillText("Nothing was computed in this step.", 4, 24);
       return;
     }
@@ -261,6 +275,7 @@ export class MaskView {
     const [q0, q1, k0, k1] = at.view;
     g.textBaseline = "middle";
     // keys: a band of letters, and the tokens themselves where there is room
+    let word = 0;
     for (const item of pass.items) {
       if (!item.kvLen || item.k0 >= k1 || item.k0 + item.kvLen <= k0) continue;
       const x = at.x(Math.max(item.k0, k0));
@@ -268,20 +283,27 @@ export class MaskView {
       const colours = palette.of(item.request);
       g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
       g.fillStyle = colours.tint;
-      g.fillRect(x, 0, Math.max(width - 1, 0.5), BAND - 4);
+      g.fillRect(x, 0, Math.max(width - 1, 0.5), (BAND - 4) * at.big);
       g.fillStyle = colours.solid;
-      g.fillRect(x, BAND - 5, Math.max(width - 1, 0.5), 1.5);
-      g.font = `700 12px ${palette.mono}`;
+      g.fillRect(x, (BAND - 5) * at.big, Math.max(width - 1, 0.5), 1.5);
+      setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
       g.fillStyle = palette.ink;
       g.textAlign = "left";
-      if (width > measure(g, item.request.letter) + 2) g.fillText(item.request.letter, x + Math.min(5, (width - measure(g, item.request.letter)) / 2), 9);
+      if (width > measure(g, item.request.letter) + 2) g.fillText(item.request.letter, x + Math.min(5, (width - measure(g, item.request.letter)) / 2), 9 * at.big);
       if (at.words) {
-        g.font = `11px ${palette.mono}`;
+        setFont(g, `${11 * at.big}px ${palette.mono}`);
         for (let k = Math.max(item.k0, k0); k < Math.min(item.k0 + item.kvLen, k1); k += 1) {
+          const middle = (at.x(k) + at.x(k + 1)) / 2;
+          const text = at.words.texts[word];
+          word += 1;
+          if (at.words.across) {
+            g.fillText(text, middle - measure(g, text) / 2, at.top - 8 * at.big);
+            continue;
+          }
           g.save();
-          g.translate((at.x(k) + at.x(k + 1)) / 2, at.top - 5);
+          g.translate(middle, at.top - 5);
           g.rotate(-Math.PI / 2);
-          g.fillText(shorten(g, visible(run.tokenText(item.request, k - item.k0), 7), KEY_TEXT - 6), 0, 0);
+          g.fillText(shorten(g, text, at.words.room - 6), 0, 0);
           g.restore();
         }
       }
@@ -296,8 +318,8 @@ export class MaskView {
       g.fillStyle = palette.of(item.request).solid;
       g.fillRect(at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
       g.fillStyle = palette.ink;
-      if (at.ch >= 9 && !at.compact) {
-        g.font = `11px ${palette.mono}`;
+      if (at.ch >= 9 * at.big && !at.compact) {
+        setFont(g, `${11 * at.big}px ${palette.mono}`);
         for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
           const text = visible(run.tokenText(item.request, item.start + q - first), 8);
           g.fillText(shorten(g, text, end - 2), end, at.y(q) + at.ch / 2);
@@ -307,13 +329,13 @@ export class MaskView {
           const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
           g.fillText(item.pads === 1 ? "pad" : `${item.pads} pads`, end, y);
         }
-      } else if (bottom - top >= 9) {
-        g.font = `700 12px ${palette.mono}`;
+      } else if (bottom - top >= 9 * at.big) {
+        setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
         const letter = item.request.letter;
         const pads = item.pads && bottom - top >= 26 ? `${item.pads} pad` : "";
         g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 : 0));
         if (pads && !at.compact) {
-          g.font = `11px ${palette.mono}`;
+          setFont(g, `11px ${palette.mono}`);
           g.fillStyle = palette.soft;
           g.fillText(pads, end, (top + bottom) / 2 + 7);
         }

@@ -1,6 +1,6 @@
 // The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
 
-import { Surface, measure, plural, setAttr, setText } from "./dom.js";
+import { measure, plural, setAttr, setFont, setText, Surface } from "./dom.js";
 import { visible } from "./passes.js";
 
 const GAP = 2;
@@ -73,11 +73,11 @@ export class PackedRow {
     let shown = passes;
     const fits = Math.floor((surface.h + style.line) / (style.h + style.line));
     if (passes.length > fits && !big) {
-      const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 17));
+      const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 15));
       Object.assign(style, { h: Math.floor((surface.h - lines + 1) / lines), line: 1, font: phone ? 12 : 11 });
       if (passes.length > lines) shown = [...passes.slice(0, lines - 1), passes.at(-1)]; // the rest is counted below
     }
-    g.font = `${style.font}px ${palette.mono}`;
+    setFont(g, `${style.font}px ${palette.mono}`);
     const thumb = passes.some((p) => p.padded && p.width > 1) && !phone ? Math.min(150, surface.w * 0.16) : 0;
     const label = passes.length > 1 ? measure(g, "0") + 12 : 0;
     let placed = null;
@@ -103,7 +103,7 @@ export class PackedRow {
     if (shown.length < passes.length) {
       g.fillStyle = palette.soft;
       g.textAlign = "right";
-      g.fillText(`+${passes.length - shown.length} passes`, surface.w - 2, surface.h - style.h / 2);
+      g.fillText(`+${plural(passes.length - shown.length, "pass", "passes")}`, surface.w - 2, surface.h - style.h / 2);
       g.textAlign = "left";
     }
     this.cells = placed;

@@ -47,8 +47,21 @@ export function allowedKeys(item, q, window) {
   return [item.k0 + first, item.k0 + position + 1];
 }
 
+const shownPieces = new Map();
+
 /** What a piece of text looks like in a cell: invisible characters made visible, at most `most` characters. */
 export function visible(piece, most = 14) {
+  const key = piece.length < 100 ? `${most}${piece}` : null;
+  let shown = key === null ? undefined : shownPieces.get(key);
+  if (shown === undefined) {
+    shown = makeVisible(piece, most);
+    if (shownPieces.size > 20000) shownPieces.clear();
+    if (key !== null) shownPieces.set(key, shown);
+  }
+  return shown;
+}
+
+function makeVisible(piece, most) {
   if (piece === "") return "◌";
   const trimmed = piece.length > 200 ? piece.slice(0, 200) : piece;
   let shown = trimmed.replace(/\r\n|\n/g, "↵").replace(/\t/g, "⇥");

@@ -404,7 +404,7 @@ export class Player {
   setClock(on) {
     this.lanes.setClock(on);
     const button = this.$(".clock-button");
-    setText(button, on ? "Time" : "Steps");
+    setText(button, on ? "Axis: time" : "Axis: steps");
     button.setAttribute("aria-pressed", String(on));
     this.changed();
   }
@@ -424,13 +424,31 @@ export class Player {
     this.presetChips.forEach((chip, i) => chip.classList.toggle("on", this.options.catalogue[i] === this.entry));
     this.root.querySelector(".legend-pad").hidden = !["static", "dynamic", "split", "split-chunked"].includes(header.policy);
     this.root.querySelector(".legend-waste").hidden = header.policy !== "static";
-    const chip = this.presetChips[this.options.catalogue.indexOf(this.entry)];
-    if (chip) chip.scrollIntoView({ block: "nearest", inline: "nearest" });
+    this._fitChips();
+  }
+
+  /** As many preset chips as fit whole, the one that is open always among them; all are under "All runs". */
+  _fitChips() {
+    const { presetChips: chips } = this;
+    if (!chips || !chips.length || this.layout === "phone" || this.presenter) return;
+    const box = this.$(".presets");
+    for (const chip of chips) chip.hidden = false;
+    const room = this.$(".top").clientWidth - 48 - [...this.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : el.offsetWidth + 8), 8);
+    const open = chips[this.options.catalogue.indexOf(this.entry)];
+    let used = open ? open.offsetWidth + 8 : 0;
+    let full = false;
+    for (const chip of chips) {
+      const width = chip.offsetWidth + 8;
+      if (chip === open) continue;
+      full ||= used + width > room;
+      if (full) chip.hidden = true;
+      else used += width;
+    }
   }
 
   // -- modes ---------------------------------------------------------------------------------------------------------------------------
 
-  present(on) {
+  present(on, quiet = false) {
     this.presenter = on;
     this.root.classList.toggle("presenter", on);
     delete this.root.dataset.focusView;
@@ -438,7 +456,7 @@ export class Player {
     if (!on && document.fullscreenElement) document.exitFullscreen();
     this._size();
     this.changed();
-    if (on) this.toast("Space plays, 1 to 6 show one view, F fills the screen, Esc leaves.");
+    if (on && !quiet) this.toast("Space plays, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
   }
 
   setTheme(theme) {
@@ -467,7 +485,10 @@ export class Player {
       this.root.dataset.layout = layout;
       if (this.views) this.chooseTab(this.tab);
     }
-    if (this.run) this.redraw();
+    if (this.run) {
+      this._fitChips();
+      this.redraw();
+    }
   }
 
   _watch() {

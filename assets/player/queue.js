@@ -1,7 +1,7 @@
 // Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. All from the event's numbers.
 
-import { h, plural, setAttr, setText } from "./dom.js";
-import { chip } from "./chips.js";
+import { count, h, plural, setAttr, setText } from "./dom.js";
+import { chip, wasAdmitted } from "./chips.js";
 
 const BINDING = { lanes: "lanes", budget: "budget", blocks: "blocks", barrier: "barrier", prefill: "one prompt at a time" };
 
@@ -44,11 +44,11 @@ export class QueueView {
     const head = frame.event.waiting;
     const most = app.layout === "phone" ? 4 : app.layout === "tablet" ? 5 : 4;
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
-    setText(this.key, waiting.length ? waiting.length.toLocaleString("en") : "nobody");
+    setText(this.key, waiting.length ? count(waiting.length) : "nobody");
     this.empty.hidden = waiting.length > 0;
     while (this.rows.length < shown.length + 1) {
-      const row = { box: h("span", { class: "wait-chip" }), text: h("span", { class: "wait-text" }), why: h("span", { class: "wait-why" }) };
-      row.el = h("li", { class: "wait" }, row.box, h("span", { class: "wait-words" }, row.text, row.why));
+      const row = { box: h("span", { class: "wait-chip" }), text: h("span", { class: "wait-text" }), since: h("span", { class: "wait-since" }), why: h("span", { class: "wait-why" }) };
+      row.el = h("li", { class: "wait" }, row.box, h("span", { class: "wait-words" }, row.text, row.since, row.why));
       this.rows.push(row);
       this.list.append(row.el);
     }
@@ -61,19 +61,22 @@ export class QueueView {
         row.request = null;
         row.box.replaceChildren();
         setText(row.text, `and ${waiting.length - shown.length} more behind`);
+        setText(row.since, "");
         setText(row.why, "");
         return;
       }
       if (!wait) return;
-      if (row.request !== wait.request || row.run !== app.run) {
-        [row.request, row.run] = [wait.request, app.run];
+      const seen = wasAdmitted(wait.request, frame.i);
+      if (row.request !== wait.request || row.run !== app.run || row.seen !== seen) {
+        [row.request, row.run, row.seen] = [wait.request, app.run, seen];
         row.box.replaceChildren(chip(app, wait.request, false));
       }
       row.el.dataset.request = wait.request.index;
       row.el.classList.toggle("dim", Boolean(app.focus && app.focus !== wait.request));
       const prompt = app.run.promptLength(wait.request);
       const since = app.run.stepOf(wait.since);
-      setText(row.text, wait.preempted ? `preempted, back since step ${since}` : `${prompt} prompt · since step ${since}`);
+      setText(row.text, wait.preempted ? "preempted, back in line" : `prompt of ${plural(prompt, "token")}`);
+      setText(row.since, `since step ${since}`);
       setText(row.why, n === 0 && head.why && head.request === wait.request.id ? reason(head.why) : "");
     });
     this.shownWaiting = shown.length + (waiting.length > shown.length ? waiting.length - shown.length : 0);
@@ -129,7 +132,7 @@ export class QueueView {
     const values = { lanes: [lanes, run.numLanes], blocks: [kv.used, kv.total] };
     for (const gauge of this.gauges) {
       const [value, total] = values[gauge.name];
-      setText(gauge.value, `${value.toLocaleString("en")} of ${total.toLocaleString("en")}`);
+      setText(gauge.value, `${count(value)} of ${count(total)}`);
       const width = `${((100 * value) / Math.max(1, total)).toFixed(2)}%`;
       if (gauge.fill._width !== width) gauge.fill.style.width = gauge.fill._width = width;
       gauge.el.classList.toggle("binds", budget.binding === gauge.name);

@@ -316,8 +316,9 @@ export class Run {
     let score = -1;
     for (let i = 0; i < this.length; i += 1) {
       const { segments, waiting } = this.events[i];
-      const decodes = segments.filter((s) => s.phase === "decode").length;
-      const prefills = segments.length - decodes;
+      const reading = new Set(segments.filter((s) => s.phase === "prefill").map((s) => s.request));
+      const prefills = reading.size;
+      const decodes = segments.filter((s) => s.phase === "decode" && !reading.has(s.request)).length;
       const tokens = segments.reduce((n, s) => n + s.length, 0);
       if (!decodes || !prefills) continue;
       const points = Math.min(decodes, 4) + Math.min(prefills, 2) + (waiting.count > 0 ? 1.5 : 0) + (tokens > 8 && tokens < 64 ? 2 : 0);
