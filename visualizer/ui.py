@@ -5,6 +5,7 @@ With `player.py` the only module here that knows Gradio.
 
 import os
 import tempfile
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from visualizer.recorded import TRACES
 from visualizer.server import Server
 
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
+_KINDS = (dict, OrderedDict)  # to gradio_client Gradio sends differences, wrong ones for nested lists: a value of another type goes whole
 
 
 def build(server: Server) -> gr.Blocks:
@@ -41,7 +43,7 @@ def _api(server: Server) -> None:
         visitor = spec.get("visitor") if isinstance(spec, dict) else None
         asked = {k: v for k, v in spec.items() if k != "visitor"} if isinstance(spec, dict) else spec
         async for delta in server.run(asked, str(visitor or request.session_hash)[:64]):
-            yield delta
+            yield _KINDS[delta["seq"] % 2](delta)
 
     async def cancel(run: str) -> dict:
         """Cancel a run by its id."""
