@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
+
+import torch
 
 from core.attention import cpu
 from core.attention.spec import Backend
@@ -14,6 +18,22 @@ from core.packing import pack
 from core.request import SamplingParams
 from core.sampling import Sample, SamplingRow, sample
 from core.scheduler_output import SchedulerOutput
+
+
+Observer = Callable[[SchedulerOutput, torch.Tensor], None]
+"""Is shown each pass and the logits `[n, V]` of the requests in it that sample, in their order."""
+
+_observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Show `observer` the logits of every pass that runs inside."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 class PassResult(NamedTuple):
@@ -49,6 +69,9 @@ class ModelRunner:
         t1 = self.clock()
         logits = self.adapter.forward(batch, self.pool, self.backend)
         t2 = self.clock()
+        observer = _observer.get()
+        if observer is not None:
+            observer(output, logits)
         samples = sample(logits, rows) if rows else []
         t3 = self.clock()
         return PassResult(samples, t0, t3, t1 - t0, t2 - t1, t3 - t2)

@@ -32,6 +32,13 @@ def attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
 ) -> torch.Tensor:
     """See `Backend`."""
+    return attend_under(dense_mask(batch, spec.window), query, keys, values, batch, spec)
+
+
+def attend_under(
+    mask: torch.Tensor, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+) -> torch.Tensor:
+    """Attention of all queries to all cached keys of the pass under any mask shaped like `dense_mask`."""
     rows, heads, width, _ = query.shape
     slots = torch.cat(
         [
@@ -44,5 +51,5 @@ def attend(
     k = keys[slots].transpose(0, 1)[None].repeat_interleave(groups, 1)  # [1, H, K, D]
     v = values[slots].transpose(0, 1)[None].repeat_interleave(groups, 1)
     q = query.transpose(0, 1).reshape(1, heads, rows * width, -1)
-    out = scores_to_output(q, k, v, dense_mask(batch, spec.window), spec)  # [1, H, R * W, Dv]
+    out = scores_to_output(q, k, v, mask.to(q.device), spec)  # [1, H, R * W, Dv]
     return out[0].transpose(0, 1).reshape(rows, width, heads, -1)
