@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
-from core.errors import InvalidConfig
+from core.errors import InvalidConfig, shown
 
 Admission = Literal["immediate", "barrier"]
 Layout = Literal["packed", "padded", "split"]
@@ -80,18 +80,19 @@ class EngineConfig:
     prefill_first: bool = False
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise InvalidConfig(f"There is no policy {self.policy!r}; the policies are {', '.join(POLICIES)}.")
+        if not isinstance(self.policy, str) or self.policy not in POLICIES:
+            raise InvalidConfig(f"There is no policy {shown(self.policy)}; the policies are {', '.join(POLICIES)}.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks"):
             value = getattr(self, name)
             if name == "num_blocks" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidConfig(f"{name} must be a whole number of at least 1, not {value!r}.")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+                raise InvalidConfig(f"{name} must be a whole number of at least 1, not {shown(value)}.")
         for name in ("chunked_prefill", "prefix_caching", "prefill_first"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidConfig(f"{name} must be true or false, not {getattr(self, name)!r}.")
-        if self.batching.token_budget and not self.prefill_first and self.max_num_batched_tokens < self.num_lanes:
+                raise InvalidConfig(f"{name} must be true or false, not {shown(getattr(self, name))}.")
+        decode_first = not self.prefill_first or self.batching.layout == "split"
+        if self.batching.token_budget and decode_first and self.max_num_batched_tokens < self.num_lanes:
             raise InvalidConfig(
                 f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes} lanes: "
                 "every decoding request needs one token a step."
@@ -115,5 +116,5 @@ class EngineConfig:
         """Inverse of `to_json`; raises InvalidConfig for an unknown field."""
         unknown = set(data) - {f.name for f in fields(cls)}
         if unknown:
-            raise InvalidConfig(f"An engine has no limit called {', '.join(sorted(unknown))}.")
+            raise InvalidConfig(f"An engine has no limit called {shown(min(unknown, key=str))}.")
         return cls(**data)

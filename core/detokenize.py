@@ -6,50 +6,68 @@ from collections.abc import Iterable
 from typing import Any
 
 _REPLACEMENT = "\ufffd"
-_CONTEXT = 6  # tokens decoded before the new one, so that tokenizers that look back (spaces, accents) see what they need
+_WINDOW = 10  # tokens decoded at a time: the new one, and those before it that tokenizers look back at (spaces, accents, bytes)
+_PATIENCE = 3  # tokens that a character's bytes may stay incomplete: it has at most four
 
 
 class Detokenizer:
-    """Feeds on one sequence's ids; `tokenizer` is any transformers tokenizer, or None for models without one."""
+    """Feeds on one sequence's ids; `tokenizer` is any transformers tokenizer, or None for models without one.
 
-    def __init__(self, tokenizer: Any | None) -> None:
+    context: the ids before the sequence. One that ends inside a character is no help and left out.
+    """
+
+    def __init__(self, tokenizer: Any | None, context: Iterable[int] = ()) -> None:
         self._tokenizer = tokenizer
-        self._ids: list[int] = []
-        self._read = 0  # ids whose text has been handed out
+        self._ids = list(context)[1 - _WINDOW :] if tokenizer is not None else []
+        if self._decode(self._ids).endswith(_REPLACEMENT):
+            self._ids = []
+        self._held = 0  # characters at the end of the text that were not handed out yet
+        self._patience = _PATIENCE
 
     def add(self, token_id: int) -> str:
         """The text that this token completes: its piece, often empty for a part of a character."""
-        self._ids.append(token_id)
         if self._tokenizer is None:
-            self._read = len(self._ids)
             return f"#{token_id} "
-        start = max(0, self._read - _CONTEXT)
-        before = self._decode(self._ids[start : self._read])
-        now = self._decode(self._ids[start:])
-        if now.endswith(_REPLACEMENT) and len(self._ids) - self._read < 4:  # a character has at most four bytes
-            return ""
-        self._read = len(self._ids)
-        return now[len(before) :]
+        handed_out = len(self._decode(self._ids)) - self._held
+        self._ids.append(token_id)
+        text = self._decode(self._ids)[handed_out:]
+        del self._ids[: 1 - _WINDOW]
+        if not text.endswith(_REPLACEMENT):
+            self._held, self._patience = 0, _PATIENCE
+            return text
+        # An incomplete character decodes to one replacement, or to one for each byte; what is no character stays replaced.
+        self._held = len(text) - len(text.rstrip(_REPLACEMENT)) if self._patience else 1
+        self._patience = max(0, self._patience - 1)
+        return text[: len(text) - self._held]
 
     def finish(self) -> str:
         """What was held back: a character that never became whole."""
-        if self._read == len(self._ids):
-            return ""
-        start = max(0, self._read - _CONTEXT)
-        text = self._decode(self._ids[start:])[len(self._decode(self._ids[start : self._read])) :]
-        self._read = len(self._ids)
+        text = self._decode(self._ids)
+        text, self._held = text[len(text) - self._held :], 0
         return text
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False) if ids else ""
+
+
+class StopWatch:
+    """Says when the text of one sequence contains one of its `stop` strings; see `Detokenizer` for the rest."""
+
+    def __init__(self, tokenizer: Any, stop: tuple[str, ...], context: Iterable[int] = ()) -> None:
+        self._detokenizer, self._stop = Detokenizer(tokenizer, context), stop
+        self._reach = max(map(len, stop)) - 1  # characters before a piece that may belong to a stop string ending in it
+        self._tail = ""
+
+    def add(self, token_id: int) -> bool:
+        """Whether this token completes a stop string."""
+        text = self._tail + self._detokenizer.add(token_id)
+        self._tail = text[len(text) - self._reach :] if self._reach < len(text) else text
+        return any(s in text for s in self._stop)
 
 
 def pieces(tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()) -> list[str]:
     """One piece of text for each token; joined they are the text. `context`: the tokens before them."""
-    detokenizer = Detokenizer(tokenizer)
-    for token in context:
-        detokenizer.add(token)
-    detokenizer.finish()
+    detokenizer = Detokenizer(tokenizer, context)
     result = [detokenizer.add(token) for token in token_ids]
     if result:
         result[-1] += detokenizer.finish()

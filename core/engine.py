@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import math
 import platform
 import time
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from core import models
 from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig
-from core.detokenize import Detokenizer
+from core.detokenize import StopWatch
 from core.errors import InflightError, InvalidConfig, InvalidRequest
 from core.events import KV, Arrived, Pass, FinishedRow, Sampled, Segment, StepEvent, Timings
 from core.model_runner import ModelRunner, PassResult
@@ -85,11 +86,18 @@ class Engine:
         return self._steps()
 
     def _steps(self) -> Iterator[StepEvent]:
-        while self.has_work:
-            event = self.step()
-            if event is not None:
-                yield event
-        self.trace.complete = True
+        trace = self._trace
+        try:
+            while self.has_work:
+                event = self.step()
+                if event is not None:
+                    yield event
+                elif self._unit == "step" and self._pending:  # empty turns, taken at once
+                    self._step = max(self._step, math.ceil(self._pending[0][0]))
+            trace.complete = True
+        finally:
+            if not trace.complete and trace is self._trace:  # left early: the engine is free for another run, the trace stays
+                self._drop_work()
 
     # -- request by request ------------------------------------------------------------------------------------------
 
@@ -105,10 +113,11 @@ class Engine:
         """End a request; raises InflightError if it is unknown. One that has finished stays as it is."""
         if request not in self._requests:
             raise InflightError(f"There is no request {request!r}.")
-        pending = next((p for p in self._pending if p[2].id == request), None)
-        if pending:  # it has not arrived yet: it arrives and leaves
-            self._pending.remove(pending)
-            self._arrive(pending[2])
+        state = self._requests[request]
+        index = bisect_left(self._pending, (state.request.arrival, state.order))
+        if index < len(self._pending) and self._pending[index][2] is state:  # it has not arrived yet: it arrives and leaves
+            del self._pending[index]
+            self._arrive(state)
         self._scheduler.cancel(request)
 
     @property
@@ -183,27 +192,32 @@ class Engine:
         runner = getattr(self, "_runner", None)
         if runner is None or runner.pool.num_blocks != num_blocks:
             self._runner = ModelRunner(self.adapter, num_blocks, self.config.block_size, self._backend, self._clock)
-        self._scheduler = Scheduler(self.config, num_blocks, self.adapter.eos_token_ids)
-        self._requests: dict[str, RequestState] = {}
+        self._num_pool_blocks = num_blocks
+        self._drop_work()
         self._params = {}
-        self._detokenizers: dict[str, tuple[Detokenizer, list[str]]] = {}  # of requests with stop strings
-        self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
-        self._arrived: list[Arrived] = []
+        self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
         self._unit, self._step, self._origin = unit, 0, self._clock()
         self._trace = Trace(self._header(name, num_blocks), [], complete=False, tokenizer=self.tokenizer)
+
+    def _drop_work(self) -> None:
+        """Nobody running, waiting or still to arrive; the trace stays."""
+        self._scheduler = Scheduler(self.config, self._num_pool_blocks, self.adapter.eos_token_ids)
+        self._requests: dict[str, RequestState] = {}
+        self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
+        self._arrived: list[Arrived] = []
 
     def _now(self) -> float:
         return round(self._clock() - self._origin, 6)
 
     def _num_blocks(self, longest: int) -> int:
-        """Blocks in the pool: as configured, or room for the longest request in every lane within a memory bound."""
+        """Blocks in the pool: as configured, or room for the longest request in every lane, within a memory bound."""
         if self.config.num_blocks is not None:
             return self.config.num_blocks
         each = -(-longest // self.config.block_size)
         shapes = self.adapter.shapes.values()
         per_token = sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes) * self.adapter.dtype.itemsize
         affordable = _POOL_BYTES_ON_CPU // (per_token * self.config.block_size)
-        return max(each, min(each * self.config.num_lanes, affordable))
+        return max(1, min(each * self.config.num_lanes, affordable))
 
     def _check(self, request: Request) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
@@ -233,7 +247,8 @@ class Engine:
             ids = tuple(self.tokenizer(request.prompt)["input_ids"])
         except Exception:  # tokenizers signals unknown characters by bare exceptions
             ids = None
-        if ids is None or self.tokenizer.unk_token_id in ids:
+        unknown = self.tokenizer.unk_token_id
+        if ids is None or (unknown in ids and self.tokenizer.unk_token not in request.prompt):
             raise InvalidRequest(f"Request {request.id}: the tokenizer cannot encode {self._unknown_characters(request.prompt)}.")
         if not ids:
             raise InvalidRequest(f"Request {request.id}: the tokenizer turns the prompt into no tokens.")
@@ -263,7 +278,7 @@ class Engine:
         self._requests[request.id] = state
         self._params[request.id] = request.sampling
         if request.sampling.stop:
-            self._detokenizers[request.id] = (Detokenizer(self.tokenizer), [])
+            self._watches[request.id] = StopWatch(self.tokenizer, request.sampling.stop, prompt)
         insort(self._pending, (request.arrival, state.order, state))
         header = self._trace.header
         header["prompts"][request.id] = list(prompt)
@@ -285,23 +300,18 @@ class Engine:
 
     def _wait_for_arrival(self) -> None:
         if self._unit == "s":
-            self._sleep(max(0.0, self._pending[0][0] - (self._clock() - self._origin)))
+            self._sleep(min(60.0, max(0.0, self._pending[0][0] - (self._clock() - self._origin))))
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """Requests whose text now contains one of their stop strings."""
-        if not self._detokenizers:
+        if not self._watches:
             return frozenset()
         stopped = set()
         sampling = (s.request for s in output.scheduled if s.samples)
         for request, drawn in zip(sampling, result.samples, strict=True):
-            if request in self._detokenizers and drawn.token_id is not None:
-                detokenizer, text = self._detokenizers[request]
-                text.append(detokenizer.add(drawn.token_id))
-                longest = max(len(s) for s in self._params[request].stop)
-                tail = "".join(text[-longest:])  # every token since the last stop check adds a character or none
-                joined = "".join(text) if len(tail) < longest else tail
-                if any(s in joined for s in self._params[request].stop):
-                    stopped.add(request)
+            watch = self._watches.get(request)
+            if watch and drawn.token_id is not None and watch.add(drawn.token_id):
+                stopped.add(request)
         return frozenset(stopped)
 
     def _records(

@@ -1,5 +1,15 @@
 """Every refusal of the engine: one exception type, one clear sentence, raised before any state changes."""
 
+import reprlib
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it: short, whatever it is."""
+    try:
+        return reprlib.repr(value)
+    except Exception:  # a number of thousands of digits, a foreign object
+        return f"a {type(value).__name__}"
+
 
 class InflightError(Exception):
     """A request, workload, model, limit or trace that cannot be accepted; the message says why in one sentence."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from core.errors import InvalidRequest
+from core.errors import InvalidRequest, shown
 
 FinishReason = Literal["length", "stop", "cancelled", "error"]
 Phase = Literal["prefill", "decode"]
@@ -24,11 +24,23 @@ class RequestStatus(Enum):
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether it is a finite number."""
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a string that can be written as UTF-8: no halves of surrogate pairs."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -52,20 +64,20 @@ class SamplingParams:
         if isinstance(self.stop, (list, tuple)):
             object.__setattr__(self, "stop", tuple(self.stop))
         checks = (
-            (_is_int(self.max_new_tokens) and self.max_new_tokens >= 1, "max_new_tokens must be a whole number of at least 1"),
-            (_is_number(self.temperature) and 0 <= self.temperature < math.inf, "temperature must be a finite number of at least 0"),
-            (_is_int(self.top_k) and self.top_k >= 0, "top_k must be a whole number of at least 0"),
+            (_is_int(self.max_new_tokens) and 1 <= self.max_new_tokens < 2**31, "max_new_tokens must be a whole number of at least 1"),
+            (_is_number(self.temperature) and self.temperature >= 0, "temperature must be a finite number of at least 0"),
+            (_is_int(self.top_k) and 0 <= self.top_k < 2**31, "top_k must be a whole number of at least 0"),
             (_is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
             (_is_int(self.seed) and 0 <= self.seed < 2**63, "seed must be a whole number from 0 to 2^63 - 1"),
             (
-                isinstance(self.stop, tuple) and all(isinstance(s, str) and s for s in self.stop),
+                isinstance(self.stop, tuple) and all(is_text(s) and s for s in self.stop),
                 "stop must be a list of non-empty strings",
             ),
             (isinstance(self.ignore_eos, bool), "ignore_eos must be true or false"),
         )
         for (ok, sentence), f in zip(checks, fields(self), strict=True):
             if not ok:
-                raise InvalidRequest(f"{sentence}, not {getattr(self, f.name)!r}.")
+                raise InvalidRequest(f"{sentence}, not {shown(getattr(self, f.name))}.")
 
 
 @dataclass(frozen=True)
@@ -82,23 +94,23 @@ class Request:
     arrival: float = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id:
-            raise InvalidRequest(f"A request id must be a non-empty string, not {self.id!r}.")
+        if not is_text(self.id) or not self.id:
+            raise InvalidRequest(f"A request id must be a non-empty string, not {shown(self.id)}.")
         if not isinstance(self.sampling, SamplingParams):
             raise InvalidRequest(f"Request {self.id}: sampling must be SamplingParams, not {type(self.sampling).__name__}.")
         if (self.prompt is None) == (self.prompt_token_ids is None):
             raise InvalidRequest(f"Request {self.id} needs either a prompt or prompt_token_ids.")
         if self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
-            if not isinstance(ids, (list, tuple)) or not all(_is_int(i) for i in ids):
+            if not isinstance(ids, (list, tuple)) or not all(_is_int(i) and abs(i) < 2**63 for i in ids):
                 raise InvalidRequest(f"Request {self.id}: prompt_token_ids must be a list of whole numbers.")
             object.__setattr__(self, "prompt_token_ids", tuple(ids))
-        elif not isinstance(self.prompt, str):
-            raise InvalidRequest(f"Request {self.id}: the prompt must be text, not {type(self.prompt).__name__}.")
+        elif not is_text(self.prompt):
+            raise InvalidRequest(f"Request {self.id}: the prompt must be text, not {shown(self.prompt)}.")
         if not self.prompt and not self.prompt_token_ids:
             raise InvalidRequest(f"Request {self.id} has an empty prompt.")
-        if not _is_number(self.arrival) or not 0 <= self.arrival < math.inf:
-            raise InvalidRequest(f"Request {self.id}: arrival must be a finite number of at least 0, not {self.arrival!r}.")
+        if not _is_number(self.arrival) or self.arrival < 0:
+            raise InvalidRequest(f"Request {self.id}: arrival must be a finite number of at least 0, not {shown(self.arrival)}.")
 
     def to_json(self) -> dict:
         """Plain data: the fields that were given, sampling only where it differs from the default."""
@@ -121,19 +133,19 @@ class Request:
             raise InvalidRequest("A request needs an id.")
         sampling = data.get("sampling", {})
         if not isinstance(sampling, dict):
-            raise InvalidRequest(f"Request {data['id']}: sampling must be an object.")
-        _refuse_unknown(sampling, SamplingParams, f"sampling of request {data['id']}")
+            raise InvalidRequest(f"Request {shown(data['id'])}: sampling must be an object.")
+        _refuse_unknown(sampling, SamplingParams, f"sampling of request {shown(data['id'])}")
         try:
             params = SamplingParams(**sampling)
         except InvalidRequest as error:
-            raise InvalidRequest(f"Request {data['id']}: {error}") from None
+            raise InvalidRequest(f"Request {shown(data['id'])}: {error}") from None
         return cls(**{**data, "sampling": params})
 
 
 def _refuse_unknown(data: dict, cls: type, what: str) -> None:
     unknown = set(data) - {f.name for f in fields(cls)}
     if unknown:
-        raise InvalidRequest(f"A {what} has no field {', '.join(repr(str(u)) for u in sorted(unknown, key=str))}.")
+        raise InvalidRequest(f"A {what} has no field {shown(min(unknown, key=str))}.")
 
 
 class BlockTable(NamedTuple):

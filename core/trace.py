@@ -103,6 +103,8 @@ class Trace:
         windows = self.header["model"].get("windows") or [None]
         if layer is None:
             window = None if None in windows else max(windows)
+        elif not 0 <= layer < len(windows):
+            raise InflightError(f"The model has {len(windows)} layers, so there is no layer {layer}.")
         else:
             window = windows[layer]
         segments = [s for s in event.segments if s.pass_index == pass_index]
@@ -143,12 +145,10 @@ class Trace:
     def load(cls, path: str | os.PathLike) -> Trace:
         """Read and check a trace; raises InvalidTrace naming the line at fault."""
         try:
-            with Path(path).open(encoding="utf-8", newline="\n") as file:
-                return cls.from_lines(file)
+            with Path(path).open("rb") as file:
+                return cls.from_lines(_decoded(file))
         except OSError as error:
             raise InvalidTrace(f"{Path(path).name} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise InvalidTrace(f"{Path(path).name} is not text.") from None
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> Trace:
@@ -184,26 +184,31 @@ class Trace:
             raise InvalidTrace("the trace is truncated: its last line is missing.", number + 1)
         if end.get("events") != len(events):
             raise InvalidTrace(f"the trace says it has {end.get('events')} steps but holds {len(events)}.", number)
-        try:
-            texts = Texts(end["texts"]["prompt"], end["texts"]["output"])
-        except (KeyError, TypeError):
-            raise InvalidTrace("the texts are missing.", number) from None
-        trace = cls(header, events, bool(end.get("complete")), recorded_texts=texts)
-        fault = checker.fault_of_texts(texts.prompt, texts.output, trace.outputs)
+        trace = cls(header, events, end.get("complete"))
+        fault = checker.fault_at_end(end.get("complete"), end.get("texts"), trace.outputs)
         if fault:
             raise InvalidTrace(fault, number)
+        trace.recorded_texts = Texts(end["texts"]["prompt"], end["texts"]["output"])
         return trace
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            raise InvalidTrace("this is not text: the trace is damaged.", number) from None
 
 
 def _parse(line: str, crc: int, number: int) -> tuple[int, dict]:
     body, seal = line[:-_CRC_LENGTH], line[-_CRC_LENGTH:]
     try:
         data = json.loads(line)
+        crc = zlib.crc32(body.encode(), crc)
     except (ValueError, RecursionError):
         raise InvalidTrace("this is not JSON: the trace is truncated or damaged.", number) from None
     if not isinstance(data, dict) or "crc" not in data:
         raise InvalidTrace("this is not a line of a trace.", number)
-    crc = zlib.crc32(body.encode(), crc)
     if seal != _CRC % crc:
         raise InvalidTrace("the checksum does not match: this line was altered, or a line before it is missing or moved.", number)
     del data["crc"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.errors import InflightError, InvalidWorkload
-from core.request import Request
+from core.errors import InflightError, InvalidWorkload, shown
+from core.request import Request, is_text
 
 ArrivalUnit = Literal["step", "s"]
 MAX_FILE_BYTES = 64 * 2**20
@@ -32,10 +32,10 @@ class Workload:
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
-        if not isinstance(name, str):
-            raise InvalidWorkload(f"A workload's name must be text, not {type(name).__name__}.")
+        if not is_text(name):
+            raise InvalidWorkload(f"A workload's name must be text, not {shown(name)}.")
         if arrival_unit not in ("step", "s"):
-            raise InvalidWorkload(f'arrival_unit must be "step" or "s", not {arrival_unit!r}.')
+            raise InvalidWorkload(f'arrival_unit must be "step" or "s", not {shown(arrival_unit)}.')
         seen: set[str] = set()
         for request in self.requests:
             if not isinstance(request, Request):
@@ -72,9 +72,9 @@ class Workload:
             raise InvalidWorkload("A workload must be a JSON object with a list of requests.")
         unknown = set(data) - {"schema", "name", "arrival_unit", "requests"}
         if unknown:
-            raise InvalidWorkload(f"A workload has no field {', '.join(repr(u) for u in sorted(unknown))}.")
+            raise InvalidWorkload(f"A workload has no field {shown(min(unknown, key=str))}.")
         if data.get("schema", SCHEMA) != SCHEMA:
-            raise InvalidWorkload(f"This workload has schema {data['schema']!r}; this version reads schema {SCHEMA}.")
+            raise InvalidWorkload(f"This workload has schema {shown(data['schema'])}; this version reads schema {SCHEMA}.")
         if not isinstance(data.get("requests"), list):
             raise InvalidWorkload("A workload needs a list of requests.")
         requests = [Request.from_json(r) for r in data["requests"]]
@@ -88,12 +88,14 @@ class Workload:
         """Read a workload file of at most 64 MiB; raises InvalidWorkload naming file and fault."""
         path = Path(path)
         try:
-            size = path.stat().st_size
-            if size > MAX_FILE_BYTES:
-                raise InvalidWorkload(f"{path.name} has {size / 2**20:,.0f} MiB; a workload file may have {MAX_FILE_BYTES >> 20} MiB.")
-            data = json.loads(path.read_text(encoding="utf-8"))
+            with path.open("rb") as file:
+                text = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
+        if len(text) > MAX_FILE_BYTES:
+            raise InvalidWorkload(f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may have.")
+        try:
+            data = json.loads(text.decode())
         except (ValueError, RecursionError) as error:
             raise InvalidWorkload(f"{path.name} is not JSON: {error}.") from None
         try:
