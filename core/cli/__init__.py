@@ -1,0 +1,51 @@
+"""The command line: `python -m core run | compare | show | presets | models | check`.
+
+A command is a function in a module of this package, registered below by name. A refusal is one sentence on stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from core.cli.check import check
+from core.cli.compare import compare
+from core.cli.lists import models, presets
+from core.cli.output import sentence
+from core.cli.run import run
+from core.cli.show import show
+from core.errors import InflightError
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run,
+    "compare": compare,
+    "show": show,
+    "presets": presets,
+    "models": models,
+    "check": check,
+}
+
+app = typer.Typer(
+    name="python -m core",
+    help="Inflight: continuous batching and its older relatives on a real model, every step on record.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,  # boxes are for terminals
+)
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command and exit: 0 done, 1 a trace that does not hold, 2 refused, 130 interrupted."""
+    try:
+        app(args)
+    except InflightError as error:
+        sentence(str(error))
+        sys.exit(2)
+    except OSError as error:
+        sentence(f"{error.filename}: {error.strerror}." if error.filename else f"{error}.")
+        sys.exit(2)

@@ -1,0 +1,138 @@
+"""`compare`: the same requests under two or more policies, timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.options import (
+    Device,
+    Dtype,
+    Json,
+    Model,
+    PresetName,
+    Threads,
+    WorkloadFile,
+    check_policy,
+    engine_for,
+    plan,
+    with_limits,
+    writable,
+)
+from core.cli.output import Work, line, number, percent, print_json, seconds, table
+from core.compare import Comparison, Progress, engine_contender, environment
+from core.compare import compare as timed
+from core.engine import Engine
+from core.errors import InflightError
+
+
+@with_limits
+def compare(
+    preset: PresetName = None,
+    workload: WorkloadFile = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A policy; give two or more, the first is the baseline.", show_default="static, continuous"),
+    ] = None,
+    model: Model = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")] = 5,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the comparison here as JSON.")] = None,
+    traces: Annotated[Path | None, typer.Option(help="Save each policy's run of median time in this folder.")] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    json: Json = False,
+    *,
+    limits: dict[str, Any],
+) -> None:
+    """Time the same requests under each policy in turn, in rotated order, and compare their outputs token by token."""
+    policies = policy or ["static", "continuous"]
+    for name in policies:
+        check_policy(name)
+    if len(set(policies)) < len(policies):
+        raise InflightError("Each policy can be compared once.")
+    asked = plan(preset, workload, model, limits)
+    configs = [asked.config(name) for name in policies]
+    writable(out)
+    if traces is not None and not traces.is_dir():
+        raise InflightError(f"There is no folder {traces}.")
+    first = engine_for(asked.model, configs[0], device, dtype, threads)
+    engines = [first, *(Engine(first.adapter, first.tokenizer, config) for config in configs[1:])]
+    with Work("runs", (repeats + 1) * len(policies)) as work:
+
+        def on_run(progress: Progress) -> None:
+            turn = f"round {progress.round}" if progress.round else "warm-up"
+            work.update(progress.index, f"{turn}: {progress.contender}")
+
+        result = timed([engine_contender(engine, asked.workload) for engine in engines], repeats, on_run=on_run)
+    data = {"workload": asked.workload.name, "environment": environment(first.trace.header), **result.to_json()}
+    if out is not None:
+        out.write_text(_dumps(data), encoding="utf-8")
+    if traces is not None:
+        for name, run in result.runs.items():
+            if run.trace is not None:
+                run.trace.save(traces / f"{name}.jsonl")
+    if json:
+        print_json(data)
+    else:
+        print_comparison(result, data)
+
+
+def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
+    """A row a contender, then what the outputs and the spread say, and where it was measured."""
+    columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "run by run", "steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste", "lane occupancy")  # fmt: skip
+    rows = []
+    for name in result.names:
+        entry = data["policies"][name]
+        wall, ratio, numbers = entry["wall_s"], entry["ratio_to_baseline"], entry["metrics"]
+        rows.append(
+            (
+                name,
+                seconds(wall["median"]),
+                f"{seconds(wall['min'])} to {seconds(wall['max'])}",
+                f"{ratio['median']:.2f}×",
+                f"{ratio['min']:.2f} to {ratio['max']:.2f}",
+                *(number(_get(numbers, key)) for key in ("steps", "output_tok_s")),
+                *(seconds(_get(numbers, *keys)) for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))),
+                *(percent(_get(numbers, key)) for key in ("padding_waste", "lane_occupancy")),
+            )
+        )
+    table(columns, rows, right=columns[1:])
+    line()
+    line(f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order.")
+    line(outputs_sentence(result))
+    for warning in result.warnings:
+        line(f"Warning: {warning}")
+    where = data["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
+    line(
+        f"Measured on {where['hardware']} ({where['device']}, {where['cpus']} CPUs, {where['threads']} threads, load {where['load_average']}), "
+        f"{where['dtype']}, {where['model']['name']}; {versions}."
+    )
+
+
+def outputs_sentence(result: Comparison) -> str:
+    """Identical, or the first difference and its margin."""
+    if result.outputs_identical:
+        return "Outputs: identical, token for token."
+    first = result.differences[0]
+    margin = "" if first["margin"] is None else f", where the best logit led by {first['margin']:.3g}"
+    others = f" ({len(result.differences)} differences in all)" if len(result.differences) > 1 else ""
+    return (
+        f"Outputs differ: {first['policy']} departs from {result.baseline} in request {first['request']} at token {first['position']}"
+        f"{margin}{others}."
+    )
+
+
+def _dumps(data: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+
+
+def _get(numbers: Any, *keys: str) -> Any:
+    for key in keys:
+        numbers = numbers.get(key) if isinstance(numbers, dict) else None
+    return numbers

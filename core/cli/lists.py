@@ -1,0 +1,104 @@
+"""`presets` and `models`: what there is to run."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import math
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from core.cli.options import Json
+from core.cli.output import line, print_json, table
+from core.config import EngineConfig
+from core.models import BUILTIN_FOLDER, BUILTIN_MODELS
+from core.presets import PRESETS, Preset
+
+
+def presets(json: Json = False) -> None:
+    """List the presets: named workloads, each with the model, policy and limits it is best seen with."""
+    if json:
+        print_json([_preset_json(preset) for preset in PRESETS.values()])
+        return
+    for preset in PRESETS.values():
+        count = len(preset.workload)
+        text = Text(preset.name, style="bold")
+        line(
+            text.append(
+                f"  {count} request{'s' if count > 1 else ''}, {_limits(preset.config)}, {preset.model}", style="not bold"
+            )
+        )
+        line(f"    {preset.shows}")
+
+
+def models(json: Json = False) -> None:
+    """List the built-in models; `--model` also takes a local folder or a hub id."""
+    found = [describe_model(name) for name in BUILTIN_MODELS]
+    if json:
+        print_json(found)
+        return
+    rows = [
+        (
+            m["name"],
+            m["type"],
+            f"{m['parameters'] / 1e6:.2f} M",
+            str(m["layers"]),
+            f"{m['context']:,}",
+            f"{m['vocab_size']:,}",
+            f"{m['bytes'] / 2**20:.1f} MiB",
+        )
+        for m in found
+    ]
+    columns = ("model", "architecture", "parameters", "layers", "context", "vocabulary", "weights")
+    table(columns, rows, right=columns[2:])
+    line()
+    line("--model also takes a local folder or a hub id; a model that cannot be run exactly is refused with the reason.")
+
+
+def describe_model(name: str) -> dict[str, Any]:
+    """A built-in model from its folder, without loading it."""
+    from safetensors import safe_open
+
+    folder = BUILTIN_FOLDER / name
+    config = jsonlib.loads((folder / "config.json").read_text(encoding="utf-8"))
+    weights = folder / "model.safetensors"
+    with safe_open(weights, framework="numpy") as tensors:
+        parameters = sum(math.prod(tensors.get_slice(key).get_shape()) for key in tensors.keys())  # noqa: SIM118
+    return {
+        "name": name,
+        "type": config["model_type"],
+        "parameters": parameters,
+        "layers": config.get("num_hidden_layers", config.get("n_layer")),
+        "context": config.get("max_position_embeddings", config.get("n_positions")),
+        "vocab_size": config["vocab_size"],
+        "bytes": weights.stat().st_size,
+    }
+
+
+def _preset_json(preset: Preset) -> dict[str, Any]:
+    return {
+        "name": preset.name,
+        "title": preset.title,
+        "shows": preset.shows,
+        "model": preset.model,
+        "config": asdict(preset.config),
+        "workload": preset.workload.to_json(),
+    }
+
+
+def _limits(config: EngineConfig) -> str:
+    """Policy, lanes, and what differs from the default."""
+    default = EngineConfig()
+    parts = [config.policy, f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"]
+    if config.batching.token_budget:
+        parts.append(f"budget {config.max_num_batched_tokens}")
+    if config.num_blocks is not None:
+        parts.append(f"{config.num_blocks} blocks of {config.block_size}")
+    if config.chunked_prefill != default.chunked_prefill:
+        parts.append("unchunked")
+    if config.prefix_caching:
+        parts.append("prefix caching")
+    if config.prefill_first:
+        parts.append("prefill first")
+    return ", ".join(parts)

@@ -1,0 +1,138 @@
+"""What the commands have in common: options, what they add up to, and the engine they ask for."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from core.compare import config_for
+from core.config import POLICIES, EngineConfig
+from core.engine import Engine
+from core.errors import InflightError, InvalidConfig
+from core.metrics import SLOs
+from core.models import BUILTIN_MODELS
+from core.presets import preset as preset_named
+from core.workload import Workload
+
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")
+]
+PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset by name; see `presets`.")]
+WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) instead of a preset.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of torch.", show_default="torch's own")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
+Order = Literal["request", "cached-new"]
+SLO = Annotated[
+    list[str] | None,
+    typer.Option("--slo", help="A limit for goodput, in seconds: ttft=0.5, tpot=0.05 or e2e=3; may be given several times."),
+]
+TraceFile = Annotated[Path, typer.Argument(help="A recorded trace (JSON lines).", show_default=False)]
+
+LIMITS: dict[str, str] = {
+    "max_num_seqs": "Lanes: requests running at once.",
+    "max_num_batched_tokens": "Token budget of a step (continuous, split-chunked).",
+    "block_size": "Tokens in a KV block.",
+    "num_blocks": "Blocks in the KV pool.",
+    "chunked_prefill": "Prompts may be computed in pieces.",
+    "prefix_caching": "Full blocks of equal prefixes are shared (continuous).",
+    "prefill_first": "Prefill chunks take budget before decodes.",
+}
+_TYPES: dict[str, Any] = {"int": int, "int | None": int, "bool": bool}
+
+
+def with_limits(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, in place of its parameter `limits`, an option for every limit of `EngineConfig`; only those given arrive."""
+
+    @functools.wraps(command)
+    def call(*args: Any, **kwargs: Any) -> None:
+        given = {name: kwargs.pop(name) for name in LIMITS}
+        command(*args, **kwargs, limits={name: value for name, value in given.items() if value is not None})
+
+    signature = inspect.signature(command, eval_str=True)
+    options = [
+        inspect.Parameter(
+            f.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[_TYPES[str(f.type)] | None, typer.Option(help=LIMITS[f.name], show_default=False)],
+        )
+        for f in fields(EngineConfig)
+        if f.name != "policy"
+    ]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "limits"]
+    call.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
+    return call
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to run: requests, model by name, and the limits before a policy is chosen."""
+
+    workload: Workload
+    model: str
+    limits: EngineConfig
+    given: Mapping[str, Any]
+
+    def config(self, policy: str | None = None) -> EngineConfig:
+        """The limits under a policy, by default the recommended one; raises InvalidConfig."""
+        return config_for(policy or self.limits.policy, self.limits, self.given)
+
+
+def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any]) -> Plan:
+    """A preset or a workload file, and what was given by name on top of it; raises InflightError."""
+    if (preset is None) == (workload is None):
+        raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
+    if workload is not None:
+        return Plan(Workload.load(workload), model or BUILTIN_MODELS[0], EngineConfig(), limits)
+    assert preset is not None
+    chosen = preset_named(preset)
+    return Plan(chosen.workload, model or chosen.model, chosen.config, limits)
+
+
+def check_policy(policy: str) -> None:
+    if policy not in POLICIES:
+        raise InvalidConfig(f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}.")
+
+
+def engine_for(model: str, config: EngineConfig, device: str, dtype: str, threads: int | None) -> Engine:
+    """Load a model, quietly: this program prints its own lines."""
+    import torch
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return Engine.from_pretrained(model, config, device=device, dtype=dtype)
+
+
+def parse_slos(given: list[str] | None) -> SLOs | None:
+    """`ttft=0.5` and the like; raises InflightError for anything else."""
+    if not given:
+        return None
+    limits: dict[str, float] = {}
+    known = {f.name.removesuffix("_s"): f.name for f in fields(SLOs)}
+    for text in given:
+        name, _, value = text.partition("=")
+        try:
+            limits[known[name.strip().lower().removesuffix("_s")]] = float(value)
+        except (KeyError, ValueError):
+            raise InflightError(f"{text!r} is no SLO; write one of {', '.join(f'{k}=SECONDS' for k in known)}.") from None
+    return SLOs(**limits)
+
+
+def writable(path: Path | None) -> None:
+    """Raises InflightError, before anything runs, for a file that could not be written at the end."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise InflightError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if path is not None and path.is_dir():
+        raise InflightError(f"{path} cannot be written: it is a folder.")

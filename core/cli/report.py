@@ -1,0 +1,169 @@
+"""A trace as tables: its requests, its totals, its steps."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from rich.text import Text
+
+from core.cli.output import line, number, percent, seconds, table
+from core.config import EngineConfig
+from core.events import StepEvent, Why
+from core.metrics import SLOs, metrics, request_times
+from core.terminal import letters
+from core.trace import Trace
+
+MOST_ROWS = 40
+
+
+def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
+    """The run as plain data: header, metrics, and every request with its text."""
+    requests = [{**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()]
+    return {"header": trace.header, "complete": trace.complete, "metrics": metrics(trace, slos), "requests": requests}
+
+
+def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
+    """What ran, a table of the requests, and the totals."""
+    line(headline(trace))
+    line()
+    names, lives = letters(trace), list(request_times(trace).values())
+    columns = ("request", "prompt", "new", "first step", "finish step", "reason", "TTFT", "E2E", "text")
+    rows = [
+        (
+            f"{names[life.request]} {life.request}",
+            str(life.num_prompt_tokens),
+            str(life.num_tokens),
+            _step(life.first_step),
+            _step(life.finish_step),
+            life.finish_reason or "unfinished",
+            seconds(life.ttft_s),
+            seconds(life.e2e_s),
+            one_line(trace.text(life.request)),
+        )
+        for life in lives[:MOST_ROWS]
+    ]
+    table(columns, rows, stretch="text", right=("prompt", "new", "first step", "finish step", "TTFT", "E2E"))
+    if len(lives) > MOST_ROWS:
+        line(f"… and {len(lives) - MOST_ROWS} more; --json has them all.")
+    line()
+    for text in totals(metrics(trace, slos)):
+        line(text)
+    if not trace.complete:
+        line("This run was cut short.")
+
+
+def headline(trace: Trace) -> Text:
+    """Workload, policy and limits, model, device."""
+    header, config = trace.header, EngineConfig.from_json(trace.header["config"])
+    model = header["model"]
+    lanes = f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"
+    budget = f", budget {config.max_num_batched_tokens}" if config.batching.token_budget else ""
+    size = f" ({model['parameters'] / 1e6:.1f} M parameters)" if model.get("parameters") else ""
+    threads = f", {header['threads']} threads" if header.get("device") == "cpu" and header.get("threads") else ""
+    text = Text(str(header["workload"].get("name", "custom")), style="bold")
+    text.append(
+        f" · {config.policy}, {lanes}{budget} · {model.get('name')}{size} · {header.get('device')}, {header.get('dtype')}{threads}",
+        style="not bold",
+    )
+    return text
+
+
+def totals(numbers: dict[str, Any]) -> list[str]:
+    """The metrics in four or five lines."""
+    lanes, positions, kv, parts = numbers["lane_steps"], numbers["positions"], numbers["kv_blocks"], numbers["time_s"]
+    wall = numbers["wall_s"]
+    lines = [
+        f"{number(numbers['steps'])} steps, {number(numbers['output_tokens'])} tokens in {seconds(wall)}: "
+        f"{number(numbers['output_tok_s'])} output tok/s, {number(numbers['total_tok_s'])} with prompts",
+        f"latency (p50 / p99): TTFT {_pair(numbers['ttft_s'])}, ITL {_pair(numbers['itl_s'])}, E2E {_pair(numbers['e2e_s'])}",
+        f"padding waste {percent(numbers['padding_waste'])} ({number(positions['padding'])} of {number(positions['computed'])} positions), "
+        f"lane occupancy {percent(numbers['lane_occupancy'])} ({number(lanes['useful'])} of {number(lanes['total'])} lane-steps)",
+        (f"budget use {percent(numbers['budget_use'])}, " if numbers["budget_use"] is not None else "")
+        + f"KV use {percent(numbers['kv_use'])} (at most {number(kv['peak'])} of {number(kv['total'])} blocks), "
+        f"{number(numbers['preemptions'])} preemptions, {number(numbers['tokens_recomputed'])} tokens recomputed"
+        + (f", {number(numbers['cached_tokens'])} cached" if numbers["cached_tokens"] else ""),
+        "time: " + ", ".join(f"{name} {percent(value / wall)}" for name, value in parts.items()) if wall else "time: none",
+    ]
+    if "goodput" in numbers:
+        good = numbers["goodput"]
+        slos = ", ".join(
+            f"{name.removesuffix('_s').upper()} ≤ {limit:g} s" for name, limit in good["slos"].items() if limit is not None
+        )
+        lines.append(f"goodput {number(good['requests_per_s'])} requests/s: {good['met']} met {slos} ({percent(good['share'])})")
+    return lines
+
+
+def print_steps(trace: Trace) -> None:
+    """One line a step: who computed how much in which lane, and what changed."""
+    names = letters(trace)
+    num_lanes = EngineConfig.from_json(trace.header["config"]).num_lanes
+    holders: dict[str, int] = {}  # request -> lane
+    rows = []
+    for event in trace.events:
+        for preempted in event.preempted:
+            holders.pop(preempted.request, None)
+        holders |= {admitted.request: admitted.lane for admitted in event.admitted}
+        tokens, pads = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
+        numbers = (event.step, tokens, pads, f"{event.kv.used}/{event.kv.total}", event.waiting.count)
+        rows.append((*map(str, numbers), _lanes(event, num_lanes, names, holders), _changes(event, names)))
+    table(
+        ("step", "tokens", "pads", "blocks", "waiting", "lanes", "what changed"),
+        rows,
+        right=("step", "tokens", "pads", "blocks", "waiting"),
+    )
+    line()
+
+
+def one_line(text: str) -> str:
+    """Text without line ends or control characters."""
+    return "".join(c if c.isprintable() else "↵" if c == "\n" else " " for c in text)
+
+
+def _lanes(event: StepEvent, num_lanes: int, names: dict[str, str], holders: dict[str, int]) -> str:
+    """`A5 B ~C (D) ·`: five tokens of A, a decode of B, a finished row of C, D stalled, an empty lane."""
+    cells = {holders[stalled.request]: f"({names[stalled.request]})" for stalled in event.stalled}
+    for forward in event.passes:
+        cells |= {row.lane: "~" + names[row.request] for row in forward.finished_rows}
+    lengths: dict[int, int] = {}
+    for segment in event.segments:
+        lengths[segment.lane] = lengths.get(segment.lane, 0) + segment.length
+        length = lengths[segment.lane]
+        cells[segment.lane] = names[segment.request] + (str(length) if length > 1 else "")
+    shown = [cells.get(lane, "·") for lane in range(num_lanes)]
+    return " ".join(shown) if num_lanes <= 16 else " ".join(cell for cell in shown if cell != "·")
+
+
+def _changes(event: StepEvent, names: dict[str, str]) -> str:
+    parts = [f"{names[p.request]} preempted, {p.tokens_lost} tokens lost" for p in event.preempted]
+    parts += [f"{names[a.request]} admitted to lane {a.lane}" for a in event.admitted]
+    for why, group in groupby(sorted(event.stalled, key=lambda s: s.why), key=lambda s: s.why):
+        parts.append(f"{', '.join(names[s.request] for s in group)} stalled: {_why(why)}")
+    parts += [f"{names[f.request]} finished ({f.finish_reason})" for f in event.finished]
+    if (
+        event.waiting.request is not None
+        and event.waiting.why is not None
+        and (event.admitted or event.finished or event.preempted)
+    ):
+        parts.append(f"{names[event.waiting.request]} waits: {_why(event.waiting.why)}")
+    return "; ".join(parts)
+
+
+def _why(why: Why) -> str:
+    sentences = {
+        "lanes": f"no lane of {why.total} is free",
+        "budget": f"{why.have} of {why.total} budget tokens left, {why.need} to compute",
+        "blocks": f"{why.have} blocks free of {why.total}, {why.need} needed",
+        "barrier": f"{why.have} of {why.total} lanes still compute",
+        "prefill": "another prompt is being computed",
+        "none": "nothing binds",
+    }
+    return sentences[why.limit]
+
+
+def _step(step: int | None) -> str:
+    return "–" if step is None else str(step)
+
+
+def _pair(numbers: dict[str, float | None]) -> str:
+    return f"{seconds(numbers['p50'])} / {seconds(numbers['p99'])}"

@@ -1,0 +1,87 @@
+"""`run`: a workload through the engine, and what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.options import (
+    SLO,
+    Device,
+    Dtype,
+    Json,
+    Model,
+    PresetName,
+    Threads,
+    WorkloadFile,
+    engine_for,
+    parse_slos,
+    plan,
+    with_limits,
+    writable,
+)
+from core.cli.output import Work, print_json, sentence
+from core.cli.report import print_steps, print_summary, summary
+from core.engine import Engine
+from core.workload import Workload
+
+INTERRUPTED = 130
+
+
+@with_limits
+def run(
+    preset: PresetName = None,
+    workload: WorkloadFile = None,
+    model: Model = None,
+    policy: Annotated[str | None, typer.Option(help="How requests are batched.", show_default="the preset's")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the trace here.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Print every step too.")] = False,
+    slo: SLO = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    json: Json = False,
+    *,
+    limits: dict[str, Any],
+) -> None:
+    """Run a preset or a workload file and print what happened.
+
+    What you give overrides what the preset recommends. Ctrl-C ends the run and keeps the trace so far.
+    """
+    slos, asked = parse_slos(slo), plan(preset, workload, model, limits)
+    config = asked.config(policy)
+    writable(out)
+    engine = engine_for(asked.model, config, device, dtype, threads)
+    done = _work(engine, asked.workload)
+    trace = engine.trace
+    if out is not None:
+        trace.save(out)
+    if json:
+        print_json(summary(trace, slos))
+    else:
+        if steps:
+            print_steps(trace)
+        print_summary(trace, slos)
+    if out is not None:
+        sentence(f"Saved {out.name}: {len(trace.events)} steps, {out.stat().st_size / 1024:,.0f} KB.")
+    if not done:
+        sentence(f"Interrupted after {len(trace.events)} steps" + ("; the trace so far is saved." if out else "."))
+        raise typer.Exit(INTERRUPTED)
+
+
+def _work(engine: Engine, workload: Workload) -> bool:
+    """Run to the end; False if Ctrl-C came first."""
+    total = sum(request.sampling.max_new_tokens for request in workload)
+    tokens = 0
+    events = engine.stream(workload)
+    try:
+        with Work("tokens", total) as work:
+            for event in events:
+                tokens += len(event.sampled)
+                running = len({segment.request for segment in event.segments})
+                work.update(tokens, f"step {event.step}, {running} running, {event.waiting.count} waiting")
+    except KeyboardInterrupt:
+        return False
+    return True
