@@ -13,8 +13,6 @@ from visualizer.bundle import inert_json, markup, script, standalone_html, style
 
 __all__ = ["Player", "standalone_html"]
 
-_MOUNT = 'Inflight.mount(element.querySelector(".inflight"), JSON.parse(element.querySelector(".inflight-props").textContent));'
-
 
 class Player(gr.HTML):
     """Fills the viewport. catalogue: the recorded runs, `{"name", "title", "shows", "policy", "steps", "id", "url"}`; the first opens.
@@ -24,10 +22,9 @@ class Player(gr.HTML):
 
     def __init__(self, catalogue: Sequence[dict], tabs: Sequence[dict] = (), **gradio) -> None:
         options = {"catalogue": list(catalogue), "tabs": list(tabs), "server": True}
-        props = f'<script type="application/json" class="inflight-props">{inert_json(options)}</script>'
         super().__init__(
-            html_template=_literal(markup() + props),
-            js_on_load=_MOUNT,
+            html_template=_literal(markup()),
+            js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});',
             head=f"<style>{style()}</style><script>{script()}</script>",
             apply_default_css=False,
             **gradio,

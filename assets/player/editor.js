@@ -259,7 +259,8 @@ export class Editor {
 
   /** The shortest that says the same: a preset and what differs from it, else everything. */
   _brief(spec) {
-    const preset = this.state && this.state.presets.find((p) => JSON.stringify(p.spec.workload.requests) === JSON.stringify(spec.workload.requests));
+    const asked = canonical(spec.workload.requests);
+    const preset = this.state && this.state.presets.find((p) => canonical(p.spec.workload.requests) === asked);
     if (!preset) return spec;
     const config = Object.fromEntries(Object.entries(spec.config).filter(([k, v]) => preset.spec.config[k] !== v));
     return { preset: preset.name, config, model: spec.model === preset.spec.model ? undefined : spec.model };
@@ -314,6 +315,12 @@ export class Editor {
     this.asShown = null;
     this._touch();
   }
+}
+
+/** The same text for the same data, whatever the order of its keys; defaults count as given. */
+function canonical(requests) {
+  return JSON.stringify(requests.map((r) => [r.id, r.prompt ?? null, r.prompt_token_ids ?? null, r.arrival,
+    Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1))]));
 }
 
 async function through(bytes, stream) {

@@ -31,6 +31,11 @@ export class PackedRow {
     return cells;
   }
 
+  _sumOf(passes) {
+    const tokens = passes.reduce((n, p) => n + p.tokens, 0);
+    return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${plural(passes.length, "more pass", "more passes")}: ${plural(tokens, "token")}` };
+  }
+
   _place(g, groups, style, left, width, height) {
     let x = left;
     let y = 0;
@@ -71,11 +76,15 @@ export class PackedRow {
     const phone = app.layout === "phone";
     const style = big ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
     let shown = passes;
+    let hidden = [];
     const fits = Math.floor((surface.h + style.line) / (style.h + style.line));
     if (passes.length > fits && !big) {
-      const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 15));
+      const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 14));
       Object.assign(style, { h: Math.floor((surface.h - lines + 1) / lines), line: 1, font: phone ? 12 : 11 });
-      if (passes.length > lines) shown = [...passes.slice(0, lines - 1), passes.at(-1)]; // the rest is counted below
+      if (passes.length > lines) { // those between are one line that counts them
+        shown = [...passes.slice(0, Math.max(1, lines - 2)), passes.at(-1)];
+        hidden = passes.slice(shown.length - 1, -1);
+      }
     }
     setFont(g, `${style.font}px ${palette.mono}`);
     const thumb = passes.some((p) => p.padded && p.width > 1) && !phone ? Math.min(150, surface.w * 0.16) : 0;
@@ -83,6 +92,7 @@ export class PackedRow {
     let placed = null;
     for (const most of [1e9, 24, 12, 6, 3, 2, 1, 0]) {
       const groups = shown.map((p) => this._cellsOf(p, most));
+      if (hidden.length) groups.splice(-1, 0, [this._sumOf(hidden)]);
       placed = this._place(g, groups, style, thumb + label, surface.w, surface.h);
       if (placed) break;
     }
@@ -100,12 +110,6 @@ export class PackedRow {
       }
     }
     for (const cell of placed) this._ink(g, cell, style);
-    if (shown.length < passes.length) {
-      g.fillStyle = palette.soft;
-      g.textAlign = "right";
-      g.fillText(`+${plural(passes.length - shown.length, "pass", "passes")}`, surface.w - 2, surface.h - style.h / 2);
-      g.textAlign = "left";
-    }
     this.cells = placed;
     setAttr(surface.canvas, "aria-label", `${passes.length > 1 ? `${passes.length} passes` : "One pass"}: ${passes.map((p) => p.items
       .map((i) => `${i.request.letter} ${i.finished ? "finished" : `${i.length} ${i.phase}`}${i.pads ? ` after ${plural(i.pads, "pad")}` : ""}`).join(", ")).join("; ")}`);

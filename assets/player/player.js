@@ -418,7 +418,8 @@ export class Player {
     const date = String(header.created || "").slice(0, 10);
     const word = { recorded: "Recorded", live: "Live run", uploaded: "Uploaded" }[source] || source;
     const mark = this.$(".source");
-    setText(mark, [word, model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).join(" · "));
+    setText(mark.querySelector(".word"), word);
+    setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((t) => ` · ${t}`).join(""));
     mark.title = [`${word}${date ? ` on ${date}` : ""}`, model, device, header.dtype, this.run.complete ? "" : "cut short"].filter(Boolean).join(" · ");
     mark.dataset.source = source;
     this.presetChips.forEach((chip, i) => chip.classList.toggle("on", this.options.catalogue[i] === this.entry));

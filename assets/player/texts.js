@@ -81,7 +81,7 @@ export class TextsView {
         row.el.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
         row.el.style.setProperty("--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
       }
-      const words = { length: "has all its tokens", stop: "stopped", cancelled: "cancelled", error: "failed" };
+      const words = { length: "finished", stop: "stopped", cancelled: "cancelled", error: "failed" };
       setText(row.note, done ? ` ${words[request.finished.reason] || "done"}` : !holds ? " preempted, waits" : "");
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", Boolean(app.focus && app.focus !== request));
