@@ -217,7 +217,7 @@ def _with(**changes) -> dict:
         (_with(max_num_seqs=10**6, max_num_batched_tokens=10**6), "lanes"),
         (_with(num_blocks=10**9), "KV pool has room for 4,000,000,000 tokens"),
         (_with(policy="magic"), "There is no policy 'magic'"),
-        (_with(lanes=3), "has no limit called lanes"),
+        (_with(lanes=3), "has no limit called"),
         (_with(stop=["a"] * 50), "50 stop strings"),
         (_with(id="x" * 5000, max_new_tokens=10**6), "Request xxxx"),
         (_with(device="quantum"), "There is no device 'quantum' here"),
