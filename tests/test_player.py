@@ -87,7 +87,7 @@ def test_drawn_counts_are_the_traces(visit, name):  # noqa: F811
 
 
 def test_blocks_vanish_with_a_preempted_cache(visit):  # noqa: F811
-    trace = trace_of("continuous", num_blocks=6)
+    trace = trace_of("continuous", num_blocks=5)
     index = next(i for i, e in enumerate(trace.events) if e.preempted)
     event = trace.events[index]
     page = visit(replay=replay(trace))
@@ -158,7 +158,7 @@ def test_keys_and_buttons(visit, traces):  # noqa: F811
 
 @pytest.mark.parametrize("kind", ["admission", "chunk", "preemption", "finish"])
 def test_jump_to_events(visit, kind):  # noqa: F811
-    trace = trace_of("continuous", num_blocks=6)
+    trace = trace_of("continuous", num_blocks=5)
     page = visit(replay=replay(trace))
     seek(page, 0)
     prompt = {r: len(ids) for r, ids in trace.prompts.items()}

@@ -56,6 +56,7 @@ export class LengthsView {
           g.lineWidth = 1.5;
           g.strokeRect(label + old + 0.75, y + 0.75, Math.max(0.5, width - 1.5), height - 1.5);
         } else {
+          g.fillRect(label + old, y, width, height);
           g.fillStyle = palette.ink;
           g.fillRect(label + now - 2, y, 2, height);
         }

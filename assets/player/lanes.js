@@ -117,10 +117,15 @@ export class LanesView {
     const colours = palette.of(stay.request);
     g.globalAlpha = focus && focus !== stay.request ? 0.2 : 1;
     const step = this.right(i) - this.left(i);
-    const parts = step >= 5 && !this.clock ? Array.from({ length: j - i }, (_, n) => [this.left(i + n), this.right(i + n)])
-      : this.clock ? Array.from({ length: j - i }, (_, n) => [this.left(i + n), this.right(i + n)]) : [[this.left(i), this.right(j - 1)]];
-    const gap = step >= 5 ? 1 : 0;
-    for (const [x, end] of parts) {
+    const parts = [];
+    for (let n = i; n < j; n += 1) { // narrow steps that touch are one piece
+      const before = parts.at(-1);
+      if (before && step < 5 && this.left(n) - before[1] < 0.75) before[1] = this.right(n);
+      else parts.push([this.left(n), this.right(n)]);
+    }
+    const gap = step >= 5 && !this.clock ? 1 : 0;
+    for (const [from, end] of parts) {
+      const x = Math.round(from * this.surface.d) / this.surface.d;
       const width = Math.max(0.6, end - x - gap);
       if ((status & PREFILL) && (status & DECODE)) {
         this._prefill(g, x, y, width / 2, height, colours);
@@ -247,7 +252,8 @@ export class LanesView {
     this._axis(g);
     if (this.pitch >= 9) {
       g.textBaseline = "middle";
-      for (let lane = 0; lane < run.numLanes; lane += 1) g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
+      const every = Math.ceil(this.font / this.pitch);
+      for (let lane = 0; lane < run.numLanes; lane += every) g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
     }
     if (!this.queueHeight) return;
     const y = surface.h - this.queueHeight / 2; // three short lines: a queue
@@ -267,7 +273,7 @@ export class LanesView {
     for (let v = Math.ceil(this.start / unit) * unit; ; v += unit) {
       const x = GUTTER + (v - this.start) * this.per;
       if (x > this.surface.w - 14) break;
-      g.fillText(this.clock ? milliseconds(v - this.start) : String(v), x, this.font - 1);
+      g.fillText(this.clock ? (span >= 2 ? `${+(v - this.start).toFixed(1)} s` : milliseconds(v - this.start)) : String(v), x, this.font - 1);
     }
     // arrivals (thin) and finishes (thick) end on the lanes
     for (let i = 0; i < run.length; i += 1) {

@@ -311,6 +311,7 @@ export class MaskView {
     // queries: words from 9 px a row, else one letter a request
     g.textAlign = "right";
     const end = at.gutter - 7;
+    let lettered = -Infinity;
     for (const item of items) {
       g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
       const first = item.q0 + item.pads;
@@ -329,7 +330,8 @@ export class MaskView {
           const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
           g.fillText(item.pads === 1 ? "pad" : `${item.pads} pads`, end, y);
         }
-      } else if (bottom - top >= 9 * at.big) {
+      } else if ((top + bottom) / 2 - lettered >= 11 * at.big) { // letters of one-row requests keep clear of each other
+        lettered = (top + bottom) / 2;
         setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
         const letter = item.request.letter;
         const pads = item.pads && bottom - top >= 26 ? `${item.pads} pad` : "";

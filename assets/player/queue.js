@@ -1,6 +1,6 @@
 // Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. All from the event's numbers.
 
-import { count, h, plural, setAttr, setText } from "./dom.js";
+import { count, h, milliseconds, plural, setAttr, setText } from "./dom.js";
 import { chip, wasAdmitted } from "./chips.js";
 
 const BINDING = { lanes: "lanes", budget: "budget", blocks: "blocks", barrier: "barrier", prefill: "one prompt at a time" };
@@ -28,6 +28,13 @@ export class QueueView {
       return { name, el, value: el.querySelector(".gauge-value"), fill: el.querySelector(".gauge-fill") };
     });
     this.binding = find(".binding");
+    this.timeKey = find(".time-key");
+    this.times = ["schedule", "prepare", "forward", "sample", "other"].map((name) => {
+      const bar = h("i", { "aria-hidden": "true" });
+      const value = h("dd", {});
+      find(".timings").append(h("dt", {}, name), bar, value);
+      return { bar, value };
+    });
     this.rows = [];
     this.parts = [];
   }
@@ -36,6 +43,20 @@ export class QueueView {
     this._waiting(frame);
     this._budget(frame);
     this._gauges(frame);
+    this._time(frame);
+  }
+
+  /** Where the step's time went, as measured; "other" is what no part claims. */
+  _time(frame) {
+    const { tStart, tEnd, timings } = frame.event;
+    const total = tEnd - tStart;
+    setText(this.timeKey, milliseconds(total));
+    const parts = [...timings, Math.max(0, total - timings.reduce((a, b) => a + b, 0))];
+    this.times.forEach(({ bar, value }, n) => {
+      setText(value, milliseconds(parts[n] || 0));
+      const scale = `scaleX(${(total ? Math.min(1, (parts[n] || 0) / total) : 0).toFixed(3)})`;
+      if (bar._scale !== scale) bar.style.transform = bar._scale = scale;
+    });
   }
 
   _waiting(frame) {
