@@ -19,10 +19,10 @@ from core.config import EngineConfig
 from core.detokenize import StopWatch
 from core.errors import InflightError, InvalidConfig, InvalidRequest
 from core.events import KV, Arrived, Pass, FinishedRow, Sampled, Segment, StepEvent, Timings
-from core.model_runner import ModelRunner, PassResult
+from core.model_runner import ModelRunner, PassResult, Runner
 from core.models import ModelAdapter
 from core.request import Request, RequestState
-from core.scheduler import Scheduler
+from core.scheduler import Scheduler, StepFacts
 from core.scheduler_output import SchedulerOutput
 from core.trace import Trace
 from core.workload import ArrivalUnit, Workload
@@ -49,7 +49,7 @@ class Engine:
         clock=time.perf_counter,
         sleep=time.sleep,
     ) -> None:
-        self.adapter = model if isinstance(model, ModelAdapter) else ModelAdapter.probe(model)
+        self.adapter = ModelAdapter.probe(model) if isinstance(model, torch.nn.Module) else model
         self.tokenizer, self.config = tokenizer, config or EngineConfig()
         self._backend, self._clock, self._sleep = backend, clock, sleep
         self._reset("step", "interactive", None)
@@ -157,29 +157,7 @@ class Engine:
                 self._wait_for_arrival()
             return None
         arrived, self._arrived = tuple(self._arrived), []
-        passes, segments, sampled = self._records(results)
-        event = StepEvent(
-            step=step,
-            t_start=started,
-            t_end=self._now(),
-            timings=Timings(
-                round(scheduling, 6),
-                round(sum(r.prepare for _, r in results), 6),
-                round(sum(r.forward for _, r in results), 6),
-                round(sum(r.sample for _, r in results), 6),
-            ),
-            arrived=arrived,
-            admitted=tuple(facts.admitted),
-            waiting=facts.waiting,
-            preempted=tuple(facts.preempted),
-            stalled=tuple(facts.stalled),
-            passes=passes,
-            segments=segments,
-            sampled=sampled,
-            finished=tuple(facts.finished),
-            kv=KV(facts.blocks_used, scheduler.pool.num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
-            budget=facts.budget(self.config.max_num_batched_tokens if self.config.batching.token_budget else None),
-        )
+        event = self._event(step, started, scheduling, arrived, results, facts)
         self._trace.events.append(event)
         return event
 
@@ -189,15 +167,17 @@ class Engine:
         """An empty engine at step 0."""
         if num_blocks is None:
             num_blocks = self._num_blocks(self.adapter.max_model_len or 2048)
-        runner = getattr(self, "_runner", None)
-        if runner is None or runner.pool.num_blocks != num_blocks:
-            self._runner = ModelRunner(self.adapter, num_blocks, self.config.block_size, self._backend, self._clock)
+        if getattr(self, "_num_pool_blocks", None) != num_blocks:
+            self._runner = self._new_runner(num_blocks)
         self._num_pool_blocks = num_blocks
         self._drop_work()
         self._params = {}
         self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
         self._unit, self._step, self._origin = unit, 0, self._clock()
         self._trace = Trace(self._header(name, num_blocks), [], complete=False, tokenizer=self.tokenizer)
+
+    def _new_runner(self, num_blocks: int) -> Runner:
+        return ModelRunner(self.adapter, num_blocks, self.config.block_size, self._backend, self._clock)
 
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
@@ -313,6 +293,40 @@ class Engine:
             if watch and drawn.token_id is not None and watch.add(drawn.token_id):
                 stopped.add(request)
         return frozenset(stopped)
+
+    def _event(
+        self,
+        step: int,
+        started: float,
+        scheduling: float,
+        arrived: tuple[Arrived, ...],
+        results: list[tuple[SchedulerOutput, PassResult]],
+        facts: StepFacts,
+    ) -> StepEvent:
+        """What happened, on record."""
+        passes, segments, sampled = self._records(results)
+        return StepEvent(
+            step=step,
+            t_start=started,
+            t_end=self._now(),
+            timings=Timings(
+                round(scheduling, 6),
+                round(sum(r.prepare for _, r in results), 6),
+                round(sum(r.forward for _, r in results), 6),
+                round(sum(r.sample for _, r in results), 6),
+            ),
+            arrived=arrived,
+            admitted=tuple(facts.admitted),
+            waiting=facts.waiting,
+            preempted=tuple(facts.preempted),
+            stalled=tuple(facts.stalled),
+            passes=passes,
+            segments=segments,
+            sampled=sampled,
+            finished=tuple(facts.finished),
+            kv=KV(facts.blocks_used, self._num_pool_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
+            budget=facts.budget(self.config.max_num_batched_tokens if self.config.batching.token_budget else None),
+        )
 
     def _records(
         self, results: list[tuple[SchedulerOutput, PassResult]]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -45,6 +45,12 @@ class PassResult(NamedTuple):
     prepare: float
     forward: float
     sample: float
+
+
+class Runner(Protocol):
+    """What an engine needs of whatever computes its passes."""
+
+    def execute(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult: ...
 
 
 class ModelRunner:
