@@ -27,8 +27,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
 }
 
+PROGRAM = "python -m core"
+
 app = typer.Typer(
-    name="python -m core",
     help="Inflight: continuous batching and its older relatives on a real model, every step on record.",
     no_args_is_help=True,
     add_completion=False,
@@ -42,7 +43,7 @@ for name, command in COMMANDS.items():
 def main(args: list[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 a trace that does not hold, 2 refused, 130 interrupted."""
     try:
-        app(args)
+        app(args, prog_name=PROGRAM)
     except InflightError as error:
         sentence(str(error))
         sys.exit(2)

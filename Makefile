@@ -1,0 +1,46 @@
+# Each target sets up what it needs in .venv; a machine with Python 3.11 or later is enough.
+#
+#   make run      the page (ARGS are for app.py); the command line is `.venv/bin/python -m core`
+#   make test     the tests; SLOW=1 runs the slow ones too, ARGS are for pytest
+#   make lint     ruff and mypy
+#   make traces   record the shipped runs anew
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MARKS := $(if $(SLOW),,-m "not slow")
+
+.PHONY: run test lint traces clean
+.DELETE_ON_ERROR:
+
+run: $(VENV)/.run
+	@if [ -f app.py ]; then exec $(BIN)/python app.py $(ARGS); else exec $(BIN)/python -m core run --preset gpt2-six $(ARGS); fi
+
+test: $(VENV)/.test
+	@.ci/browser $(BIN)/python
+	$(BIN)/python -m pytest -n auto --dist loadfile $(MARKS) $(ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+traces: $(VENV)/.run
+	$(BIN)/python -c 'from visualizer.recorded import record; [print(name, flush=True) for name, _ in record()]'
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit("Inflight needs Python 3.11 or later, not %d.%d: make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python's venv module is missing; on Debian or Ubuntu install python3-venv."; exit 1; }
+
+# Without an NVIDIA GPU the CPU build of torch is all that is needed, if the configured package index has it.
+$(VENV)/.run: requirements.txt | $(BIN)/pip
+	@command -v nvidia-smi >/dev/null || $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q 'torch==2.13.0+cpu' 2>/dev/null || true
+	$(BIN)/pip install -q -r requirements.txt
+	@touch $@
+
+$(VENV)/.test: requirements-test.txt $(VENV)/.run
+	$(BIN)/pip install -q -r requirements-test.txt
+	@touch $@

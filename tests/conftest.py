@@ -1,0 +1,13 @@
+"""What every test runs under: no network, one CPU thread a process (tests run side by side), no progress bars."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_ANALYTICS_ENABLED="False", OMP_NUM_THREADS="1")
+
+import torch  # noqa: E402: reads the environment
+from transformers.utils import logging
+
+torch.set_num_threads(1)
+logging.disable_progress_bar()
