@@ -43,6 +43,6 @@ def attend(
         else:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
             out = scores_to_output(q, k, v, batch.mask(index, spec.window), spec)
-        outputs.append(out)
-    joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2 if packed else 0)
-    return joined.transpose(1, 2)
+        outputs.append(out.transpose(1, 2))  # [1, Q, H, Dv]
+    joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1 if packed else 0)
+    return joined.contiguous()  # some models view it without a reshape

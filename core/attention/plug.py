@@ -2,7 +2,8 @@
 
 `attention`: the model calls our function, registered under a name of its own, with `[R, H, W, D]` queries and new keys and values. No
 mask is registered under that name, so transformers builds none. `cache`: models that never call a registered function get a `Cache`
-whose `update` stores the new keys and values and returns everybody's, with a 4-D mask.
+whose `update` stores the new keys and values and returns those of the whole row, with a 4-D mask; their attention is their own, so
+only full causal attention comes this way.
 
 The metadata of the pass travels in one `StepContext`, set around the forward call.
 """
@@ -30,14 +31,15 @@ ATTENTION_NAME = "inflight"
 class StepContext:
     """What attention needs to know of the pass in flight.
 
-    windows: sliding window by layer, for models that do not pass it. observed: the cache shape and spec of each layer that called.
+    pool: None while the cache plug is probed. windows: sliding window by layer, as the probe found it in the model's own masks.
+    observed: the cache shape of each layer that called while probed.
     """
 
     batch: PackedBatch
     pool: KVPool | None
     backend: Backend
     windows: dict[int, int | None]
-    observed: dict[int, tuple[KVShape, AttentionSpec]] = field(default_factory=dict)
+    observed: dict[int, KVShape] = field(default_factory=dict)
 
 
 _context: ContextVar[StepContext] = ContextVar("inflight_step")
@@ -60,7 +62,6 @@ def paged_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
     **kwargs,
@@ -68,23 +69,13 @@ def paged_attention(
     """The function that transformers calls: query `[R, H, W, Dk]`, key `[R, Hkv, W, Dk]`, value `[R, Hkv, W, Dv]`; out `[R, W, H, Dv]`."""
     context = _context.get()
     layer = module.layer_idx
-    window = context.windows.get(layer) if sliding_window is None else sliding_window
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    spec = AttentionSpec(scaling, window, softcap, s_aux)
-    if context.pool is None:
-        return _observe(context, layer, query, key, value, spec), None
+    spec = AttentionSpec(scaling, context.windows[layer], softcap, s_aux)
     keys, values = store(context, layer, key, value)
     return context.backend(query, keys, values, context.batch, spec), None
 
 
 AttentionInterface.register(ATTENTION_NAME, paged_attention)
-
-
-def _observe(context, layer, query, key, value, spec) -> torch.Tensor:
-    """A probe's answer: note the shapes, return anything of the right shape."""
-    context.observed[layer] = (KVShape(key.shape[1], key.shape[3], value.shape[3]), spec)
-    rows, heads, width, _ = query.shape
-    return value.new_zeros(rows, width, heads, value.shape[3])
 
 
 def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -97,28 +88,35 @@ def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tens
 
 
 class PagedCache(Cache):
-    """The second plug. Queries of all rows see the keys of all rows; the mask keeps them apart."""
+    """The second plug. A packed row sees the keys of all its segments, a padded row those of its own; `additive_mask` keeps them apart."""
 
     def __init__(self, context: StepContext) -> None:
         super().__init__(layers=[])
         self._context = context
+        self._slots = None if context.pool is None else _key_slots(context.batch, context.pool.trash_slot)
+        self.broken: torch.Tensor | None = None  # bool [R, K]: keys or values that held a number that is none, in any layer
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """New K and V `[R, Hkv, W, D]` in, those of every segment out: `[R, Hkv, K, D]`, the same for all rows."""
-        context = self._context
-        if context.pool is None:
-            spec = AttentionSpec(0.0, context.windows.get(layer_idx))
-            context.observed[layer_idx] = (
-                KVShape(key_states.shape[1], key_states.shape[3], value_states.shape[3]),
-                spec,
-            )
+        """New K and V `[R, Hkv, W, D]` in; those to attend to out, `[R, Hkv, K, D]`, as in `additive_mask`."""
+        if self._slots is None:
+            self._context.observed[layer_idx] = KVShape(key_states.shape[1], key_states.shape[3], value_states.shape[3])
             return key_states, value_states
-        keys, values = store(context, layer_idx, key_states, value_states)
-        slots = [s.slots for s in context.batch.segments if s.end > s.first]
-        rows = context.batch.input_ids.shape[0]
-        return _gather(keys, slots, rows), _gather(values, slots, rows)
+        keys, values = store(self._context, layer_idx, key_states, value_states)
+        return self._gather(keys), self._gather(values)
+
+    def _gather(self, pool: torch.Tensor) -> torch.Tensor:
+        """A copy in which what is not finite is 0: it would reach every query of the row, through weights of zero."""
+        gathered = pool[self._slots]  # [R, K, Hkv, D]
+        finite = gathered.isfinite()
+        broken = ~finite.all(-1).all(-1)
+        self.broken = broken if self.broken is None else self.broken | broken
+        return gathered.masked_fill_(~finite, 0.0).transpose(1, 2).contiguous()
+
+    def sees_broken(self, mask: torch.Tensor) -> torch.Tensor:
+        """Which queries may attend to something broken under `additive_mask`: bool `[R * W]`."""
+        return ((mask[:, 0] == 0) & self.broken[:, None]).any(-1).view(-1)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0
@@ -130,13 +128,27 @@ class PagedCache(Cache):
         return query_length, 0
 
 
-def _gather(pool: torch.Tensor, slots: list, rows: int) -> torch.Tensor:
-    gathered = torch.cat([pool[s] for s in slots])  # [K, Hkv, D]
-    return gathered.transpose(0, 1)[None].expand(rows, -1, -1, -1)
+def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
+    """Slots of the keys that the cache plug hands to each row: int64 `[R, K]`, short rows filled up with the trash slot."""
+    device = batch.input_ids.device
+    slots = [
+        torch.arange(s.slots.start, s.slots.stop, device=device) if isinstance(s.slots, slice) else s.slots
+        for s in batch.segments
+    ]
+    if batch.layout == "packed":
+        return torch.cat(slots)[None]
+    return torch.nn.utils.rnn.pad_sequence(slots, batch_first=True, padding_value=trash_slot)
 
 
-def additive_mask(batch: PackedBatch, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-    """`[R, 1, W, K]`: 0 where a query may attend, the dtype's minimum elsewhere."""
-    rows, width = batch.input_ids.shape
-    allowed = dense_mask(batch, window).to(batch.input_ids.device).view(rows, 1, width, -1)
-    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, torch.finfo(dtype).min)
+def additive_mask(batch: PackedBatch, dtype: torch.dtype) -> torch.Tensor:
+    """`[R, 1, W, K]`: 0 where a query may attend, the dtype's minimum elsewhere; a padded row's keys are its own alone."""
+    device = batch.input_ids.device
+    if batch.layout == "packed":
+        allowed = dense_mask(batch, None).to(device)[None]
+    else:
+        pads = torch.tensor([s.num_pads for s in batch.segments], device=device)[:, None, None]
+        columns = torch.arange(batch.input_ids.shape[1], device=device)[:, None]
+        keys = torch.arange(max(s.kv_len for s in batch.segments), device=device)
+        allowed = (keys <= batch.position_ids[:, :, None]) & (columns >= pads)
+    blocked = torch.full(allowed.shape, torch.finfo(dtype).min, dtype=dtype, device=device)
+    return blocked.masked_fill_(allowed, 0.0)[:, None]
