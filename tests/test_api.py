@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from gradio_client import Client
-from page_server import page_url, serve  # noqa: F401: fixtures
 
 from core.events import StepEvent
 from core.models import BUILTIN_FOLDER
 from core.presets import PRESETS
 from core.trace import Trace
+from page_server import page_url, serve  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not (BUILTIN_FOLDER / "shakespeare-char").exists(), reason="assets/models is not built yet")
 
@@ -48,7 +48,9 @@ def call(http: httpx.Client, url: str, name: str, *args):
 
 
 def spec(new: int = 8, visitor: str = "", prompts: tuple[str, ...] = ("To be", "O Romeo", "What light"), **config) -> dict:
-    requests = [{"id": f"r{i}", "prompt": p, "sampling": {"max_new_tokens": new, "ignore_eos": True}} for i, p in enumerate(prompts)]
+    requests = [
+        {"id": f"r{i}", "prompt": p, "sampling": {"max_new_tokens": new, "ignore_eos": True}} for i, p in enumerate(prompts)
+    ]
     asked = {
         "workload": {"requests": requests},
         "config": {"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4, **config},
@@ -58,7 +60,7 @@ def spec(new: int = 8, visitor: str = "", prompts: tuple[str, ...] = ("To be", "
     return asked | ({"visitor": visitor} if visitor else {})
 
 
-def test_the_state_names_what_can_be_run(page_url, http):  # noqa: F811
+def test_the_state_names_what_can_be_run(page_url, http):
     state = call(http, page_url, "state")
     assert [p["name"] for p in state["presets"]] == list(PRESETS)
     assert {"shakespeare-bpe", "shakespeare-char"} == set(state["models"])
@@ -66,7 +68,7 @@ def test_the_state_names_what_can_be_run(page_url, http):  # noqa: F811
     assert [e["name"] for e in state["catalogue"]] == list(PRESETS)
 
 
-def test_a_run_streams_and_leaves_a_replay(page_url, http):  # noqa: F811
+def test_a_run_streams_and_leaves_a_replay(page_url, http):
     deltas = list({d["seq"]: d for d in stream(http, page_url, "run", spec())}.values())
     assert [d["seq"] for d in deltas] == list(range(len(deltas)))
     events = [e for d in deltas for e in d.get("events", ())]
@@ -78,7 +80,7 @@ def test_a_run_streams_and_leaves_a_replay(page_url, http):  # noqa: F811
     assert http.get(f"{page_url}/{last['url']}").headers["content-type"].startswith("application/json")
 
 
-def test_gradio_client_runs_it_too(page_url):  # noqa: F811
+def test_gradio_client_runs_it_too(page_url):
     client = Client(page_url, verbose=False, httpx_kwargs={"trust_env": False})
     job = client.submit(spec=spec(), api_name="/run")
     assert job.result()["done"] and job.result()["url"]
@@ -87,7 +89,7 @@ def test_gradio_client_runs_it_too(page_url):  # noqa: F811
     assert client.predict("no such run", api_name="/cancel") == {"cancelled": False}
 
 
-def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url, http):  # noqa: F811
+def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url, http):
     first = stream(http, page_url, "run", spec(new=400, visitor="twice"))
     run = next(first)["run"]
     with httpx.Client(trust_env=False, timeout=60) as other:
@@ -98,7 +100,7 @@ def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url,
     assert call(http, page_url, "run", spec(visitor="twice"))["url"]
 
 
-def test_a_closed_tab_ends_its_run(page_url, http):  # noqa: F811
+def test_a_closed_tab_ends_its_run(page_url, http):
     with httpx.Client(trust_env=False, timeout=60) as tab:
         stream_of_tab = stream(tab, page_url, "run", spec(new=500, visitor="closing"))
         next(d for d in stream_of_tab if d.get("events"))
@@ -110,7 +112,7 @@ def test_a_closed_tab_ends_its_run(page_url, http):  # noqa: F811
     assert last["url"]
 
 
-def test_forty_visitors_at_once_are_all_served(page_url):  # noqa: F811
+def test_forty_visitors_at_once_are_all_served(page_url):
     def visit(number: int) -> tuple[dict, list[int]]:
         with httpx.Client(trust_env=False, timeout=300) as own:
             prompt = f"visitor {'abcdefghij'[number // 10]}{'abcdefghij'[number % 10]}"
@@ -127,7 +129,7 @@ def test_forty_visitors_at_once_are_all_served(page_url):  # noqa: F811
     assert all(ahead == sorted(ahead, reverse=True) for _, ahead in answers)
 
 
-def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):  # noqa: F811
+def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
     lines = "\n".join(Trace.load("assets/traces/chunk-7-by-4.jsonl").lines())
     opened = call(http, page_url, "upload", lines + "\n")
     assert http.get(f"{page_url}/{opened['url']}").json()["header"]["source"] == "uploaded"
@@ -143,7 +145,7 @@ def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):  # noqa:
         assert words in call(http, page_url, "upload", text)["error"]
 
 
-def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http):  # noqa: F811
+def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http):
     def flood():
         for _ in range(200):
             yield b"x" * 2**20
@@ -158,14 +160,14 @@ def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "perfetto", "html", "plotly"])
-def test_a_finished_run_can_be_taken_away(page_url, http, kind):  # noqa: F811
+def test_a_finished_run_can_be_taken_away(page_url, http, kind):
     last = call(http, page_url, "run", spec())
     answer = call(http, page_url, "export", kind, last["url"], 2)
     content = http.get(f"{page_url}/{answer['url']}").raise_for_status()
     assert answer["name"] and len(content.content) > 1000
 
 
-def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):  # noqa: F811
+def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):
     assert "no longer on the server" in call(http, page_url, "export", "jsonl", "../../app.py", 0)["error"]
     assert "no export" in call(http, page_url, "export", "exe", "x", 0)["error"]
     assert call(http, page_url, "missing", "nothing", 0) == []
@@ -174,7 +176,7 @@ def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):  # noq
     assert http.get(f"{page_url}/gradio_api/file=app.py").status_code == 403
 
 
-def test_hostile_prompts_travel_as_data(page_url, http):  # noqa: F811
+def test_hostile_prompts_travel_as_data(page_url, http):
     prompt = "<img src=x onerror=alert(1)>\x00 ‮😀 {{7*7}} ${alert(1)} ../../x"
     asked = spec(4, prompts=(prompt,)) | {"model": "shakespeare-bpe"}
     asked["workload"]["requests"][0]["id"] = "../../<b>\x00"
@@ -186,7 +188,7 @@ def test_hostile_prompts_travel_as_data(page_url, http):  # noqa: F811
     assert "<img src=x" not in page and "<b>" not in page.split('type="application/json">')[1]
 
 
-def test_steps_appear_soon_after_they_happened(page_url, http):  # noqa: F811
+def test_steps_appear_soon_after_they_happened(page_url, http):
     call(http, page_url, "run", spec())  # the model is loaded
     asked = spec(new=120, prompts=("To be", "O", "What"))
     arrived: list[float] = []
@@ -197,7 +199,9 @@ def test_steps_appear_soon_after_they_happened(page_url, http):  # noqa: F811
             origin = offset if origin is None else min(origin, offset)
             late.append(offset)
     delays = sorted(offset - origin for offset in late)
-    print(f"delay after a step's end: median {delays[len(delays) // 2] * 1e3:.0f} ms, p95 {delays[int(0.95 * len(delays))] * 1e3:.0f} ms of {len(delays)}")
+    print(
+        f"delay after a step's end: median {delays[len(delays) // 2] * 1e3:.0f} ms, p95 {delays[int(0.95 * len(delays))] * 1e3:.0f} ms of {len(delays)}"
+    )
     assert delays[int(0.95 * len(delays))] < 0.45  # the aim is 0.15, on a machine of its own
 
 
@@ -208,7 +212,7 @@ def test_a_public_space_serves_the_smaller_limits(http):
         assert "asks for 400 new tokens; this page takes at most 128." in call(http, url, "run", spec(new=400))["error"]
 
 
-def test_two_threads_do_not_mix(page_url):  # noqa: F811
+def test_two_threads_do_not_mix(page_url):
     found: dict[str, dict] = {}
 
     def one(name: str) -> None:

@@ -6,12 +6,12 @@ import dataclasses
 import re
 
 import pytest
-from visual_world import record, request
 
 from core.config import POLICIES, EngineConfig
 from core.events import Finished, StepEvent, Why
 from core.presets import PRESETS
 from core.trace import Trace
+from visual_world import record, request
 from visualizer.captions import MAX_CHARACTERS, captions, letter, plain
 from visualizer.frames import frames
 
@@ -51,7 +51,10 @@ def event(trace: Trace, step: int) -> StepEvent:
 
 
 def test_a_step_that_mixes_prefill_and_decode_is_told_in_one_sentence():
-    assert say(crowd(), 2) == "r0 r1 each add one token; r2 reads 8 of its 17 prompt tokens, all that the budget of 10 leaves; r3 waits: all 3 lanes are taken."
+    assert (
+        say(crowd(), 2)
+        == "r0 r1 each add one token; r2 reads 8 of its 17 prompt tokens, all that the budget of 10 leaves; r3 waits: all 3 lanes are taken."
+    )
 
 
 def test_an_admission_names_the_lane_who_freed_it_and_the_arithmetic_of_the_budget():
@@ -59,7 +62,10 @@ def test_an_admission_names_the_lane_who_freed_it_and_the_arithmetic_of_the_budg
         EngineConfig(max_num_seqs=4, max_num_batched_tokens=10, block_size=4),
         request("r0", 2, 5), request("r1", 2, 20), request("r2", 2, 20), request("r4", 2, 20), request("r3", 17, 6, 2),
     )  # fmt: skip
-    assert "r3 takes lane 0, freed by r0 in step 4; after 3 decodes 7 of 10 budget tokens are left: its first chunk is 7 of 17." in why(trace, 5)
+    assert (
+        "r3 takes lane 0, freed by r0 in step 4; after 3 decodes 7 of 10 budget tokens are left: its first chunk is 7 of 17."
+        in why(trace, 5)
+    )
 
 
 def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
@@ -98,7 +104,9 @@ def test_every_wait_in_every_policy_names_the_limit_that_the_scheduler_names():
         trace = crowd(policy)
         for index, e in enumerate(trace.events):
             if e.waiting.why:
-                sentence = next(s for s in map(plain, captions(trace)[index]["why"]) if s.startswith(f"{e.waiting.request} waits"))
+                sentence = next(
+                    s for s in map(plain, captions(trace)[index]["why"]) if s.startswith(f"{e.waiting.request} waits")
+                )
                 assert words[e.waiting.why.limit] in sentence
 
 
@@ -106,7 +114,9 @@ def test_a_preemption_tells_who_loses_how_much_and_why():
     trace = short_of_blocks()
     step = next(e for e in trace.events if e.preempted)
     lost = step.preempted[0]
-    assert say(trace, step.step).startswith(f"{lost.request} loses its cache of {lost.tokens_lost} tokens, because the 13 KV blocks ran out")
+    assert say(trace, step.step).startswith(
+        f"{lost.request} loses its cache of {lost.tokens_lost} tokens, because the 13 KV blocks ran out"
+    )
     assert any(f"{lost.request} is preempted" in s and f"lane {lost.lane}" in s for s in why(trace, step.step))
     altered = alter(trace, step.step, preempted=(lost._replace(tokens_lost=1),))
     assert "loses its cache of 1 token," in say(altered, step.step)
@@ -130,7 +140,12 @@ def test_a_request_without_its_share_is_told_to_compute_nothing():
 def test_an_end_is_told_by_its_reason(reason: str):
     trace = crowd()
     altered = alter(trace, 5, finished=(Finished("r0", reason),))
-    words = {"length": "it has the 6 tokens it asked for", "stop": "where it stops", "cancelled": "it was cancelled", "error": "not finite"}
+    words = {
+        "length": "it has the 6 tokens it asked for",
+        "stop": "where it stops",
+        "cancelled": "it was cancelled",
+        "error": "not finite",
+    }
     assert any(s.startswith("r0 is done") and words[reason] in s for s in why(altered, 5))
 
 
@@ -148,7 +163,10 @@ def test_a_prefix_hit_is_told_with_its_blocks():
     trace = crowd(max_num_seqs=4, prefix_caching=True, max_num_batched_tokens=16)
     hit = next(e for e in trace.events if e.kv.prefix_hits)
     cached = hit.kv.prefix_hits[0]
-    assert any(f"{cached.request} finds {cached.num_cached_tokens} of its 17 tokens in the prefix cache" in s for s in why(trace, hit.step))
+    assert any(
+        f"{cached.request} finds {cached.num_cached_tokens} of its 17 tokens in the prefix cache" in s
+        for s in why(trace, hit.step)
+    )
 
 
 def worlds() -> list[Trace]:
@@ -195,7 +213,9 @@ def test_a_frame_agrees_with_the_event():
             computing = {(s.lane, s.request, s.kv_len) for s in e.segments}
             assert computing >= {(r.lane, r.request, r.kv_len) for r in frame.lanes if r.length}
             assert {r.request for r in frame.lanes if r.doing == "stalled"} == {s.request for s in e.stalled}
-            assert {r.request for r in frame.lanes if r.doing == "finished"} == {f.request for p in e.passes for f in p.finished_rows}
+            assert {r.request for r in frame.lanes if r.doing == "finished"} == {
+                f.request for p in e.passes for f in p.finished_rows
+            }
             assert len(frame.blocks) == e.kv.used
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from visual_world import record, request
 
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace import Trace
+from visual_world import record, request
 from visualizer.captions import letter
 from visualizer.frames import frames
 from visualizer.shelf import Shelf
@@ -87,7 +87,11 @@ def test_the_figure_of_a_step_has_the_masks_that_the_trace_derives(policy: str):
             allowed = ran.mask(event.step, index).allowed
             assert (mask.z.astype(bool) == allowed).all() and mask.z.shape == allowed.shape
             assert sum(code > 0 for code in row.z[0]) == forward.tokens and len(row.z[0]) == forward.rows * forward.width
-            assert all(("allowed" in text) == bool(cell) for texts, cells in zip(mask.text, allowed, strict=True) for text, cell in zip(texts, cells, strict=True))
+            assert all(
+                ("allowed" in text) == bool(cell)
+                for texts, cells in zip(mask.text, allowed, strict=True)
+                for text, cell in zip(texts, cells, strict=True)
+            )
 
 
 def test_a_figure_too_large_for_a_page_is_refused():
@@ -104,7 +108,9 @@ def test_texts_in_a_figure_are_data():
 
 
 def test_hues_are_dealt_so_that_live_requests_differ():
-    ran = record(EngineConfig(max_num_seqs=8, max_num_batched_tokens=64), *(request(f"r{i}", 3, 3 + i % 6, i // 2) for i in range(40)))
+    ran = record(
+        EngineConfig(max_num_seqs=8, max_num_batched_tokens=64), *(request(f"r{i}", 3, 3 + i % 6, i // 2) for i in range(40))
+    )
     hues = deal(ran)
     assert set(hues) == set(ran.prompts) and set(hues.values()) == set(range(len(HUES)))
     for frame in frames(ran):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from visual_world import record, request
-
 from core.config import EngineConfig
 from core.perfetto import chrome_trace
+from visual_world import record, request
 
 
 def _trace():

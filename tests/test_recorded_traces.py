@@ -52,7 +52,9 @@ def test_a_difference_is_named():
     events = trace.events
     assert differences(trace, dataclasses.replace(trace, events=[events[0], altered, *events[2:]])) == ["step 1: sampled"]
     assert differences(trace, dataclasses.replace(trace, events=[events[0], later, *events[2:]])) == []
-    assert differences(trace, dataclasses.replace(trace, events=events[:-1])) == [f"{len(events)} steps recorded, {len(events) - 1} run"]
+    assert differences(trace, dataclasses.replace(trace, events=events[:-1])) == [
+        f"{len(events)} steps recorded, {len(events) - 1} run"
+    ]
 
 
 def test_the_catalogue_lists_them_in_order(tmp_path):

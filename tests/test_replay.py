@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from visual_world import record, request
 
 from core.config import EngineConfig
 from core.engine import Engine
@@ -14,6 +13,7 @@ from core.models import BUILTIN_FOLDER
 from core.request import Request, SamplingParams
 from core.trace import Trace
 from core.workload import Workload
+from visual_world import record, request
 from visualizer.replay import Deltas, replay, write
 
 
@@ -25,7 +25,9 @@ def ran() -> Trace:
     config = EngineConfig(max_num_seqs=3, max_num_batched_tokens=12, block_size=4)
     prompts = ("To be, ", "Ωmega 😀 é", "O Romeo,\n\x00 <img src=x onerror=alert(1)>", "‏שלום")
     requests = [
-        Request(f"r{i}", prompt=p, sampling=SamplingParams(max_new_tokens=6 + i, temperature=1.5, seed=i, ignore_eos=True), arrival=i)
+        Request(
+            f"r{i}", prompt=p, sampling=SamplingParams(max_new_tokens=6 + i, temperature=1.5, seed=i, ignore_eos=True), arrival=i
+        )
         for i, p in enumerate(prompts)
     ]
     return Engine.from_pretrained("shakespeare-bpe", config, device="cpu").run(Workload(requests))

@@ -14,7 +14,9 @@ from core.workload import Workload
 from visualizer.limits import HERE, SPACE, Limits, limits
 from visualizer.runs import Models, Runs
 
-pytestmark = pytest.mark.skipif(not (BUILTIN_FOLDER / "shakespeare-char").exists(), reason="assets/models/shakespeare-char is not built yet")
+pytestmark = pytest.mark.skipif(
+    not (BUILTIN_FOLDER / "shakespeare-char").exists(), reason="assets/models/shakespeare-char is not built yet"
+)
 
 
 class Memory:

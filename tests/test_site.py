@@ -7,13 +7,13 @@ import http.server
 import threading
 
 import pytest
-from browser import chromium, visit  # noqa: F401: fixtures
-from visual_world import record, request
 
-import visualizer  # noqa: F401: gives traces their picture
+import visualizer  # noqa: F401
+from browser import chromium, visit  # noqa: F401
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace import Trace
+from visual_world import record, request
 from visualizer.__main__ import main
 from visualizer.recorded import TRACES
 from visualizer.shelf import Shelf
@@ -32,7 +32,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def test_the_site_works_on_any_web_server(site, visit):  # noqa: F811
+def test_the_site_works_on_any_web_server(site, visit):
     (site / "favicon.ico").touch()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -43,7 +43,7 @@ def test_the_site_works_on_any_web_server(site, visit):  # noqa: F811
     server.shutdown()
 
 
-def test_the_site_opens_from_disk(site, chromium):  # noqa: F811
+def test_the_site_opens_from_disk(site, chromium):
     page = chromium.new_page()
     asked, errors = [], []
     page.on("request", lambda r: asked.append(r.url))
@@ -63,14 +63,14 @@ def test_a_site_without_recordings_is_refused_in_words(tmp_path, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_one_page_opens_from_disk(tmp_path, visit):  # noqa: F811
+def test_one_page_opens_from_disk(tmp_path, visit):
     ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6), request("</script><b>", 9, 4, 1))
     shelf = Shelf(tmp_path, lambda path: path.as_uri())
     page = visit(url=shelf.export("html", shelf.put(ran)["id"])["url"])
     assert page.evaluate("inflight.run.length") == len(ran.events)
 
 
-def test_a_notebook_shows_the_player(visit):  # noqa: F811
+def test_a_notebook_shows_the_player(visit):
     ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6), request("r1", 9, 4, 1))
     frame = ran._repr_html_()
     page = visit(files={"notebook": f"<html><body><h1>cell</h1>{frame}</body></html>"}, drawn=False)

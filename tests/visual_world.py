@@ -31,7 +31,9 @@ def record(config: EngineConfig, *requests: Request, num_blocks: int | None = No
         for index, output in enumerate(scheduler.schedule()):
             over = tuple((s.request, s.lane) for s in output.scheduled if not s.tokens)
             t = step / 100 + index / 1000
-            passes.append(Pass(output.layout, output.rows, output.width, output.num_scheduled_tokens, output.padding, t, t + 0.001, over))
+            passes.append(
+                Pass(output.layout, output.rows, output.width, output.num_scheduled_tokens, output.padding, t, t + 0.001, over)
+            )
             segments += [
                 Segment(index, s.request, s.lane, s.phase, s.start, len(s.tokens), s.kv_len) for s in output.scheduled if s.tokens
             ]
@@ -61,6 +63,7 @@ def record(config: EngineConfig, *requests: Request, num_blocks: int | None = No
     }
     trace = Trace(header, events)
     trace.recorded_texts = Texts(
-        {r: [f"p{i} " for i in ids] for r, ids in prompts.items()}, {r: [f"w{i} " for i in range(len(o))] for r, o in trace.outputs.items()}
+        {r: [f"p{i} " for i in ids] for r, ids in prompts.items()},
+        {r: [f"w{i} " for i in range(len(o))] for r, o in trace.outputs.items()},
     )
     return trace

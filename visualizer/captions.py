@@ -96,11 +96,12 @@ class _Step:
             "ends": self._say_ends(),
             "wait": self._say_wait(),
         }
-        telling = [(name, parts[name]) for name in ("preempted", "wait", "prefills", "decodes", "stalled", "ends", "padding") if parts[name]]
+        telling = ("preempted", "wait", "prefills", "decodes", "stalled", "ends", "padding")
         chosen: dict[str, Sentence] = {}
         for form in (0, 1):  # first everybody's short form, then the longer ones, with their reasons
-            for name, clause in telling:
-                if (form == 0 or name in chosen) and self._fits(attempt := {**chosen, name: clause[form]}):
+            for name in telling:
+                clause = parts[name]
+                if clause and (form == 0 or name in chosen) and self._fits(attempt := {**chosen, name: clause[form]}):
                     chosen = attempt
         return _joined([chosen[name] for name in parts if name in chosen] or [["Nothing is computed in this step"]], "; ", ".")
 
@@ -121,7 +122,10 @@ class _Step:
             return None
         writing = [s.request for s in self.decodes if s.request in self.sampled]
         if not writing:
-            short = [*_names([s.request for s in self.decodes]), f" {_verb(self.decodes, 'computes', 'compute')} without a new token"]
+            short = [
+                *_names([s.request for s in self.decodes]),
+                f" {_verb(self.decodes, 'computes', 'compute')} without a new token",
+            ]
             return short, short
         short = [*_names(writing), " adds one token" if len(writing) == 1 else " each add one token"]
         nothing_else = not self.prefills and not self.event.waiting.count
@@ -182,7 +186,7 @@ class _Step:
         if not padding:
             return None
         positions = sum(p.rows * p.width for p in self.event.passes)
-        short = [f"{padding} of {_count(positions, 'position')} {'is' if padding == 1 else 'are'} padding"]
+        short: Sentence = [f"{padding} of {_count(positions, 'position')} {'is' if padding == 1 else 'are'} padding"]
         return short, [*short, ", ", " and ".join(_padding_causes(self.event.passes))]
 
     def _say_ends(self) -> Clause | None:
@@ -190,7 +194,11 @@ class _Step:
         if not ended:
             return None
         reasons = {f.finish_reason for f in ended}
-        verb = {"length": "finish", "stop": "stop", "cancelled": "leave", "error": "fail"}[reasons.pop()] if len(reasons) == 1 else "end"
+        verb = (
+            {"length": "finish", "stop": "stop", "cancelled": "leave", "error": "fail"}[reasons.pop()]
+            if len(reasons) == 1
+            else "end"
+        )
         who = _names([f.request for f in ended])
         short = [*who, f" {verb}{_s(ended, 'es' if verb == 'finish' else 's')}"]
         if len(ended) > 1:
@@ -250,8 +258,17 @@ class _Step:
         if not self.decodes:
             return []
         who = _names([s.request for s in self.decodes], limit=12)
-        cost = f", {_count(len(self.decodes), 'token')} of the budget of {self.event.budget.limit}" if self.event.budget.limit else ""
-        return [[*who, f" {_verb(self.decodes, 'computes its', 'compute their')} newest token and {_verb(self.decodes, 'gets', 'get')} the next{cost}."]]
+        cost = (
+            f", {_count(len(self.decodes), 'token')} of the budget of {self.event.budget.limit}"
+            if self.event.budget.limit
+            else ""
+        )
+        return [
+            [
+                *who,
+                f" {_verb(self.decodes, 'computes its', 'compute their')} newest token and {_verb(self.decodes, 'gets', 'get')} the next{cost}.",
+            ]
+        ]
 
     def _why_admitted(self, a: Admitted) -> Sentence:
         segment = self.by_request.get(a.request)
@@ -341,11 +358,17 @@ class _Step:
             for row in forward.finished_rows:
                 ended = self.fold.finished.get(row.request)
                 when = f" in step {ended}" if ended is not None else ""
-                sentences.append([{"r": row.request}, f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends."])
+                sentences.append(
+                    [{"r": row.request}, f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends."]
+                )
         return sentences
 
     def _why_overrun(self, request: str, rows: int) -> Sentence:
-        return [f"{_count(rows, 'row')} {'was' if rows == 1 else 'were'} computed for ", {"r": request}, ", which had already stopped."]
+        return [
+            f"{_count(rows, 'row')} {'was' if rows == 1 else 'were'} computed for ",
+            {"r": request},
+            ", which had already stopped.",
+        ]
 
     def _why_finished(self, f: Finished) -> Sentence:
         released = next((c for c in self.event.kv.changes if c.request == f.request and c.released), None)
@@ -370,7 +393,9 @@ class _Step:
         lanes = [lane for lane, holder in sorted(self.fold.lanes.items()) if holder in released]
         if self.config.batching.admission != "barrier" or not lanes:
             return []
-        return [[f"The wave is over: {_count(len(lanes), 'lane')} {_verb(lanes, 'falls', 'fall')} free at once, for the next step."]]
+        return [
+            [f"The wave is over: {_count(len(lanes), 'lane')} {_verb(lanes, 'falls', 'fall')} free at once, for the next step."]
+        ]
 
     # -- what the numbers mean ---------------------------------------------------------------------------------------
 
@@ -392,7 +417,9 @@ class _Step:
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and s.kv_len == len(self.fold.tables[s.request]) * self.config.block_size
-        return s.kv_len < self._pending_end(s) and self.event.budget.limit is not None and self.event.budget.unused == 0 and not full
+        return (
+            s.kv_len < self._pending_end(s) and self.event.budget.limit is not None and self.event.budget.unused == 0 and not full
+        )
 
     def _reason(self, why: Why) -> str:
         """The scheduler's reason in words, with its numbers."""
@@ -409,7 +436,6 @@ class _Step:
         if why.limit == "prefill":
             return "another prompt is being computed, one at a time"
         return "nothing binds"
-
 
 
 def _brief(why: Why) -> str:

@@ -122,12 +122,14 @@ class Fold:
         for lane, request in sorted(self.lanes.items()):
             segment = latest.get(request)
             if segment:
-                rows.append(LaneRow(lane, request, segment.phase, segment.length, segment.kv_len))
+                doing: Doing = "prefill" if segment.phase == "prefill" else "decode"
+                rows.append(LaneRow(lane, request, doing, segment.length, segment.kv_len))
             else:
-                doing: Doing = "finished" if request in self.finished else "stalled"
+                doing = "finished" if request in self.finished else "stalled"
                 rows.append(LaneRow(lane, request, doing, 0, self.computed.get(request, 0)))
         waiting = tuple(
-            WaitingRow(r, self.since[r], r in self.lost, event.waiting.why if r == event.waiting.request else None) for r in self.line
+            WaitingRow(r, self.since[r], r in self.lost, event.waiting.why if r == event.waiting.request else None)
+            for r in self.line
         )
         blocks: dict[int, tuple[str, ...]] = {}
         for request, table in self.tables.items():

@@ -114,7 +114,7 @@ def _check_workload(workload: Workload, limits: Limits) -> None:
     _at_most(len(workload), limits.requests, "The workload has {} requests")
     characters = 0
     for request in workload:
-        length = len(request.prompt if request.prompt is not None else request.prompt_token_ids)
+        length = len(request.prompt or request.prompt_token_ids or ())
         characters += length
         _at_most(length, limits.prompt_characters, f"The prompt of {_short(request.id)} has {{}} characters")
         _at_most(request.sampling.max_new_tokens, limits.new_tokens, f"{_short(request.id)} asks for {{}} new tokens")

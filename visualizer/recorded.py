@@ -72,7 +72,21 @@ def differences(recorded: Trace, again: Trace) -> list[str]:
     return found
 
 
-_FACTS = ("step", "arrived", "admitted", "waiting", "preempted", "stalled", "passes", "segments", "sampled", "finished", "kv", "budget", "overrun")
+_FACTS = (
+    "step",
+    "arrived",
+    "admitted",
+    "waiting",
+    "preempted",
+    "stalled",
+    "passes",
+    "segments",
+    "sampled",
+    "finished",
+    "kv",
+    "budget",
+    "overrun",
+)
 
 
 def _facts(event, name: str):

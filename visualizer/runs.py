@@ -141,7 +141,9 @@ class Run:
                 if engine.has_work and count >= self._limits.steps:
                     raise Refused(f"The run was stopped after {count:,} steps, the most that this page runs.")
                 if engine.has_work and time.monotonic() > deadline:
-                    raise Refused(f"The run was stopped after {self._limits.seconds:,.0f} seconds, the longest that this page runs.")
+                    raise Refused(
+                        f"The run was stopped after {self._limits.seconds:,.0f} seconds, the longest that this page runs."
+                    )
         except Cancelled:
             steps_run = len(self.trace.events) if self.trace else 0
             self._stopped = f"The run was cancelled after {steps_run:,} step{'' if steps_run == 1 else 's'}."
@@ -209,4 +211,3 @@ class Runs:
     def _ahead(self, visitor: str) -> int:
         """How many runs must end before this visitor's begins."""
         return max(0, list(self._line).index(visitor) - self.limits.concurrent_runs + 1)
-

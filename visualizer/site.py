@@ -30,7 +30,9 @@ def export_site(folder: Path, traces: Path = TRACES) -> Path:
             catalogue.append(entry(preset, trace) | {"url": f"runs/{preset.name}.js"})
         page = page_html({"catalogue": catalogue})
         index = folder / "index.html"
-        index.write_text(page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8")
+        index.write_text(
+            page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"
+        )
     except OSError as error:
         raise InflightError(f"{folder} cannot be written: {error.strerror}.") from None
     return index

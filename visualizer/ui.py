@@ -14,6 +14,9 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 import gradio as gr
 from starlette.middleware import Middleware
 
+from visualizer.compare import Tasks
+from visualizer.compare_page import options as parts_of
+from visualizer.compare_page import parts_script, write_files
 from visualizer.guard import MaxBody
 from visualizer.limits import Limits, limits
 from visualizer.player import Player
@@ -23,18 +26,28 @@ from visualizer.server import Server
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
-def build(server: Server) -> gr.Blocks:
-    """The page. Watch is its only tab so far; others stand beside it in `gr.Tabs` once they have something to show."""
+def build(server: Server, tasks: Tasks | None = None, parts: dict | None = None) -> gr.Blocks:
+    """The page. Watch is there from the start; each of `parts` (see assets/player/parts.js) is fetched when its tab is first opened."""
+    tabs = next(iter(parts.values()))["options"]["tabs"] if parts else ()
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
-        Player(server.catalogue, elem_id="watch")
+        Player(server.catalogue, tabs=tabs, elem_id="watch")
         _api(server)
+        if tasks is not None:
+            gr.HTML(
+                html_template="<div></div>",
+                js_on_load=f"inflightParts(element, {json.dumps(parts)});",
+                head=f"<script>{parts_script()}</script>",
+                apply_default_css=False,
+                elem_id="parts",
+            )
+            _compare_api(tasks)
     return page.queue(default_concurrency_limit=None)
 
 
 def _api(server: Server) -> None:
     """The server's functions as HTTP endpoints, `gradio_api/call/<name>`."""
 
-    async def run(spec: dict, request: gr.Request) -> AsyncIterator[dict]:
+    async def run(spec: dict, request: gr.Request) -> AsyncIterator[dict | str]:
         """Run a workload and stream what happens.
 
         spec: {"workload", "config", "model", "device", "visitor", "as_text"}. A visitor has one run at a time. as_text: each delta as
@@ -76,12 +89,45 @@ def _api(server: Server) -> None:
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
 
 
+def _compare_api(tasks: Tasks) -> None:
+    """What the Compare tab asks, as HTTP endpoints."""
+
+    async def comparisons() -> dict:
+        """Recorded comparisons, presets, policies and knobs."""
+        return tasks.catalogue()
+
+    def open_comparison(name: str) -> dict:
+        """The address of a recorded comparison, `{"url"}`."""
+        return tasks.open(name)
+
+    async def task(kind: str, spec: dict, request: gr.Request) -> AsyncIterator[dict]:
+        """Do a task and stream its progress. kind: compare, equivalence or fork; spec: that of a run, with what the kind needs.
+
+        compare: "policies", "repeats". equivalence: "leak". fork: "knob", "value". A visitor has one task at a time.
+        """
+        asked = {k: v for k, v in spec.items() if k != "visitor"} if isinstance(spec, dict) else spec
+        visitor = spec.get("visitor") if isinstance(spec, dict) else None
+        async for delta in tasks.stream(kind, asked, str(visitor or request.session_hash)[:64]):
+            yield delta
+
+    async def cancel_task(task: str) -> dict:
+        """Cancel a task by its id."""
+        return tasks.cancel(task)
+
+    for endpoint in (comparisons, open_comparison, task, cancel_task):
+        gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
+
+
 def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tuple:
     """Build the page and serve it; what `Blocks.launch` returns. options: passed on to it, e.g. `server_port`."""
     here = here or limits()
     folder = Path(tempfile.mkdtemp(prefix="inflight-"))
-    server = Server(folder, lambda path: f"gradio_api/file={path}", here, traces)
-    return build(server).launch(
+
+    def url(path: Path) -> str:
+        return f"gradio_api/file={path}"
+
+    server = Server(folder, url, here, traces)
+    return build(server, Tasks(folder / "compare", url, here), parts_of(write_files(folder / "compare"), url)).launch(
         allowed_paths=[str(folder)],
         app_kwargs={"middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20)]},
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch

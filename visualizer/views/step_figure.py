@@ -29,10 +29,14 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
     masks = [trace.mask(step, index) for index in range(len(event.passes))]
     cells = sum(m.allowed.size for m in masks)
     if cells > MAX_CELLS:
-        raise InflightError(f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}. The player draws it in tiles.")
+        raise InflightError(
+            f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}. The player draws it in tiles."
+        )
     hues, letters = deal(trace), _letters(trace)
     heights = [h for m in masks for h in (60, max(120, _ROW_PIXELS * len(m.queries)))]
-    figure = make_subplots(rows=max(1, len(heights)), cols=1, row_heights=heights or None, vertical_spacing=0.4 / max(1, len(heights)))
+    figure = make_subplots(
+        rows=max(1, len(heights)), cols=1, row_heights=heights or None, vertical_spacing=0.4 / max(1, len(heights))
+    )
     for index, mask in enumerate(masks):
         figure.add_trace(_packed_row(mask, hues, letters), row=2 * index + 1, col=1)
         figure.add_trace(_mask(mask, hues, letters), row=2 * index + 2, col=1)
@@ -43,7 +47,10 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
             autorange="reversed", title_text=f"{len(mask.queries)} queries", showticklabels=False, row=2 * index + 2, col=1
         )
     figure.update_layout(
-        template=TEMPLATE, title=f"Step {step}: {_escape(_sentence(trace, step, letters))}", height=_SPACE_PIXELS + sum(heights), showlegend=False
+        template=TEMPLATE,
+        title=f"Step {step}: {_escape(_sentence(trace, step, letters))}",
+        height=_SPACE_PIXELS + sum(heights),
+        showlegend=False,
     )
     return figure
 
@@ -78,7 +85,7 @@ def _reasons(mask: Mask) -> list[list[str]]:
 
 
 def _reason(query: Position, key: Position, allowed: bool) -> str:
-    if query.position is None:
+    if query.position is None or key.position is None:
         return "blocked: padding"
     if allowed:
         return "allowed: the token itself" if key.position == query.position else "allowed: an earlier token of the same request"
@@ -96,7 +103,13 @@ def _colours() -> dict:
     table: Sequence[str] = [EMPTY, *(c for hue in HUES for c in (tint(hue, 0.5), hue))]
     steps = len(table)
     scale = [(edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)]
-    return {"colorscale": scale, "zmin": -0.5, "zmax": steps - 0.5, "showscale": False, "hoverlabel": {"font": {"color": INK}, "bordercolor": RULE}}
+    return {
+        "colorscale": scale,
+        "zmin": -0.5,
+        "zmax": steps - 0.5,
+        "showscale": False,
+        "hoverlabel": {"font": {"color": INK}, "bordercolor": RULE},
+    }
 
 
 def _label(position: Position, letters: dict[str, str]) -> str:
