@@ -1,5 +1,7 @@
 """The page's HTTP API, as the player and as gradio_client use it: runs, refusals, uploads, exports, many visitors."""
 
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """The whole page in a real browser: what a person can do from opening it to running, breaking, sharing and taking away."""
 
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """Without a server: the static site over HTTP and from disk, one page from disk, and a trace in a notebook's frame."""
 
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
 from __future__ import annotations
 
 import functools
