@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from browser import chromium, seek, visit  # noqa: F401: fixtures
+from page_server import page_url  # noqa: F401: fixture
 from visual_world import record, request
 
 from core.config import POLICIES, EngineConfig
@@ -453,3 +454,123 @@ def test_standalone_html_is_small():
     trace = Trace.load(TRACES / "gpt2-masks.jsonl")
     size = len(bundle.standalone_html(replay(trace)).encode())
     assert len(trace.events) >= 300 and size < 1_000_000, f"{size:,} bytes"
+
+
+# -- accessibility -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_axe_finds_nothing_serious(visit, traces, size):  # noqa: F811
+    from importlib.resources import files
+
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    for scheme in ("light", "dark"):
+        page = visit(replay=replay(traces["static"]), size=size, color_scheme=scheme)
+        page.evaluate("inflight.narration.open(true)")
+        if size == "desk":
+            page.evaluate("(inflight.tables.toggle(true), inflight.editor.drawer.hidden = false)")
+        page.wait_for_timeout(300)
+        page.evaluate(axe + ";0")
+        found = page.evaluate("axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))")
+        assert found == []
+
+
+def test_a_step_is_said_once_it_stays(visit, traces):  # noqa: F811
+    page = visit(replay=replay(traces["continuous"]))
+    seek(page, 5)
+    page.wait_for_function("() => document.querySelector('.live').textContent.startsWith('Step 5.')")
+    slider = page.locator("[role=slider]")
+    assert slider.get_attribute("aria-valuenow") == "5"
+
+
+# -- the engine behind the page ------------------------------------------------------------------------------------------------
+
+
+def test_edit_run_follow_and_share(visit, page_url):  # noqa: F811
+    """A changed workload runs on the engine; the picture follows it and the address says it."""
+    page = visit(page_url)
+    first = page.evaluate("inflight.run.header.workload.requests.length")
+    page.click(".edit-button")
+    page.wait_for_function("(n) => document.querySelectorAll('.request-row').length === n", arg=first)
+    page.fill("[name=max_num_seqs]", "3")
+    assert "Run these changes" in page.inner_text(".run-button") and "last run" in page.inner_text(".run-message")
+    page.fill(".request-row textarea >> nth=0", "<img src=x onerror=window.hacked=1>")
+    page.click(".run-button")
+    page.wait_for_function("() => !inflight.running && inflight.run.header.source === 'live'", timeout=120_000)
+    assert page.evaluate("[inflight.run.numLanes, inflight.run.complete, window.hacked, inflight.drawn === inflight.run.length - 1]") == [3, True, None, True]
+    assert page.inner_text(".source .word") == "Live run"
+    page.wait_for_timeout(500)
+    assert "spec=" in page.url
+    steps = page.evaluate("inflight.run.events.map(e => e.step)")
+    assert steps == sorted(set(steps))
+    recorded = page.evaluate("fetch(inflight.entry.url).then(r => r.json()).then(r => [r.events.length, JSON.stringify(r.texts.output)])")
+    assert recorded[0] == len(steps)
+    assert json.loads(recorded[1]) == page.evaluate("JSON.parse(JSON.stringify(inflight.run.texts.output))")
+    again = visit(page.url)
+    again.wait_for_function("(n) => !inflight.running && inflight.run.header.source === 'live' && inflight.run.length === n", arg=len(steps), timeout=120_000)
+
+
+def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):  # noqa: F811
+    page = visit(page_url)
+    before = page.evaluate("inflight.run.length")
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    page.fill("[name=max_num_batched_tokens]", "1")
+    page.click(".run-button")
+    page.wait_for_function("() => document.querySelector('.run-message.bad')", timeout=60_000)
+    assert "budget" in page.inner_text(".run-message").lower()
+    page.fill("[name=max_num_batched_tokens]", "24")
+    page.fill(".request-row input >> nth=0", "")
+    page.click(".run-button")
+    assert "whole number" in page.inner_text(".run-message")
+    assert page.evaluate("inflight.run.length") == before
+
+
+def test_cancel_keeps_what_ran(visit, page_url):  # noqa: F811
+    page = visit(page_url)
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    for n in range(4):
+        page.fill(f".request-row input >> nth={2 * n}", "400")
+    page.click(".run-button")
+    page.wait_for_function("() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 3", timeout=120_000)
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Home")
+    page.wait_for_timeout(300)
+    assert page.evaluate("[inflight.index, inflight.following]") == [0, False]
+    page.click(".cancel-button")
+    page.wait_for_function("() => !inflight.running", timeout=60_000)
+    assert "cancelled" in page.inner_text(".run-message") and page.evaluate("inflight.run.complete") is False
+
+
+def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):  # noqa: F811
+    page = visit(page_url)
+    trace = trace_of("static")
+    trace.save(tmp_path / "mine.jsonl")
+    page.click(".export-button")
+    with page.expect_file_chooser() as chooser:
+        page.click("text=Open a trace")
+    chooser.value.set_files(tmp_path / "mine.jsonl")
+    page.wait_for_function("() => inflight.run.header.source === 'uploaded'", timeout=30_000)
+    for words, start in (("JSON lines: open it", b'{"kind":"header"'), ("HTML that opens", b"<!doctype html>"), ("ui.perfetto.dev", b"{")):
+        page.click(".export-button")
+        with page.expect_download() as found:
+            page.click(f"text={words}")
+        assert found.value.path().read_bytes().startswith(start), words
+    page.click(".export-button")
+    with page.expect_file_chooser() as chooser:
+        page.click("text=Open a trace")
+    (tmp_path / "bad.jsonl").write_text("{}")
+    chooser.value.set_files(tmp_path / "bad.jsonl")
+    page.wait_for_selector(".toast:not([hidden])")
+    assert "cannot be opened" in page.inner_text(".toast") and page.evaluate("inflight.run.header.source") == "uploaded"
+
+
+def test_first_paint_and_weight(visit, page_url, capsys):  # noqa: F811
+    """The recorded run within 1.5 s on loopback and 700 KB; here with threefold slack on the time."""
+    page = visit(page_url)
+    painted, size = page.evaluate("[performance.now(), performance.getEntries().reduce((n, e) => n + (e.transferSize || 0), 0)]")
+    with capsys.disabled():
+        print(f"\nfirst step drawn after {painted:.0f} ms, {size / 1000:.0f} KB over the wire")
+    assert painted < 4500 and size < 700_000

@@ -379,7 +379,7 @@ export class Player {
   _moreItems() {
     const items = [];
     if (this.layout === "phone") {
-      items.push(...this._runItems(), "-", ...exportMenu(this), { text: "Copy link", act: () => this.address.copy() }, "-",
+      items.push(...exportMenu(this), { text: "Copy link", act: () => this.address.copy() }, "-",
         { text: `Axis: ${this.lanes.clock ? "measured time" : "steps"}`, act: () => this.setClock(!this.lanes.clock) },
         { text: "Next event", act: () => this.transport.jump(1, "any") }, { text: "Previous event", act: () => this.transport.jump(-1, "any") });
     } else {
@@ -481,6 +481,7 @@ export class Player {
   _size() {
     const width = this.$(".stage").clientWidth || this.root.clientWidth;
     const layout = this.presenter ? "desk" : width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk";
+    this.root.toggleAttribute("data-narrow", layout === "tablet" && width < 800);
     if (layout !== this.layout) {
       this.layout = layout;
       this.root.dataset.layout = layout;

@@ -1,0 +1,60 @@
+// The parts of the page, one at a time: Watch, which is there from the start, and parts whose code is fetched when first opened.
+//
+//   the DOM event "inflight-tab" (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
+
+const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
+
+/** holder: where a part goes. parts: {name: {script, mounts, options}}. */
+export function pageParts(holder, parts) {
+  const page = document.documentElement;
+  const opened = new Map();
+  let watching = "";
+
+  const remember = (hash) => {
+    try {
+      history.replaceState(history.state, "", hash || "#");
+    } catch {
+      return; // a page without an address of its own
+    }
+    if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
+  };
+
+  const open = async (name) => {
+    const part = parts[name];
+    if (!part) {
+      if (page.dataset.part && page.dataset.part !== "watch") remember(watching);
+      page.dataset.part = "watch";
+      window.inflight?.redraw();
+      return;
+    }
+    if (page.dataset.part !== name) {
+      if ((page.dataset.part || "watch") === "watch" && !location.hash.includes("part=")) watching = location.hash;
+      window.inflight?.transport.toggle(false);
+      page.dataset.part = name;
+    }
+    if (!opened.has(name)) {
+      opened.set(name, new Promise((resolve, reject) => {
+        const script = document.createElement("script");
+        script.src = part.script;
+        script.onload = () => resolve(window[part.mounts](holder, { ...part.options, remember }));
+        script.onerror = () => reject(new Error("the script could not be fetched"));
+        document.head.append(script);
+      }));
+    }
+    try {
+      (await opened.get(name)).shown();
+    } catch (error) {
+      opened.delete(name);
+      page.dataset.part = "watch";
+      window.inflight?.toast(`This part could not be opened: ${error.message}.`);
+    }
+  };
+
+  document.addEventListener("inflight-tab", (e) => open(e.detail));
+  const wanted = () => new URLSearchParams(location.hash.slice(1)).get("part");
+  window.addEventListener("hashchange", () => { if (wanted() && wanted() !== page.dataset.part) open(wanted()); });
+  if (parts[wanted()]) open(wanted());
+  return open;
+}
+
+window.inflightParts = pageParts;
