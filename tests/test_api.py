@@ -169,6 +169,14 @@ def test_a_finished_run_can_be_taken_away(page_url, http, kind):
     assert answer["name"] and len(content.content) > 1000
 
 
+def test_the_real_attention_of_a_head_can_be_asked_for(page_url, http):
+    last = call(http, page_url, "run", spec())
+    (first, *_) = call(http, page_url, "attention", last["url"], 1, 0, 0, 0)["segments"]
+    assert first["request"] == "r0" and abs(sum(first["weights"][0]) - 1) < 0.01
+    assert "no layer 99" in call(http, page_url, "attention", last["url"], 1, 0, 99, 0)["error"]
+    assert "no longer on the server" in call(http, page_url, "attention", "x", 1, 0, 0, 0)["error"]
+
+
 def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):
     assert "no longer on the server" in call(http, page_url, "export", "jsonl", "../../app.py", 0)["error"]
     assert "no export" in call(http, page_url, "export", "exe", "x", 0)["error"]

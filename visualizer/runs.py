@@ -164,9 +164,9 @@ class Run:
 class Runs:
     """All runs of a server. A visitor has one at a time; beyond `concurrent_runs` they wait in line, first come, first served."""
 
-    def __init__(self, limits: Limits, shelf: Shelf, models: Models | None = None) -> None:
+    def __init__(self, limits: Limits, shelf: Shelf, models: Models) -> None:
         self.limits = limits
-        self._shelf, self._models = shelf, models or Models()
+        self._shelf, self._models = shelf, models
         self._line: dict[str, Run] = {}  # by visitor, in order of arrival; the first few are running
         self._kept: OrderedDict[str, Run] = OrderedDict()
 

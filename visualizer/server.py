@@ -14,9 +14,10 @@ from core.errors import InflightError
 from core.models import BUILTIN_MODELS
 from core.presets import PRESETS, Preset
 from core.trace import Trace
+from visualizer.attention import attention_weights
 from visualizer.limits import Limits, check_upload
 from visualizer.recorded import TRACES, catalogue
-from visualizer.runs import Runs
+from visualizer.runs import Models, Runs
 from visualizer.shelf import Shelf
 
 log = logging.getLogger("inflight")
@@ -28,7 +29,8 @@ class Server:
     def __init__(self, folder: Path, url: Callable[[Path], str], limits: Limits, traces: Path = TRACES) -> None:
         self._limits = limits
         self._shelf = Shelf(folder, url)
-        self._runs = Runs(limits, self._shelf)
+        self._models = Models()
+        self._runs = Runs(limits, self._shelf, self._models)
         self.catalogue = catalogue(self._shelf, traces)
 
     def state(self) -> dict:
@@ -69,6 +71,18 @@ class Server:
         """`{"url", "name"}` of a run as a file, or why not."""
         try:
             return self._shelf.export(kind, run, step)
+        except InflightError as error:
+            return {"error": str(error)}
+
+    def attention(self, run: str, step: int, pass_index: int, layer: int, head: int) -> dict:
+        """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
+        try:
+            trace = self._shelf.trace(run)
+            name = trace.header["model"].get("name")
+            if name not in BUILTIN_MODELS:
+                raise InflightError("Attention weights are shown for the built-in models only.")
+            adapter, _ = self._models.get(name, "cpu")
+            return {"segments": attention_weights(trace, adapter, step, pass_index, layer, head)}
         except InflightError as error:
             return {"error": str(error)}
 

@@ -49,7 +49,7 @@ class Shelf:
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
             raise InflightError(f"There is no export {str(kind)[:20]!r}; there are jsonl, perfetto, html and plotly.")
-        path = self._trace(run)
+        path = self._path(run)
         if kind == "jsonl":
             return self._named(path, "inflight-trace.jsonl")
         if kind == "html":
@@ -64,8 +64,12 @@ class Shelf:
         text = step_figure(trace, step).to_html(include_plotlyjs=True, full_html=True)
         return self._named(_store(path.with_suffix(f".{step}.html"), text), f"inflight-step-{step}.html")
 
-    def _trace(self, run: object) -> Path:
-        """The trace of a run by the last part of its url, which is all that is looked at."""
+    def trace(self, run: object) -> Trace:
+        """A run's trace by its id or its replay's url; raises InflightError if it is not here."""
+        return Trace.load(self._path(run))
+
+    def _path(self, run: object) -> Path:
+        """The file of a run's trace by the last part of its url, which is all that is looked at."""
         found = _ID.search(run) if isinstance(run, str) else None
         path = self._folder / f"{found[1]}.jsonl" if found else None
         if path is None or not path.exists():

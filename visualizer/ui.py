@@ -85,8 +85,13 @@ def _api(server: Server) -> None:
         """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
         return server.export(kind, run, step)
 
+    def attention(run: str, step: int, pass_index: int, layer: int, head: int) -> dict:
+        """The model's real attention weights in a pass of a step, one layer and head."""
+        return server.attention(run, step, pass_index, layer, head)
+
     for endpoint in (run, cancel, missing, state, upload, export):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
+    gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 
 
 def _compare_api(tasks: Tasks) -> None:
