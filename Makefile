@@ -26,7 +26,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 traces: $(VENV)/.run
-	$(BIN)/python -c 'from visualizer.recorded import record; [print(name, flush=True) for name, _ in record()]'
+	$(BIN)/python -m visualizer record $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -17,6 +17,7 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError
+from core.request import SamplingParams
 from core.trace import Trace
 from core.workload import Workload
 
@@ -180,6 +181,12 @@ def config_for(policy: str, limits: EngineConfig, given: Mapping[str, Any] | Non
     if policy != "continuous":
         changes["prefix_caching"] = False
     return replace(limits, **{**changes, **(given or {})})
+
+
+def greedily(workload: Workload) -> Workload:
+    """The same requests without sampling, stops or an end of sequence: what every contender can be asked for."""
+    plain = [replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=True)) for r in workload]
+    return Workload(plain, workload.name, workload.arrival_unit)
 
 
 def rotated(names: Sequence[str], by: int) -> list[str]:

@@ -260,6 +260,26 @@ def test_compare_as_json(tmp_path, capsys):
     assert Trace.load(tmp_path / "static.jsonl").header["policy"] == "static"
 
 
+def test_outside_baselines_answer_the_same_greedy_requests(capsys):
+    args = [
+        "-p",
+        "three-lengths",
+        "-m",
+        "shakespeare-char",
+        "--policy",
+        "continuous",
+        "--baseline",
+        "generate-waves",
+        "--repeats",
+        "1",
+    ]
+    assert call("compare", *args, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert list(data["policies"]) == ["continuous", "generate-waves"] and data["outputs_identical"] is True
+    assert call("compare", "-p", "three-lengths", "--baseline", "nix") == 2
+    assert "no baseline 'nix'" in capsys.readouterr().err
+
+
 def test_compare_as_a_table(capsys):
     assert call("compare", "-p", "chunk-7-by-4", "--repeats", "1") == 0
     text = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | compare | show | presets | models | check`.
+"""The command line: `python -m core run | compare | bench | show | presets | models | check`.
 
 A command is a function in a module of this package, registered below by name. A refusal is one sentence on stderr and exit code 2.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import typer
 
+from core.bench.cli import bench
 from core.cli.check import check
 from core.cli.compare import compare
 from core.cli.lists import models, presets

@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from core.baselines import NAMES as BASELINES
+from core.baselines import contender as baseline_contender
+from core.baselines import jobs
 from core.cli.options import (
     Device,
     Dtype,
@@ -22,7 +25,7 @@ from core.cli.options import (
     writable,
 )
 from core.cli.output import Work, line, number, percent, print_json, seconds, table
-from core.compare import Comparison, Progress, engine_contender, environment
+from core.compare import Comparison, Progress, engine_contender, environment, greedily
 from core.compare import compare as timed
 from core.engine import Engine
 from core.errors import InflightError
@@ -36,6 +39,10 @@ def compare(
         list[str] | None,
         typer.Option(help="A policy; give two or more, the first is the baseline.", show_default="static, continuous"),
     ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Also {', '.join(BASELINES)}; then all requests are answered greedily, to full length."),
+    ] = None,
     model: Model = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")] = 5,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the comparison here as JSON.")] = None,
@@ -47,12 +54,20 @@ def compare(
     *,
     limits: dict[str, Any],
 ) -> None:
-    """Time the same requests under each policy in turn, in rotated order, and compare their outputs token by token."""
+    """Time the same requests under each policy in turn and compare their outputs.
+
+    After a warm-up every round runs all of them, in an order that rotates; ratios are taken within a round. Outputs are compared
+    token by token. What you give overrides what the preset recommends.
+    """
     policies = policy or ["static", "continuous"]
     for name in policies:
         check_policy(name)
     if len(set(policies)) < len(policies):
         raise InflightError("Each policy can be compared once.")
+    outside = list(dict.fromkeys(baseline or []))
+    for name in outside:
+        if name not in BASELINES:
+            raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}.")
     asked = plan(preset, workload, model, limits)
     configs = [asked.config(name) for name in policies]
     writable(out)
@@ -60,13 +75,19 @@ def compare(
         raise InflightError(f"There is no folder {traces}.")
     first = engine_for(asked.model, configs[0], device, dtype, threads)
     engines = [first, *(Engine(first.adapter, first.tokenizer, config) for config in configs[1:])]
-    with Work("runs", (repeats + 1) * len(policies)) as work:
+    requests = greedily(asked.workload) if outside else asked.workload
+    contenders = [engine_contender(engine, requests) for engine in engines]
+    if outside:
+        work, limits_of_all = jobs(requests, first.tokenizer), configs[-1]
+        lanes, budget = limits_of_all.max_num_seqs, limits_of_all.max_num_batched_tokens
+        contenders += [baseline_contender(name, first.adapter.model, work, lanes, budget) for name in outside]
+    with Work("runs", (repeats + 1) * len(contenders)) as bar:
 
         def on_run(progress: Progress) -> None:
             turn = f"round {progress.round}" if progress.round else "warm-up"
-            work.update(progress.index, f"{turn}: {progress.contender}")
+            bar.update(progress.index, f"{turn}: {progress.contender}")
 
-        result = timed([engine_contender(engine, asked.workload) for engine in engines], repeats, on_run=on_run)
+        result = timed(contenders, repeats, on_run=on_run)
     data = {"workload": asked.workload.name, "environment": environment(first.trace.header), **result.to_json()}
     if out is not None:
         out.write_text(_dumps(data), encoding="utf-8")
@@ -108,7 +129,7 @@ def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     where = data["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     line(
-        f"Measured on {where['hardware']} ({where['device']}, {where['cpus']} CPUs, {where['threads']} threads, load {where['load_average']}), "
+        f"Measured on {where['hardware']} ({where['device']}, {where['cpus']} CPUs, {where['threads']} thread{'s' if where['threads'] > 1 else ''}, load {where['load_average']}), "
         f"{where['dtype']}, {where['model']['name']}; {versions}."
     )
 

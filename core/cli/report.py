@@ -60,7 +60,11 @@ def headline(trace: Trace) -> Text:
     lanes = f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"
     budget = f", budget {config.max_num_batched_tokens}" if config.batching.token_budget else ""
     size = f" ({model['parameters'] / 1e6:.1f} M parameters)" if model.get("parameters") else ""
-    threads = f", {header['threads']} threads" if header.get("device") == "cpu" and header.get("threads") else ""
+    threads = (
+        f", {header['threads']} thread{'s' if header['threads'] > 1 else ''}"
+        if header.get("device") == "cpu" and header.get("threads")
+        else ""
+    )
     text = Text(str(header["workload"].get("name", "custom")), style="bold")
     text.append(
         f" · {config.policy}, {lanes}{budget} · {model.get('name')}{size} · {header.get('device')}, {header.get('dtype')}{threads}",
