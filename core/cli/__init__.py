@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import typer
 
-from core.bench.cli import bench
 from core.cli.check import check
 from core.cli.compare import compare
 from core.cli.lists import models, presets
