@@ -17,8 +17,8 @@ from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.detokenize import StopWatch
-from core.errors import InflightError, InvalidConfig, InvalidRequest
-from core.events import KV, Arrived, Pass, FinishedRow, Sampled, Segment, StepEvent, Timings
+from core.errors import InflightError, InvalidRequest
+from core.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings
 from core.model_runner import ModelRunner, PassResult, Runner
 from core.models import ModelAdapter
 from core.request import Request, RequestState
@@ -333,18 +333,21 @@ class Engine:
     ) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
         passes, segments, sampled = [], [], []
         for index, (output, result) in enumerate(results):
-            finished = tuple(FinishedRow(s.request, s.lane) for s in output.scheduled if not s.tokens)
-            tokens = output.num_scheduled_tokens
-            start, end = round(result.t_start - self._origin, 6), round(result.t_end - self._origin, 6)
-            passes.append(Pass(output.layout, output.rows, output.width, tokens, output.padding, start, end, finished))
-            drawn = iter(result.samples)
-            for s in output.scheduled:
-                if s.tokens:
-                    segments.append(Segment(index, s.request, s.lane, s.phase, s.start, len(s.tokens), s.kv_len))
-                if s.samples:
+            drawn, tokens, finished = iter(result.samples), 0, []
+            for request, lane, phase, fed, first, _, samples in output.scheduled:
+                if fed:
+                    length = len(fed)
+                    tokens += length
+                    segments.append(Segment(index, request, lane, phase, first, length, first + length))
+                else:
+                    finished.append(FinishedRow(request, lane))
+                if samples:
                     token_id, logprob, margin = next(drawn)
                     if token_id is not None:
-                        sampled.append(Sampled(index, s.request, token_id, logprob, margin))
+                        sampled.append(Sampled(index, request, token_id, logprob, margin))
+            rows, width = (1, tokens) if output.layout == "packed" else (output.rows, output.width)
+            start, end = round(result.t_start - self._origin, 6), round(result.t_end - self._origin, 6)
+            passes.append(Pass(output.layout, rows, width, tokens, rows * width - tokens, start, end, tuple(finished)))
         return tuple(passes), tuple(segments), tuple(sampled)
 
     def _header(self, name: str, num_blocks: int) -> dict:

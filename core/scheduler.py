@@ -25,6 +25,7 @@ from core.scheduler_output import ScheduledRequest, SchedulerOutput
 
 _UNLIMITED = 2**62
 _NOTHING_BINDS = Why("none")
+_NOBODY_WAITS = Waiting(0)
 
 Plan = list[tuple[int, RequestState, int]]  # lane, request, tokens; one entry a lane, so that sorting never looks further
 
@@ -39,7 +40,7 @@ class StepFacts:
     finished: list[Finished] = field(default_factory=list)
     block_changes: list[BlockChange] = field(default_factory=list)
     prefix_hits: list[PrefixHit] = field(default_factory=list)
-    waiting: Waiting = Waiting(0)
+    waiting: Waiting = _NOBODY_WAITS
     decode_tokens: int = 0
     prefill_tokens: int = 0
     cut: Limit = "none"  # what cut a prompt into chunks
@@ -66,7 +67,9 @@ class Scheduler:
         self.config, self.policy, self.eos_token_ids = config, config.batching, eos_token_ids
         self.pool = BlockPool(num_blocks, config.block_size)
         self.waiting: deque[RequestState] = deque()
-        self.running: list[RequestState] = []  # by order of arrival: the line is admitted from its head, the preempted return there
+        self.running: list[
+            RequestState
+        ] = []  # by order of arrival: the line is admitted from its head, the preempted return there
         self.lanes: list[RequestState | None] = [None] * config.num_lanes  # a finished request keeps its lane until the barrier
         self.requests: dict[str, RequestState] = {}  # unfinished
         self._num_added = 0

@@ -195,7 +195,12 @@ class Checker:
             rows, width = (len(segments) + len(over), max(lengths)) if padded else (1, sum(lengths))
             if forward.layout not in ("packed", "padded") or (over and not padded):
                 return f"pass {index} has a layout that there is not"
-            if (forward.rows, forward.width, forward.tokens, forward.padding) != (rows, width, sum(lengths), rows * width - sum(lengths)):
+            if (forward.rows, forward.width, forward.tokens, forward.padding) != (
+                rows,
+                width,
+                sum(lengths),
+                rows * width - sum(lengths),
+            ):
                 return f"the positions of pass {index} do not add up"
             lanes = [s.lane for s in segments]
             if lanes != sorted(set(lanes)):

@@ -79,7 +79,10 @@ def test_any_tokens(ids: list[int]) -> None:
     assert "".join(pieces(BYTES, ids)) == whole(ids)
 
 
-hard = st.lists(st.sampled_from([b"\xf0", b"\x9f", b"\x98", b"\x80", b"\xe2", b"\xed\xa0", b"\xff", "😀".encode(), "€".encode(), b"a"]), max_size=30)
+hard = st.lists(
+    st.sampled_from([b"\xf0", b"\x9f", b"\x98", b"\x80", b"\xe2", b"\xed\xa0", b"\xff", "😀".encode(), "€".encode(), b"a"]),
+    max_size=30,
+)
 
 
 @given(hard)
@@ -148,7 +151,10 @@ def test_stop_strings_token_by_token(text: str, stop: tuple[str, ...], at: int |
     assert (hits[0] if hits else None) == at
 
 
-@given(st.lists(st.sampled_from(["a", "b", "ab", "😀"]), max_size=12), st.lists(st.sampled_from(["ab", "ba", "b😀a", "aab"]), min_size=1, max_size=2))
+@given(
+    st.lists(st.sampled_from(["a", "b", "ab", "😀"]), max_size=12),
+    st.lists(st.sampled_from(["ab", "ba", "b😀a", "aab"]), min_size=1, max_size=2),
+)
 @settings(max_examples=200, deadline=None)
 def test_stop_strings_are_found_at_the_token_that_completes_them(parts: list[str], stop: list[str]) -> None:
     ids = ids_of("".join(parts).encode())

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
-from worlds import EOS, MemoryModel, generate, memory_engine, request, requests
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.errors import InvalidConfig, InvalidRequest, InvalidWorkload
 from core.trace_check import Checker
+from worlds import EOS, MemoryModel, generate, memory_engine, request, requests
 
 GOOD = request("good", 4, 3)
 
@@ -49,7 +49,11 @@ def one_sentence(message: str) -> bool:
 def refused(engine: Engine, bad: Request, match: str) -> None:
     """Refused by both doors, nothing changed; afterwards the engine works."""
     before = snapshot(engine)
-    for door in (lambda: engine.run(Workload([GOOD, bad])), lambda: engine.stream(Workload([bad, GOOD])), lambda: engine.add_request(bad)):
+    for door in (
+        lambda: engine.run(Workload([GOOD, bad])),
+        lambda: engine.stream(Workload([bad, GOOD])),
+        lambda: engine.add_request(bad),
+    ):
         with pytest.raises(InflightError, match=match) as caught:
             door()
         assert one_sentence(str(caught.value)), str(caught.value)
@@ -60,11 +64,19 @@ def refused(engine: Engine, bad: Request, match: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "limits", "match"),
     [
-        (request("big", 30, 100), {"num_blocks": 4, "block_size": 16}, "30 prompt tokens and 100 new ones exceed the whole KV pool of 4 blocks of 16"),
+        (
+            request("big", 30, 100),
+            {"num_blocks": 4, "block_size": 16},
+            "30 prompt tokens and 100 new ones exceed the whole KV pool of 4 blocks of 16",
+        ),
         (request("big", 30, 5000), {}, "30 prompt tokens and 5000 new ones exceed the model's context of 4096"),
         (request("odd", (4, 50), 1), {}, "token id 50 is outside the vocabulary of 50"),
         (request("odd", (4, -1), 1), {}, "token id -1 is outside the vocabulary"),
-        (request("wide", 30, 1), {"max_num_batched_tokens": 20, "chunked_prefill": False}, "prompt of 30 tokens never fits the budget of 20"),
+        (
+            request("wide", 30, 1),
+            {"max_num_batched_tokens": 20, "chunked_prefill": False},
+            "prompt of 30 tokens never fits the budget of 20",
+        ),
         (Request("text", prompt="abc"), {}, "a text prompt needs a tokenizer"),
         (request("stop", 4, 3, stop=("a",)), {}, "stop strings need a tokenizer"),
     ],
@@ -223,7 +235,9 @@ def test_a_stream_given_up_late_does_not_touch_the_next_run() -> None:
 
 def test_cancel_before_arrival_while_waiting_and_while_running() -> None:
     engine = memory_engine(max_num_seqs=1)
-    stream = engine.stream(Workload([request("runs", 4, 9), request("waits", 4, 9), request("comes", 4, 9, 50), request("stays", 4, 2, 1)]))
+    stream = engine.stream(
+        Workload([request("runs", 4, 9), request("waits", 4, 9), request("comes", 4, 9, 50), request("stays", 4, 2, 1)])
+    )
     next(stream)
     for name in ("comes", "waits", "runs", "waits"):
         engine.cancel(name)

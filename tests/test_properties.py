@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import Line, MemoryModel, generate, memory_engine, request
 
 from core import Engine, EngineConfig, Request, StepEvent, Workload
 from core.config import POLICIES
 from core.request import RequestState
 from core.trace_check import Checker
+from worlds import Line, MemoryModel, generate, memory_engine, request
 
 ROOM = 60  # tokens: the longest request fits the smallest pool
 
@@ -90,7 +90,9 @@ class Watch:
             assert s.kv_len == s.start + s.length
             for position in range(s.start, s.kv_len):
                 self.computed[s.request, position] += 1
-                assert self.computed[s.request, position] <= self.recomputable[s.request, position] + 1, "computed twice for nothing"
+                assert self.computed[s.request, position] <= self.recomputable[s.request, position] + 1, (
+                    "computed twice for nothing"
+                )
         for index in range(len(event.passes)):
             lanes = [s.lane for s in event.segments if s.pass_index == index]
             assert lanes == sorted(lanes)
@@ -115,7 +117,9 @@ class Watch:
                 assert got == alone[: len(got)]
                 continue
             assert got == alone
-            assert reason == ("length" if len(got) == r.sampling.max_new_tokens and (r.sampling.ignore_eos or got[-1] != 3) else "stop")
+            assert reason == (
+                "length" if len(got) == r.sampling.max_new_tokens and (r.sampling.ignore_eos or got[-1] != 3) else "stop"
+            )
             held = {p for (name, p) in set(self.computed) | self.cached if name == r.id}
             assert held == set(range(len(r.prompt_token_ids) + len(got) - 1))
         scheduler = self.engine._scheduler

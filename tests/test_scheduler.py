@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from worlds import line
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig
 from core.events import Why
 from core.request import Request, RequestState, RequestStatus, SamplingParams
 from core.scheduler import Scheduler
+from worlds import line
 
 
 def finish_by_request(policy: str, rows, **limits) -> list[int]:
@@ -226,7 +226,9 @@ def test_the_older_policies_promise_room_to_the_end() -> None:
 
 def test_prefix_hits() -> None:
     shared = tuple(range(4, 14))
-    world = line("continuous", ((shared, 2, 0), ((*shared, 40), 2, 1), (shared[:9], 2, 2)), block_size=4, prefix_caching=True).run()
+    world = line(
+        "continuous", ((shared, 2, 0), ((*shared, 40), 2, 1), (shared[:9], 2, 2)), block_size=4, prefix_caching=True
+    ).run()
     hits = {h.request: h.num_cached_tokens for t in world.turns for h in t.facts.prefix_hits}
     assert hits == {"r1": 8, "r2": 8}
     assert world.chunks("r1") == [3, 1] and world.chunks("r2") == [1, 1]

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import memory_engine, memory_trace, request, requests
 
 from core import InflightError, Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
+from worlds import memory_engine, memory_trace, request, requests
 
 SMALL = ((5, 3), (9, 2), (2, 4, 1))
 
@@ -158,7 +158,9 @@ def test_two_traces_do_not_mix(small: Trace) -> None:
         Trace.from_lines([*list(small.lines())[:2], *other[2:]])
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"{}\n", b"[]\n", b"null\n", b"\xff\xfe\n", b"[" * 100_000, b'{"crc":"00000000"}\n', b"\x00" * 100])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"{}\n", b"[]\n", b"null\n", b"\xff\xfe\n", b"[" * 100_000, b'{"crc":"00000000"}\n', b"\x00" * 100]
+)
 def test_what_is_no_trace(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(content)
@@ -292,7 +294,11 @@ def test_masks_of_small_passes_by_hand() -> None:
     trace = memory_trace((2, 3), (3, 3), (1, 2, 1), max_num_seqs=3)
     assert picture(trace.mask(0)) == ["#....", "##...", "..#..", "..##.", "..###"]
     mask = trace.mask(1)
-    assert [(k.request, k.position) for k in mask.keys] == [*(("r0", p) for p in range(3)), *(("r1", p) for p in range(4)), ("r2", 0)]
+    assert [(k.request, k.position) for k in mask.keys] == [
+        *(("r0", p) for p in range(3)),
+        *(("r1", p) for p in range(4)),
+        ("r2", 0),
+    ]
     assert picture(mask) == ["###.....", "...####.", ".......#"]
     mask = trace.mask(1, order="cached-new")
     assert [(k.request, k.position) for k in mask.keys] == [

@@ -156,7 +156,9 @@ class MemoryModel(ModelAdapter):
             if flat in wanted and segment.end > segment.first:
                 held = slice(None, segment.kv_len)
                 ids = [int(i) for i in keys[segment.slots][held].tolist()]
-                assert [int(i) for i in values[segment.slots][held].tolist()] == list(range(segment.kv_len)), "a slot of somebody else"
+                assert [int(i) for i in values[segment.slots][held].tolist()] == list(range(segment.kv_len)), (
+                    "a slot of somebody else"
+                )
                 logits[wanted.index(flat), next_token(ids)] = 9.0
                 if self.fails_after == segment.kv_len:
                     logits[wanted.index(flat)] = torch.nan
