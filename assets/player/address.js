@@ -27,7 +27,7 @@ export class Address {
 
   write() {
     const { app } = this;
-    if (!app.run || !app.run.length) return;
+    if (!app.run || !app.run.length || (document.documentElement.dataset.part || "watch") !== "watch") return; // another part has the address
     const p = new URLSearchParams();
     if (app.entry && app.entry.name) p.set("run", app.entry.name);
     const spec = app.editor && app.editor.spoken;
@@ -60,7 +60,7 @@ export class Address {
   }
 
   _follow() {
-    if (location.hash === this._written) return;
+    if (location.hash === this._written || new URLSearchParams(location.hash.slice(1)).has("part")) return;
     const wanted = this.read();
     const { app } = this;
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);

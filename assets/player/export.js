@@ -67,10 +67,10 @@ export function exportMenu(app) {
   if (!app.running && (app.replay || app.entry)) items.push({ text: "Replay", note: "JSON: every step, text and sentence", act: () => saveReplay(app, name) });
   if (app.server && !app.running) {
     for (const [kind, text, note] of [
-      ["trace", "Trace", "JSON lines: open it here again, or with core.Trace.load"],
+      ["jsonl", "Trace", "JSON lines: open it here again, or with core.Trace.load"],
       ["html", "One page", "HTML that opens from disk, with no network"],
       ["perfetto", "Perfetto", "JSON for ui.perfetto.dev: a track for each lane"],
-      ["figure", "This step as a figure", "HTML, interactive"],
+      ["plotly", "This step as a figure", "HTML, interactive"],
     ]) {
       items.push({ text, note, act: async () => {
         const id = app.entry && app.entry.id;
@@ -80,7 +80,7 @@ export function exportMenu(app) {
           if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
           const a = document.createElement("a");
           a.href = answer.url;
-          a.download = `${name}${kind === "figure" ? `-step-${step}` : ""}.${{ trace: "jsonl", perfetto: "perfetto.json" }[kind] || "html"}`;
+          a.download = `${name}${kind === "plotly" ? `-step-${step}` : ""}.${{ jsonl: "jsonl", perfetto: "perfetto.json" }[kind] || "html"}`;
           a.click();
         } catch (error) {
           app.toast(`The export failed: ${error.message}`);

@@ -45,7 +45,8 @@ export class Live {
       if (delta.done || delta.error) ended = delta;
     };
     try {
-      for await (const { value, last } of app.server.stream("run", [spec], this._abort.signal)) {
+      for await (const { value: said, last } of app.server.stream("run", [{ ...spec, as_text: true }], this._abort.signal)) {
+        const value = typeof said === "string" ? JSON.parse(said) : said; // text costs the engine less than objects
         if (!value || (last && value.seq < next)) continue;
         if (value.seq > next && this.id) await this._catchUp(next, take);
         take(value);
@@ -70,7 +71,7 @@ export class Live {
 
   async _catchUp(from, take) {
     const answer = await this.app.server.call("missing", this.id, from);
-    for (const delta of (answer && answer.deltas) || []) take(delta);
+    for (const delta of (Array.isArray(answer) ? answer : answer && answer.deltas) || []) take(delta);
   }
 
   async cancel() {
@@ -82,5 +83,6 @@ export class Live {
 
 function progressOf({ step, tokens, total_tokens: total, ahead }) {
   if (ahead) return [0, `${plural(ahead, "run")} ahead of yours.`];
-  return [total ? tokens / total : 0, `${step === null || step === undefined ? "Starting" : `Step ${step}`}: ${tokens || 0} of ${plural(total || 0, "token")}.`];
+  const where = Number.isInteger(step) ? `Step ${step}: ` : tokens ? "" : "Starting: ";
+  return [total ? tokens / total : 0, `${where}${tokens || 0} of ${plural(total || 0, "token")}.`];
 }

@@ -4,6 +4,7 @@
 import { clamp, h, measure, plural, setAttr, setFont, setText, shorten, Surface } from "./dom.js";
 import { allowedKeys, itemAt, visible } from "./passes.js";
 import { rgbOf } from "./colours.js";
+import { Weights } from "./weights.js";
 
 const BAND = 22; // the letters above the keys
 const KEY_TEXT = 46; // key tokens, written upwards where columns are wide enough
@@ -18,6 +19,7 @@ export class MaskView {
     this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
     this.zoom = null; // {request} or {view: [q0, q1, k0, k1]}
     this.layer = null; // null: the widest window
+    this.weights = new Weights(app);
     this._pointers();
   }
 
@@ -34,6 +36,7 @@ export class MaskView {
   reset() {
     this.zoom = null;
     this.layer = null;
+    this.weights.reset();
   }
 
   zoomTo(request) {
@@ -130,7 +133,9 @@ export class MaskView {
         g.fillRect(at.gutter, y, right - at.gutter, at.y(Math.min(first, q1)) - y);
       }
     }
-    if (at.exact) this._cells(g, at, items, window, focus);
+    const weights = at.exact ? this.weights.of(frame, pass) : null;
+    if (weights) this._weighed(g, at, items, window, focus, weights);
+    else if (at.exact) this._cells(g, at, items, window, focus);
     else this._tiles(g, at, pass, items, window, focus);
     this._rules(g, at, items, right, bottom);
     this._labels(g, at, pass, items, focus);
@@ -141,7 +146,7 @@ export class MaskView {
     setText(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
       `Attention mask, ${pass.nq} queries by ${pass.nk} keys, ${pass.items.filter((i) => i.length).length} requests on the diagonal${pads}`);
-    this.drawn = { pass, at, window };
+    this.drawn = { pass, at, window, weights };
   }
 
   _cells(g, at, items, window, focus) {
@@ -164,6 +169,36 @@ export class MaskView {
           if (end <= left) continue;
           const [x, y] = [at.x(left), at.y(q)];
           g.fillRect(x, y, at.x(end) - x, at.y(q + 1) - y);
+        }
+      }
+    }
+    g.globalAlpha = 1;
+  }
+
+  /** The allowed cells, each as strong as its weight against the strongest of its row. */
+  _weighed(g, at, items, window, focus, weights) {
+    const { palette } = this.app;
+    const [q0, q1, k0, k1] = at.view;
+    for (const item of items) {
+      const found = weights.get(item.request.id);
+      if (!item.length || !found) continue;
+      const colours = palette.of(item.request);
+      const strength = focus && focus !== item.request ? 0.2 : 1;
+      const first = item.q0 + item.pads;
+      for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
+        const row = found.weights[q - first];
+        const [a, b] = allowedKeys(item, q, window);
+        const most = row.reduce((m, w) => Math.max(m, w), 1e-6);
+        const [y, height] = [at.y(q), at.y(q + 1) - at.y(q)];
+        const [left, end] = [Math.max(a, k0), Math.min(b, k1)];
+        if (end <= left) continue;
+        g.globalAlpha = strength;
+        g.fillStyle = colours.tint;
+        g.fillRect(at.x(left), y, at.x(end) - at.x(left), height);
+        g.fillStyle = colours.solid;
+        for (let k = left; k < end; k += 1) {
+          g.globalAlpha = strength * Math.sqrt((row[k - item.k0] || 0) / most);
+          g.fillRect(at.x(k), y, at.x(k + 1) - at.x(k), height);
         }
       }
     }
@@ -404,7 +439,7 @@ export class MaskView {
     const zoomable = pinned && pass && pass.items.some((i) => i.request === pinned && i.length);
     const windows = new Set(app.run.windows);
     const signature = JSON.stringify([frame.passes.length, app.passIndex(frame), frame.passes.map((p) => p.items.length + p.layout),
-      zoomable && pinned.letter, Boolean(this.zoom), this.layer, app.run.windows]);
+      zoomable && pinned.letter, Boolean(this.zoom), this.layer, app.run.windows, this.weights.signature]);
     if (signature === this._signature) return;
     this._signature = signature;
     const buttons = [];
@@ -427,7 +462,7 @@ export class MaskView {
     }
     if (this.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { this.zoom = null; app.redraw(); app.changed(); } }, "Whole mask"));
     else if (zoomable) buttons.push(h("button", { type: "button", class: "mini", onclick: () => this.zoomTo(pinned) }, `Zoom to ${pinned.letter}`));
-    this.tools.replaceChildren(...buttons);
+    this.tools.replaceChildren(...buttons, ...this.weights.controls());
   }
 
   // -- pointing ------------------------------------------------------------------------------------------------------
@@ -473,6 +508,8 @@ export class MaskView {
     const allowed = reason === undefined;
     const how = keyPosition === position ? "itself" : `${plural(position - keyPosition, "token")} back`;
     lines.push([allowed ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}` : words[reason]]);
+    const weighed = allowed && this.drawn.weights && this.drawn.weights.get(query.request.id);
+    if (weighed) lines.push([`Weight ${weighed.weights[offset][keyPosition]} in layer ${this.weights.layer}, head ${this.weights.head}`]);
     return { request: query.request, allowed, reason: reason || "allowed", lines, position, keyPosition };
   }
 

@@ -32,6 +32,10 @@ export class Narration {
       if (n) setText(this.button.querySelector("span"), n === 1 ? "1 reason" : `${n} reasons`);
       if (!this.list.hidden) this._fill(frame);
     }
+    if (this._focus !== app.focus || this._dimmed !== this._caption) {
+      [this._focus, this._dimmed] = [app.focus, this._caption];
+      for (const el of this.sentence.querySelectorAll(".chip")) el.classList.toggle("dim", Boolean(app.focus) && Number(el.dataset.request) !== app.focus.index);
+    }
     clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
     this._timer = setTimeout(() => setText(this.live, `Step ${frame.event.step}. ${plain(app, this.say(frame))}`), 350);
   }

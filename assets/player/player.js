@@ -314,6 +314,7 @@ export class Player {
     setAttr(scrubber, "aria-valuenow", String(frame.event.step));
     setAttr(scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));
     this._edge();
+    if (this.drawn < 0) performance.mark("inflight-drawn");
     this.drawn = this.index;
     this.lastMs = performance.now() - t0;
   }
@@ -434,7 +435,7 @@ export class Player {
     if (!chips || !chips.length || this.layout === "phone" || this.presenter) return;
     const box = this.$(".presets");
     for (const chip of chips) chip.hidden = false;
-    const room = this.$(".top").clientWidth - 48 - [...this.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : el.offsetWidth + 8), 8);
+    const room = this.$(".top").clientWidth - 48 - 24 - [...this.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : el.offsetWidth + 8), 8);
     const open = chips[this.options.catalogue.indexOf(this.entry)];
     let used = open ? open.offsetWidth + 8 : 0;
     let full = false;
@@ -502,7 +503,7 @@ export class Player {
 
   _keys() {
     document.addEventListener("keydown", (e) => {
-      if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || !this.root.isConnected || !this.root.offsetParent && getComputedStyle(this.root).display === "none") return;
+      if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || !this.root.getClientRects().length) return;
       if (this.root.querySelector("dialog[open]")) return;
       const el = e.target;
       if (e.key === "Escape") {
