@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from core.attention import cpu
-from core.attention.observe import OBSERVER_NAME, PrivateMask, observation, window_of
+from core.attention.observe import OBSERVER_NAME, ObservingCache, PrivateMask, observation, window_of
 from core.attention.plug import ATTENTION_NAME, PagedCache, StepContext, additive_mask, step_context
 from core.attention.spec import Backend
 from core.errors import UnsupportedModel
@@ -92,7 +92,7 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
         if config.is_encoder_decoder or type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
             raise _unloadable(name, f"a {config.model_type} model is no causal language model")
         tokenizer = AutoTokenizer.from_pretrained(source, **options) if not local or _has_tokenizer(source) else None
-        model, report = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
     except UnsupportedModel:
         raise
     except Exception as error:  # configs, tokenizers and weight files fail in many ways, bare exceptions of libraries among them
@@ -102,6 +102,7 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
                 "and the Hugging Face hub cannot be reached."
             ) from None
         raise _unloadable(name, _first_sentence(error)) from None
+    model, report = loaded
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if absent:
         raise _unloadable(name, f"{len(absent)} of its weights are missing or of another shape, such as {absent[0]}")
@@ -252,7 +253,7 @@ class ModelAdapter:
             logits = logits[0, batch.sample_rows]
         else:
             logits = logits[0] if len(batch.sample_rows) else logits[0, :0]
-        if cache is not None and cache.broken is not None:
+        if cache is not None:
             logits = logits.masked_fill(cache.sees_broken(inputs["attention_mask"])[batch.sample_rows, None], torch.nan)
         return logits
 
@@ -290,17 +291,15 @@ class ModelAdapter:
                     raise _Unfit(f"its layer {layer} {error}") from None
             return
         self.plug, self.windows = "cache", dict.fromkeys(layers)
-        context = StepContext(
-            pack(SchedulerOutput("packed", (_part(0, [0], 0),)), 1, 0, self.device), None, cpu.attend, self.windows
-        )
-        with step_context(context), self._implementation("eager"), torch.inference_mode():
+        cache, mask = ObservingCache(), torch.zeros(1, 1, 8, 8, dtype=self.dtype, device=self.device)
+        with self._implementation("eager"), torch.inference_mode():
             try:
-                self._call(context)
+                self.model(input_ids=ids, position_ids=positions, use_cache=True, past_key_values=cache, attention_mask=mask)
             except Exception:
-                context.observed.clear()
-        if set(context.observed) != layers:
+                cache.shapes.clear()
+        if set(cache.shapes) != layers:
             raise _Unfit("some of its layers take neither our attention function nor our cache")
-        self.shapes = dict(context.observed)
+        self.shapes = cache.shapes
 
     def _check_cache(self) -> None:
         """Refuse a model whose own cache, the one `generate` uses, forgets tokens that its masks still show."""

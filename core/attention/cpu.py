@@ -26,8 +26,8 @@ def attend(
         q = query[segment.row : segment.row + 1, :, first : segment.end]  # [1, H, Q, Dk]
         lowest = first_visible_key(segment, spec.window)
         if isinstance(segment.slots, slice):
-            seen = slice(segment.slots.start + lowest, segment.slots.stop)
-            k, v = keys[seen], values[seen]
+            view = slice(segment.slots.start + lowest, segment.slots.stop)
+            k, v = keys[view], values[view]
         else:
             seen = segment.slots[lowest:]
             k, v = keys.index_select(0, seen), values.index_select(0, seen)

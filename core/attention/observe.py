@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from core.attention.plug import CacheOfNoLength
 from core.kv_pool import KVShape
 
 OBSERVER_NAME = "inflight_observer"
@@ -77,6 +78,18 @@ class Observation:
                 if mask.data_ptr() == built.data_ptr() and mask.shape[-2:] == built.shape[-2:]:
                     return rule
         return None
+
+
+class ObservingCache(CacheOfNoLength):
+    """Notes the shapes that each layer would store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: dict[int, KVShape] = {}
+
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs) -> tuple[torch.Tensor, torch.Tensor]:
+        self.shapes[layer_idx] = KVShape(key_states.shape[1], key_states.shape[3], value_states.shape[3])
+        return key_states, value_states
 
 
 _observation: ContextVar[Observation] = ContextVar("inflight_observation")

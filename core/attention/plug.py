@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import AttentionInterface
@@ -21,7 +22,7 @@ from transformers.cache_utils import Cache
 
 from core.attention.dense import dense_mask
 from core.attention.spec import AttentionSpec, Backend
-from core.kv_pool import KVPool, KVShape
+from core.kv_pool import KVPool
 from core.packing import PackedBatch
 
 ATTENTION_NAME = "inflight"
@@ -31,15 +32,13 @@ ATTENTION_NAME = "inflight"
 class StepContext:
     """What attention needs to know of the pass in flight.
 
-    pool: None while the cache plug is probed. windows: sliding window by layer, as the probe found it in the model's own masks.
-    observed: the cache shape of each layer that called while probed.
+    windows: sliding window by layer, as the probe found it in the model's own masks.
     """
 
     batch: PackedBatch
-    pool: KVPool | None
+    pool: KVPool
     backend: Backend
     windows: dict[int, int | None]
-    observed: dict[int, KVShape] = field(default_factory=dict)
 
 
 _context: ContextVar[StepContext] = ContextVar("inflight_step")
@@ -56,7 +55,7 @@ def step_context(context: StepContext) -> Iterator[StepContext]:
 
 
 def paged_attention(
-    module: torch.nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -87,36 +86,11 @@ def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tens
     return keys, values
 
 
-class PagedCache(Cache):
-    """The second plug. A packed row sees the keys of all its segments, a padded row those of its own; `additive_mask` keeps them apart."""
+class CacheOfNoLength(Cache):
+    """Claims to hold nothing, so that transformers takes positions and masks as they are given."""
 
-    def __init__(self, context: StepContext) -> None:
+    def __init__(self) -> None:
         super().__init__(layers=[])
-        self._context = context
-        self._slots = None if context.pool is None else _key_slots(context.batch, context.pool.trash_slot)
-        self.broken: torch.Tensor | None = None  # bool [R, K]: keys or values that held a number that is none, in any layer
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args, **kwargs
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """New K and V `[R, Hkv, W, D]` in; those to attend to out, `[R, Hkv, K, D]`, as in `additive_mask`."""
-        if self._slots is None:
-            self._context.observed[layer_idx] = KVShape(key_states.shape[1], key_states.shape[3], value_states.shape[3])
-            return key_states, value_states
-        keys, values = store(self._context, layer_idx, key_states, value_states)
-        return self._gather(keys), self._gather(values)
-
-    def _gather(self, pool: torch.Tensor) -> torch.Tensor:
-        """A copy in which what is not finite is 0: it would reach every query of the row, through weights of zero."""
-        gathered = pool[self._slots]  # [R, K, Hkv, D]
-        finite = gathered.isfinite()
-        broken = ~finite.all(-1).all(-1)
-        self.broken = broken if self.broken is None else self.broken | broken
-        return gathered.masked_fill_(~finite, 0.0).transpose(1, 2).contiguous()
-
-    def sees_broken(self, mask: torch.Tensor) -> torch.Tensor:
-        """Which queries may attend to something broken under `additive_mask`: bool `[R * W]`."""
-        return ((mask[:, 0] == 0) & self.broken[:, None]).any(-1).view(-1)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0
@@ -126,6 +100,37 @@ class PagedCache(Cache):
 
     def get_mask_sizes(self, query_length, layer_idx: int = 0) -> tuple[int, int]:
         return query_length, 0
+
+
+class PagedCache(CacheOfNoLength):
+    """The second plug. A packed row sees the keys of all its segments, a padded row those of its own; `additive_mask` keeps them apart.
+
+    broken: bool `[R, K]`, keys or values that held what is not finite, in any layer.
+    """
+
+    def __init__(self, context: StepContext) -> None:
+        super().__init__()
+        self._context = context
+        self._slots = _key_slots(context.batch, context.pool.trash_slot)
+        self.broken = torch.zeros_like(self._slots, dtype=torch.bool)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """New K and V `[R, Hkv, W, D]` in; those to attend to out, `[R, Hkv, K, D]`, as in `additive_mask`."""
+        keys, values = store(self._context, layer_idx, key_states, value_states)
+        return self._gather(keys), self._gather(values)
+
+    def _gather(self, pool: torch.Tensor) -> torch.Tensor:
+        """A copy in which what is not finite is 0: it would reach every query of the row, through weights of zero."""
+        gathered = pool[self._slots]  # [R, K, Hkv, D]
+        finite = gathered.isfinite()
+        self.broken |= ~finite.all(-1).all(-1)
+        return gathered.masked_fill_(~finite, 0.0).transpose(1, 2).contiguous()
+
+    def sees_broken(self, mask: torch.Tensor) -> torch.Tensor:
+        """Which queries may attend to something broken under `additive_mask`: bool `[R * W]`."""
+        return ((mask[:, 0] == 0) & self.broken[:, None]).any(-1).view(-1)
 
 
 def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
