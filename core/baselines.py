@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -62,12 +63,23 @@ class BaselineRun:
             "total_tok_s": (output + prompt) / self.wall_s if self.wall_s else None,
             "requests_per_s": len(self.outputs) / self.wall_s if self.wall_s else None,
         }
-        for name in ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s", "padding_waste", "lane_occupancy", "budget_use", "kv_use", "time_s"):
+        for name in (
+            "ttft_s",
+            "itl_s",
+            "tpot_s",
+            "e2e_s",
+            "queue_s",
+            "padding_waste",
+            "lane_occupancy",
+            "budget_use",
+            "kv_use",
+            "time_s",
+        ):
             numbers[name] = None
         if self.token_times is not None:
             times = list(self.token_times.values())
             numbers["ttft_s"] = distribution(t[0] for t in times)
-            numbers["itl_s"] = distribution(b - a for t in times for a, b in zip(t, t[1:], strict=False))
+            numbers["itl_s"] = distribution(b - a for t in times for a, b in pairwise(t))
             numbers["tpot_s"] = distribution((t[-1] - t[0]) / (len(t) - 1) for t in times if len(t) > 1)
             numbers["e2e_s"] = distribution(t[-1] for t in times)
         return numbers
@@ -183,7 +195,9 @@ class TransformersContinuous:
     """`generate_batch`'s manager, its own loop turned by hand in this thread: the same work without the waiting between threads."""
 
     def __init__(self, model: Any, work: Sequence[Job], lanes: int, budget: int) -> None:
-        config = GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(j.max_new_tokens for j in work))
+        config = GenerationConfig(
+            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(j.max_new_tokens for j in work)
+        )
         self.model, self.work = model, work
         settings = ContinuousBatchingConfig(**continuous_settings(work, lanes, budget))
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it complains that psutil is not there
@@ -192,11 +206,16 @@ class TransformersContinuous:
             self._processor = self._manager._create_batch_processor()
             self._manager.batch_processor = self._processor
         self.steps = 0
+        self._done: dict[str, Any] = {}
 
     def submit(self) -> None:
         for job in self.work:
             self._manager.add_request(
-                list(job.prompt), request_id=job.request, max_new_tokens=job.max_new_tokens, record_timestamps=True, eos_token_id=-1
+                list(job.prompt),
+                request_id=job.request,
+                max_new_tokens=job.max_new_tokens,
+                record_timestamps=True,
+                eos_token_id=-1,
             )
 
     @torch.no_grad()
@@ -209,18 +228,20 @@ class TransformersContinuous:
         self.steps += 1
         return True
 
-    def num_generated(self) -> dict[str, int]:
-        """Tokens so far of the requests that are running."""
-        return {request: state.generated_len() for request, state in self._processor.scheduler.active_requests.items()}
+    @property
+    def outputs(self) -> dict[str, list[int]]:
+        """Generated ids by request, of those that run and those that are done."""
+        running = self._processor.scheduler.active_requests
+        return {request: list(state.generated_tokens) for request, state in (running | self.finished()).items()}
 
     def finished(self) -> dict[str, Any]:
         """What has been handed out, by request."""
-        results, queue = {}, self._manager.output_router.output_queue
+        queue = self._manager.output_router.output_queue
         while not queue.empty():
             result = queue.get_nowait()
             if result.is_finished():
-                results[result.request_id] = result
-        return results
+                self._done[result.request_id] = result
+        return self._done
 
     def close(self) -> None:
         """Give the model its own attention back."""
@@ -311,7 +332,12 @@ def article_step(model: Any, rows: Sequence[_Row]) -> None:
     ids = torch.tensor([[token for r in rows for token in r.feed]], device=device)
     ends = torch.tensor(fed, device=device).cumsum(0) - 1
     out = model(
-        input_ids=ids, attention_mask=mask, position_ids=q_position[None], past_key_values=past, use_cache=True, logits_to_keep=ends
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=q_position[None],
+        past_key_values=past,
+        use_cache=True,
+        logits_to_keep=ends,
     )
     tokens = out.logits[0].argmax(-1).tolist()
     at = sum(cached)

@@ -7,7 +7,17 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Workload
-from core.baselines import BaselineRun, Job, article, contender, continuous_settings, generate_serial, generate_waves, jobs, transformers_continuous
+from core.baselines import (
+    BaselineRun,
+    Job,
+    article,
+    contender,
+    continuous_settings,
+    generate_serial,
+    generate_waves,
+    jobs,
+    transformers_continuous,
+)
 from core.compare import compare, engine_contender
 
 LENGTHS = ((5, 6), (9, 20), (3, 12), (14, 9), (7, 15))
@@ -15,7 +25,11 @@ LENGTHS = ((5, 6), (9, 20), (3, 12), (14, 9), (7, 15))
 
 def _gpt2():
     torch.manual_seed(0)
-    return GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=4, n_embd=64, vocab_size=211, n_positions=128, initializer_range=0.3, bos_token_id=0, eos_token_id=0)).eval()
+    return GPT2LMHeadModel(
+        GPT2Config(
+            n_layer=2, n_head=4, n_embd=64, vocab_size=211, n_positions=128, initializer_range=0.3, bos_token_id=0, eos_token_id=0
+        )
+    ).eval()
 
 
 def _llama():
@@ -31,7 +45,11 @@ def _workload() -> Workload:
     draw = torch.Generator().manual_seed(1)
     return Workload(
         [
-            Request(f"r{i}", prompt_token_ids=torch.randint(0, 211, (n,), generator=draw).tolist(), sampling=SamplingParams(new, ignore_eos=True))
+            Request(
+                f"r{i}",
+                prompt_token_ids=torch.randint(0, 211, (n,), generator=draw).tolist(),
+                sampling=SamplingParams(new, ignore_eos=True),
+            )
             for i, (n, new) in enumerate(LENGTHS)
         ]
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import typer
 
+from core.bench.cli import bench
 from core.cli.check import check
 from core.cli.compare import compare
 from core.cli.lists import models, presets
@@ -21,6 +22,7 @@ from core.errors import InflightError
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "compare": compare,
+    "bench": bench,
     "show": show,
     "presets": presets,
     "models": models,

@@ -1,0 +1,107 @@
+"""What scheduling, recording and storing a step cost: limits in microseconds, shares and bytes."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from transformers.utils import logging
+
+from core import models
+from core.bench.method import Limit, Options, Report, load_average
+from core.bench.worlds import greedy
+from core.config import EngineConfig
+from core.engine import Engine
+from core.presets import preset
+from core.request import Request, RequestState, SamplingParams
+from core.scheduler import Scheduler
+
+NAME = "bookkeeping"
+TITLE = "Scheduling at 64 running requests, recording, and a trace on disk"
+LANES = 64
+
+
+def run(options: Options) -> Report:
+    """Medians over the steps; scheduling is `schedule()`, `update_from_output()` and `end_step()` together."""
+    before = load_average()
+    waiting = 100_000 if not options.quick else 1000
+    steps = 400 if not options.quick else 20
+    options.on_run("scheduling, nobody waiting")
+    idle = schedule_seconds(0, steps, options)
+    options.on_run(f"scheduling, {waiting:,} waiting")
+    busy = schedule_seconds(waiting, steps, options)
+    options.on_run("recording")
+    recording, per_step, per_token = _recording(options)
+    limits = [
+        Limit("scheduling a step, 64 running, nobody waiting", round(idle * 1e6, 1), "µs", 150),
+        Limit(f"scheduling a step, 64 running, {waiting:,} waiting", round(busy * 1e6, 1), "µs", 150),
+        Limit("recording's share of a step", round(100 * recording, 3), "%", 1.0),
+        Limit("trace on disk beyond 100 bytes a token", round(per_step), "bytes a step", 1024),
+        Limit("trace on disk, all in all", round(per_token), "bytes a token"),
+    ]
+    return Report(NAME, TITLE, limits=limits, load=(before, load_average()))
+
+
+def schedule_seconds(waiting: int, steps: int, options: Options) -> float:
+    """The median step of a scheduler with 64 requests decoding and `waiting` more in line."""
+    config = EngineConfig(max_num_seqs=LANES, max_num_batched_tokens=256)
+    scheduler = Scheduler(config, LANES * 64)
+    for index in range(LANES + waiting):
+        request = Request(f"r{index}", prompt_token_ids=(1, 2, 3), sampling=SamplingParams(900, ignore_eos=True))
+        scheduler.add(RequestState(request, request.prompt_token_ids or (), index))
+    times = []
+    gc.collect()
+    for number in range(steps + 20):
+        started = options.clock()
+        for output in scheduler.schedule():
+            tokens = [1 for s in output.scheduled if s.samples]
+            scheduler.update_from_output(output, tokens)
+        scheduler.end_step()
+        if number >= 20:
+            times.append(options.clock() - started)
+    return statistics.median(times)
+
+
+def _recording(options: Options) -> tuple[float, float, float]:
+    """Share of the step spent on making its event; bytes on disk a step beyond 100 a token; bytes a token."""
+    logging.disable_progress_bar()
+    model, tokenizer = models.load(models.BUILTIN_MODELS[0], torch.device("cpu"), torch.float32)
+    chosen = preset("gpt2-six")
+    workload = greedy(chosen.workload)
+    if options.quick:
+        workload = type(workload)(
+            [replace(r, sampling=replace(r.sampling, max_new_tokens=4)) for r in workload], name=workload.name
+        )
+    engine = Engine(model, tokenizer, chosen.config)
+    engine.run(workload)
+    recording = _Stopwatch(options.clock)
+    engine._event = recording.around(engine._event)  # type: ignore[method-assign]
+    trace = engine.run(workload)
+    total = sum(event.t_end - event.t_start for event in trace.events)
+    tokens = sum(len(event.sampled) for event in trace.events)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.jsonl"
+        trace.save(path)
+        size = path.stat().st_size
+    return recording.seconds / total, (size - 100 * tokens) / len(trace.events), size / tokens
+
+
+class _Stopwatch:
+    """Adds up the time spent in a function."""
+
+    def __init__(self, clock) -> None:
+        self.seconds, self._clock = 0.0, clock
+
+    def around(self, function):
+        def timed(*args, **kwargs):
+            started = self._clock()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds += self._clock() - started
+
+        return timed

@@ -1,0 +1,56 @@
+"""The models and requests that benchmarks run on: random weights of a GPT-2 shape, seeded requests. No timing here."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from core.request import Request, SamplingParams
+from core.workload import Workload
+
+
+def gpt2(layers: int, width: int, heads: int = 12, vocab_size: int = 50257, context: int = 1024) -> Any:
+    """A GPT-2 of random weights, wide enough at the start that its answers differ (float32, seeded)."""
+    torch.manual_seed(0)
+    config = GPT2Config(
+        n_layer=layers, n_embd=width, n_head=heads, vocab_size=vocab_size, n_positions=context, initializer_range=0.06,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config).eval()
+
+
+def requests(prompts: list[int], new: list[int], vocab_size: int, seed: int = 0) -> Workload:
+    """Greedy requests of these lengths, all at the start."""
+    draw = random.Random(seed)
+    return Workload(
+        [
+            Request(
+                f"r{index}",
+                prompt_token_ids=tuple(draw.randrange(vocab_size) for _ in range(length)),
+                sampling=SamplingParams(max_new_tokens=count, ignore_eos=True),
+            )
+            for index, (length, count) in enumerate(zip(prompts, new, strict=True))
+        ],
+        name="bench",
+    )
+
+
+def mixed(count: int, vocab_size: int, prompts: tuple[int, int], new: tuple[int, int], seed: int = 0) -> Workload:
+    """`count` requests, prompt and answer lengths drawn evenly from these ranges."""
+    draw = random.Random(seed)
+    return requests([draw.randint(*prompts) for _ in range(count)], [draw.randint(*new) for _ in range(count)], vocab_size, seed)
+
+
+def greedy(workload: Workload) -> Workload:
+    """The same requests at temperature 0, past end-of-sequence tokens, all at the start: what every contender can run."""
+    return Workload(
+        [
+            replace(r, sampling=SamplingParams(max_new_tokens=r.sampling.max_new_tokens, ignore_eos=True), arrival=0)
+            for r in workload
+        ],
+        name=workload.name,
+    )

@@ -1,0 +1,487 @@
+"""The same scheduler and the same events without the forward pass: a cost model says how long each pass would have taken.
+
+    cost = fit(trace)                                   # from the measured steps of a run here
+    cost = Roofline.named("h100", "8b")                 # or by hand, for a named accelerator and model size
+    engine = SimulatedEngine(cost, config)
+    trace = engine.run(workload)                        # labelled "source": "simulated"
+    totals = flow(engine, requests)                     # a million requests, memory flat
+
+Time is simulated too: the clock moves by what the passes cost and by the waits between arrivals; scheduling itself costs nothing.
+Tokens are made up (always the same one), so an end-of-sequence token never comes: every request runs to its full length.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from core.config import EngineConfig
+from core.engine import Engine
+from core.errors import InflightError
+from core.events import StepEvent
+from core.kv_pool import KVShape
+from core.model_runner import PassResult
+from core.request import Request, RequestState, SamplingParams
+from core.sampling import Sample
+from core.scheduler_output import SchedulerOutput
+from core.trace import Trace
+
+SOURCE = "simulated"
+WINDOW = 20_000  # tokens whose events a flow keeps; older events live on in its totals
+_TOKEN = Sample(0, 0.0, 0.0)
+_HELD_OUT = 4  # every fourth measured pass is kept from the fit
+_FEATURES = ("base_s", "per_token_s", "per_kv_byte_s")
+
+
+class Load(NamedTuple):
+    """What a pass costs by: positions computed (pads included) and bytes of KV read."""
+
+    tokens: int
+    kv_bytes: int
+
+
+class Cost(Protocol):
+    """Seconds of a pass. kv_bytes_per_token: over all layers. beyond: whether this load was never measured."""
+
+    kv_bytes_per_token: int
+
+    def seconds(self, load: Load) -> float: ...
+    def beyond(self, load: Load) -> bool: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """base_s (weights, launches, Python) + per_token_s × tokens + per_kv_byte_s × bytes, fitted to measured passes.
+
+    most: the largest load measured. error: of the held-out passes, relative: median and 90th percentile.
+    """
+
+    base_s: float
+    per_token_s: float
+    per_kv_byte_s: float
+    kv_bytes_per_token: int
+    most: Load
+    error: Mapping[str, float | int] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def seconds(self, load: Load) -> float:
+        return self.base_s + self.per_token_s * load.tokens + self.per_kv_byte_s * load.kv_bytes
+
+    def beyond(self, load: Load) -> bool:
+        return load.tokens > self.most.tokens or load.kv_bytes > self.most.kv_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "fitted", **asdict(self), "most": self.most._asdict()}
+
+
+class Accelerator(NamedTuple):
+    """Peak numbers of a data sheet (dense, 16-bit), and the share of them that kernels reach in practice."""
+
+    flops: float
+    bytes_per_s: float
+    overhead_s: float
+    reached: float = 0.6
+
+
+class ModelSize(NamedTuple):
+    parameters: float
+    layers: int
+    kv_heads: int
+    head_size: int
+
+
+ACCELERATORS: dict[str, Accelerator] = {
+    "a100": Accelerator(312e12, 2.0e12, 200e-6),
+    "h100": Accelerator(989e12, 3.35e12, 200e-6),
+    "h200": Accelerator(989e12, 4.8e12, 200e-6),
+    "l4": Accelerator(121e12, 0.3e12, 200e-6),
+    "m2-ultra": Accelerator(27e12, 0.8e12, 500e-6),
+}
+MODEL_SIZES: dict[str, ModelSize] = {
+    "124m": ModelSize(124e6, 12, 12, 64),
+    "1b": ModelSize(1.24e9, 16, 8, 64),
+    "8b": ModelSize(8.0e9, 32, 8, 128),
+    "70b": ModelSize(70.6e9, 80, 8, 128),
+}
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """By hand: the larger of reading the weights and computing the tokens, plus reading the KV, plus an overhead; 16-bit weights and KV."""
+
+    accelerator: str
+    model: str
+    weight_bytes: float
+    flops_per_token: float
+    kv_bytes_per_token: int
+    flops: float
+    bytes_per_s: float
+    overhead_s: float
+
+    @classmethod
+    def named(cls, accelerator: str, model: str) -> Roofline:
+        """Raises InflightError for a name not in the tables."""
+        if accelerator not in ACCELERATORS:
+            raise InflightError(f"There is no accelerator {accelerator!r} on record; there are {', '.join(ACCELERATORS)}.")
+        if model not in MODEL_SIZES:
+            raise InflightError(f"There is no model size {model!r} on record; there are {', '.join(MODEL_SIZES)}.")
+        chip, size = ACCELERATORS[accelerator], MODEL_SIZES[model]
+        kv = 2 * 2 * size.layers * size.kv_heads * size.head_size
+        return cls(
+            accelerator, model, 2 * size.parameters, 2 * size.parameters, kv,
+            chip.flops * chip.reached, chip.bytes_per_s * chip.reached, chip.overhead_s,
+        )  # fmt: skip
+
+    def seconds(self, load: Load) -> float:
+        computing = max(self.weight_bytes / self.bytes_per_s, load.tokens * self.flops_per_token / self.flops)
+        return self.overhead_s + computing + load.kv_bytes / self.bytes_per_s
+
+    def beyond(self, load: Load) -> bool:
+        return True  # nothing of it was measured
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "by hand", **asdict(self)}
+
+
+# -- fitting ---------------------------------------------------------------------------------------------------------
+
+
+def fit(trace: Trace) -> Linear:
+    """Least squares over the passes of a measured run, no coefficient below zero; every fourth pass is held out and predicted.
+
+    A pass's time is its own and its share of the step's rest. Raises InflightError for a simulated trace or one of too few passes.
+    """
+    if trace.header.get("source") == SOURCE:
+        raise InflightError("A simulated trace measured nothing, so nothing can be fitted to it.")
+    per_token = kv_bytes_per_token(trace.header)
+    loads, seconds = measured(trace.events, per_token)
+    return fit_loads(loads, seconds, per_token, {"model": trace.header["model"]["name"], "device": trace.header["device"]})
+
+
+def fit_loads(loads: Sequence[Load], seconds: Sequence[float], per_token: int, about: Mapping[str, Any] | None = None) -> Linear:
+    """See `fit`."""
+    if len(loads) < 2 * _HELD_OUT:
+        raise InflightError(f"{len(loads)} measured passes are too few for a fit; {2 * _HELD_OUT} are the least.")
+    table = np.array([(1.0, load.tokens, load.kv_bytes) for load in loads])
+    times = np.array(seconds)
+    held_out = np.arange(len(loads)) % _HELD_OUT == _HELD_OUT - 1
+    weights = _least_squares(table[~held_out], times[~held_out])
+    errors = np.abs(table[held_out] @ weights - times[held_out]) / times[held_out]
+    error = {
+        "held_out_passes": int(held_out.sum()),
+        "median": round(float(np.median(errors)), 4),
+        "p90": round(float(np.percentile(errors, 90)), 4),
+        "total": round(float((table[held_out] @ weights).sum() / times[held_out].sum() - 1), 4),
+    }
+    most = Load(max(load.tokens for load in loads), max(load.kv_bytes for load in loads))
+    return Linear(*(float(w) for w in weights), per_token, most, error, dict(about or {}))
+
+
+def measured(events: Iterable[StepEvent], per_token: int) -> tuple[list[Load], list[float]]:
+    """Load and seconds of every pass."""
+    loads, seconds = [], []
+    for event in events:
+        if not event.passes:
+            continue
+        rest = event.t_end - event.t_start - sum(p.t_end - p.t_start for p in event.passes)
+        kv = [0] * len(event.passes)
+        for segment in event.segments:
+            kv[segment.pass_index] += segment.kv_len
+        for forward, read in zip(event.passes, kv, strict=True):
+            loads.append(Load(forward.rows * forward.width, read * per_token))
+            seconds.append(forward.t_end - forward.t_start + rest / len(event.passes))
+    return loads, seconds
+
+
+def kv_bytes_per_token(header: Mapping[str, Any]) -> int:
+    """From a trace's header; where it names no size, KV is counted in positions."""
+    return int(header["model"].get("kv_bytes_per_token") or 1)
+
+
+def _least_squares(table: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Relative errors least in square; a coefficient that comes out negative is set to zero and the others fitted again."""
+    used = list(range(table.shape[1]))
+    while True:
+        scale = np.abs(table[:, used]).max(axis=0)
+        scale[scale == 0] = 1.0
+        found, *_ = np.linalg.lstsq(table[:, used] / scale / times[:, None], np.ones(len(times)), rcond=None)
+        if (found >= 0).all():
+            weights = np.zeros(table.shape[1])
+            weights[used] = found / scale
+            return weights
+        used.pop(int(np.argmin(found)))
+
+
+# -- running ---------------------------------------------------------------------------------------------------------
+
+
+class SimulatedClock:
+    """Seconds that pass only when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class SimulatedRunner:
+    """`ModelRunner` without a model: every pass takes what it costs, every sample is the same token."""
+
+    def __init__(self, cost: Cost, clock: SimulatedClock) -> None:
+        self.cost, self.clock = cost, clock
+        self.passes = self.passes_beyond = 0
+
+    def execute(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+        """See `Runner`."""
+        kv = samples = tokens = 0
+        for _, _, _, fed, start, _, sampled in output.scheduled:
+            tokens += len(fed)
+            kv += start + len(fed)
+            samples += sampled
+        positions = tokens if output.layout == "packed" else output.rows * output.width
+        load = Load(positions, kv * self.cost.kv_bytes_per_token)
+        started, seconds = self.clock.now, self.cost.seconds(load)
+        self.clock.now = started + seconds
+        self.passes += 1
+        self.passes_beyond += self.cost.beyond(load)
+        return PassResult([_TOKEN] * samples, started, self.clock.now, 0.0, seconds, 0.0)
+
+
+class SimulatedModel:
+    """What an engine asks of a model, without one."""
+
+    plug = "none"
+
+    def __init__(self, name: str, cost: Cost, vocab_size: int = 50257, max_model_len: int | None = None) -> None:
+        self.name, self.vocab_size, self.max_model_len = name, vocab_size, max_model_len
+        self.shapes: dict[int, KVShape] = {}
+        self.windows: dict[int, int | None] = {0: None}
+        self.eos_token_ids: frozenset[int] = frozenset()
+        self.device, self.dtype = torch.device("cpu"), torch.float16
+        self.config = SimpleNamespace(model_type=SOURCE)
+        self.num_parameters = round(getattr(cost, "weight_bytes", 0) / 2)
+
+
+class SimulatedEngine(Engine):
+    """An engine whose forward pass is a cost model. name: of the model it stands for. tokenizer: for text prompts."""
+
+    def __init__(
+        self,
+        cost: Cost,
+        config: EngineConfig | None = None,
+        tokenizer: Any | None = None,
+        *,
+        name: str | None = None,
+        vocab_size: int = 50257,
+        max_model_len: int | None = None,
+    ) -> None:
+        self.cost = cost
+        clock = SimulatedClock()
+        self._simulated_clock = clock
+        model = SimulatedModel(name or cost.to_json().get("model") or SOURCE, cost, vocab_size, max_model_len)
+        super().__init__(model, tokenizer, config, clock=clock, sleep=clock.advance)
+
+    @property
+    def runner(self) -> SimulatedRunner:
+        assert isinstance(self._runner, SimulatedRunner)
+        return self._runner
+
+    @property
+    def beyond(self) -> str | None:
+        """A sentence where passes lay beyond what was measured."""
+        share = self.runner.passes_beyond / self.runner.passes if self.runner.passes else 0.0
+        if not share:
+            return None
+        if isinstance(self.cost, Linear):
+            most = self.cost.most
+            return (
+                f"{100 * share:.0f} % of the simulated passes lie beyond what was measured (at most {most.tokens:,} positions and "
+                f"{most.kv_bytes / 2**20:,.1f} MiB of KV in a pass): there the model is extrapolated."
+            )
+        return "No pass of this accelerator was measured here: its times follow from data sheets."
+
+    def _new_runner(self, num_blocks: int) -> SimulatedRunner:
+        return SimulatedRunner(self.cost, self._simulated_clock)
+
+    def _num_blocks(self, longest: int) -> int:
+        return self.config.num_blocks or self.config.num_lanes * -(-longest // self.config.block_size)
+
+    def _header(self, name: str, num_blocks: int) -> dict:
+        header = super()._header(name, num_blocks)
+        device = getattr(self.cost, "accelerator", None) or getattr(self.cost, "about", {}).get("device", "cpu")
+        return header | {"source": SOURCE, "device": f"{SOURCE} {device}", "device_name": SOURCE, "cost": self.cost.to_json()}
+
+    # -- a stream of requests without end ----------------------------------------------------------------------------
+
+    def flow(self, requests: Iterable[Request], window: int = WINDOW) -> Iterator[StepEvent]:
+        """Steps over requests that are drawn as they arrive (in seconds, in order) and forgotten as they finish.
+
+        The trace keeps the events of the last `window` tokens at least, and no prompts. Set `num_blocks`, or the pool is as large as
+        every lane at the longest context could need.
+        """
+        self._reset("s", "flow", None)
+        coming, order = iter(requests), count()
+        kept: deque[StepEvent] = deque()
+        tokens = 0  # in the events kept
+        head = next(coming, None)
+        while head is not None or self.has_work:
+            if head is not None and not self._scheduler.has_work:
+                self._simulated_clock.now = max(self._simulated_clock.now, self._origin + head.arrival)
+            now = self._simulated_clock.now - self._origin
+            while head is not None and head.arrival <= now:
+                prompt = self._check(head)
+                self._check_pool(head, prompt, self._num_pool_blocks)
+                state = RequestState(head, prompt, order=next(order))
+                self._params[head.id] = head.sampling
+                self._arrive(state)
+                head = next(coming, None)
+            event = self.step()
+            if event is None:
+                continue
+            for finished in event.finished:
+                del self._params[finished.request]
+            self._trace.events.clear()
+            kept.append(event)
+            tokens += len(event.sampled)
+            while tokens - len(kept[0].sampled) >= window:
+                tokens -= len(kept.popleft().sampled)
+            yield event
+        self._trace.events.extend(kept)
+
+
+# -- totals ----------------------------------------------------------------------------------------------------------
+
+
+class Histogram:
+    """Counts of positive numbers in bins one percent wide: percentiles of millions in little memory."""
+
+    _STEP = math.log(1.01)
+
+    def __init__(self) -> None:
+        self.count, self.total, self.highest = 0, 0.0, 0.0
+        self._bins: Counter[int] = Counter()
+
+    def add(self, value: float, times: int = 1) -> None:
+        self.count += times
+        self.total += value * times
+        self.highest = max(self.highest, value)
+        self._bins[math.floor(math.log(value) / self._STEP) if value > 0 else -(10**9)] += times
+
+    def percentile(self, share: float) -> float | None:
+        """To within one percent."""
+        left = share / 100 * self.count
+        for index in sorted(self._bins):
+            left -= self._bins[index]
+            if left <= 0:
+                return 0.0 if index == -(10**9) else min(self.highest, math.exp((index + 0.5) * self._STEP))
+        return None
+
+    def to_json(self) -> dict[str, float | int | None]:
+        numbers = {"mean": self.total / self.count if self.count else None, "max": self.highest if self.count else None}
+        numbers |= {f"p{p}": self.percentile(p) for p in (50, 90, 99)}
+        return {"count": self.count, **{name: None if v is None else round(v, 6) for name, v in numbers.items()}}
+
+
+class Totals:
+    """A run in numbers, fed event by event; holds something of running requests only."""
+
+    def __init__(self) -> None:
+        self.steps = self.passes = self.finished = self.output_tokens = self.positions = self.padding = self.preemptions = 0
+        self.kv_use = self.first = self.last = 0.0
+        self.ttft, self.itl, self.e2e = Histogram(), Histogram(), Histogram()
+        self._arrival: dict[str, float] = {}
+        self._latest: dict[str, float] = {}
+
+    def add(self, event: StepEvent) -> None:
+        self.first = event.t_start if not self.steps else self.first
+        self.last = event.t_end
+        self.steps += 1
+        self.passes += len(event.passes)
+        self.positions += sum(p.rows * p.width for p in event.passes)
+        self.padding += sum(p.padding for p in event.passes)
+        self.preemptions += len(event.preempted)
+        self.kv_use += event.kv.used / event.kv.total
+        self.output_tokens += len(event.sampled)
+        for request, t in event.arrived:
+            self._arrival[request] = t
+        ends = [p.t_end for p in event.passes]
+        latest, gaps = self._latest, Counter()
+        for index, request, _, _, _ in event.sampled:
+            end = ends[index]
+            before = latest.get(request)
+            if before is None:
+                self.ttft.add(end - self._arrival[request])
+            else:
+                gaps[end - before] += 1
+            latest[request] = end
+        for gap, times in gaps.items():
+            self.itl.add(gap, times)
+        for request, reason in event.finished:
+            arrival, end = self._arrival.pop(request), latest.pop(request, None)
+            if reason in ("length", "stop") and end is not None:
+                self.finished += 1
+                self.e2e.add(end - arrival)
+
+    def to_json(self) -> dict[str, Any]:
+        wall = self.last - self.first
+        return {
+            "wall_s": round(wall, 6),
+            "steps": self.steps,
+            "passes": self.passes,
+            "finished": self.finished,
+            "output_tokens": self.output_tokens,
+            "output_tok_s": self.output_tokens / wall if wall else None,
+            "requests_per_s": self.finished / wall if wall else None,
+            "padding_waste": self.padding / self.positions if self.positions else None,
+            "kv_use": self.kv_use / self.steps if self.steps else None,
+            "preemptions": self.preemptions,
+            "ttft_s": self.ttft.to_json(),
+            "itl_s": self.itl.to_json(),
+            "e2e_s": self.e2e.to_json(),
+        }
+
+
+def flow(
+    engine: SimulatedEngine,
+    requests: Iterable[Request],
+    window: int = WINDOW,
+    on_step: Callable[[Totals], None] = lambda totals: None,
+) -> Totals:
+    """Run a stream of requests to its end; the totals of all events, the last of which are in `engine.trace`."""
+    totals = Totals()
+    collecting = gc.isenabled()
+    gc.disable()  # records are trees: the collector would walk all of them, again and again, and find nothing
+    try:
+        for event in engine.flow(requests, window):
+            totals.add(event)
+            on_step(totals)
+    finally:
+        if collecting:
+            gc.enable()
+    return totals
+
+
+def cost_named(spec: str) -> Cost:
+    """`h100:8b` and the like, or a trace file to fit; raises InflightError for anything else."""
+    accelerator, colon, size = spec.partition(":")
+    if colon and accelerator in ACCELERATORS:
+        return Roofline.named(accelerator, size)
+    if spec.endswith(".jsonl"):
+        return fit(Trace.load(spec))
+    raise InflightError(
+        f"{spec!r} is no cost model; give a measured trace (.jsonl) or ACCELERATOR:SIZE, of {', '.join(ACCELERATORS)} and {', '.join(MODEL_SIZES)}."
+    )
