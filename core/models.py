@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,7 @@ class ModelAdapter:
         self.keeps_logits = bool(self.model._supports_logits_to_keep())
         self.lock = model_lock(self.model)
         self._configs = _configs(self.model)
+        self._softcaps = False
 
     @classmethod
     def probe(cls, model: Any, name: str | None = None) -> ModelAdapter:
@@ -215,7 +216,8 @@ class ModelAdapter:
 
     @property
     def max_model_len(self) -> int | None:
-        return getattr(self.config, "max_position_embeddings", None)
+        names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "n_ctx")
+        return next((length for name in names if (length := getattr(self.config, name, None))), None)
 
     @property
     def num_parameters(self) -> int:
@@ -284,6 +286,7 @@ class ModelAdapter:
         if set(observed.calls) == layers:
             self.plug = "attention"
             self.shapes = {layer: call.shape for layer, call in observed.calls.items()}
+            self._softcaps = any(call.softcap is not None for call in observed.calls.values())
             for layer, call in observed.calls.items():
                 try:
                     self.windows[layer] = window_of(call, self.max_model_len)
@@ -319,8 +322,9 @@ class ModelAdapter:
         """
         generator = torch.Generator().manual_seed(0)
         a, b = (torch.randint(0, self.vocab_size, (n,), generator=generator).tolist() for n in (6, 4))
+        own_implementation = self._implementation("eager") if self._softcaps else nullcontext()  # others may drop the cap
         try:
-            with torch.inference_mode():
+            with own_implementation, torch.inference_mode():
                 own = [
                     self.model(input_ids=torch.tensor([ids], device=self.device), use_cache=False).logits[0, -1]
                     for ids in (a, a + [1], b)

@@ -66,6 +66,8 @@ class Family:
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(self.config(**options), dtype=torch.float32).eval()
         widen(model, seed)
+        if "softcap" in self.covers:
+            model.set_attn_implementation("eager")  # other implementations drop the cap in some versions of transformers
         model.generation_config.eos_token_id = None
         model.generation_config.pad_token_id = 0
         return model

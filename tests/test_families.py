@@ -181,7 +181,7 @@ REFUSED = [
     (Family("jamba", "", {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2}), "running state"),
     (Family("lfm2", "", {"layer_types": ["conv", "full_attention"]}), "kind conv keep a running state"),
     (Family("recurrent_gemma", "", {"head_dim": 8, "num_hidden_layers": 3}), "running state"),
-    (Family("deepseek_v32", "", {**BY_NAME["deepseek_v3"].options, **_INDEX}), "kind indexed_attention choose"),
+    (Family("deepseek_v32", "", {**BY_NAME["deepseek_v3"].options, **_INDEX}), "choose by an index of their own"),
     (Family("diffllama", ""), "layer 0 calls attention 2 times"),
     (Family("doge", "", {"head_dim": 8}), "a mask or position bias of its own"),
     (Family("roberta", "", {"is_decoder": True, "pad_token_id": 0, "num_key_value_heads": ...}), "even one request alone"),

@@ -36,6 +36,7 @@ class LayerCall:
     passed_window: int | None
     rule: MaskRule | None
     altered: bool
+    softcap: float | None = None
     count: int = 1
 
 
@@ -58,7 +59,9 @@ class Observation:
         self._masks.append((mask, rule))
         return mask
 
-    def call(self, module, query, key, value, attention_mask, sliding_window=None, **kwargs) -> tuple[torch.Tensor, None]:
+    def call(
+        self, module, query, key, value, attention_mask, sliding_window=None, softcap=None, **kwargs
+    ) -> tuple[torch.Tensor, None]:
         """Stands in for attention: note who calls with what, answer zeros."""
         layer = module.layer_idx
         if layer in self.calls:
@@ -67,7 +70,7 @@ class Observation:
             rule = self._rule_of(attention_mask)
             altered = attention_mask is not None and rule is None
             shape = KVShape(key.shape[1], key.shape[3], value.shape[3])
-            self.calls[layer] = LayerCall(shape, sliding_window, rule, altered)
+            self.calls[layer] = LayerCall(shape, sliding_window, rule, altered, softcap)
         rows, heads, width, _ = query.shape
         return value.new_zeros(rows, width, heads, value.shape[3]), None
 
