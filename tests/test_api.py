@@ -114,6 +114,7 @@ def test_a_closed_tab_ends_its_run(page_url, http):
     assert last["url"]
 
 
+@pytest.mark.slow
 def test_forty_visitors_at_once_are_all_served(page_url):
     def visit(number: int) -> tuple[dict, list[int]]:
         with httpx.Client(trust_env=False, timeout=300) as own:

@@ -58,6 +58,16 @@ def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(shelf: Shelf):
     assert "http://" not in page.replace("http://www.w3.org/", "") and "<script src" not in page
 
 
+def test_old_runs_make_room_but_recorded_ones_stay(shelf: Shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr("visualizer.shelf._KEPT_FILES", 4)
+    pinned = shelf.put(trace(), pinned=True)
+    later = [shelf.put(trace(max_num_batched_tokens=budget)) for budget in (4, 5, 6, 7, 8)]
+    assert opened(shelf.export("jsonl", pinned["id"])) and opened(shelf.export("jsonl", later[-1]["id"]))
+    assert len(list(tmp_path.iterdir())) == 2 + 4
+    with pytest.raises(InflightError, match="no longer on the server"):
+        shelf.export("jsonl", later[0]["id"])
+
+
 @pytest.mark.parametrize(
     ("kind", "run", "step", "words"),
     [

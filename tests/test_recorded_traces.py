@@ -13,6 +13,8 @@ from visualizer.recorded import TRACES, catalogue, differences, run_preset
 from visualizer.runs import Models
 from visualizer.shelf import Shelf
 
+QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
+
 
 @pytest.fixture(scope="module")
 def models() -> Models:
@@ -23,7 +25,7 @@ def recorded(name: str) -> Trace:
     return Trace.load(TRACES / f"{name}.jsonl")
 
 
-@pytest.mark.parametrize("name", list(PRESETS))
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS])
 def test_the_engine_does_again_what_is_on_record(name: str, models: Models):
     if not (BUILTIN_FOLDER / PRESETS[name].model).exists():
         pytest.skip(f"assets/models/{PRESETS[name].model} is not built yet")

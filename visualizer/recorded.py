@@ -43,7 +43,7 @@ def catalogue(shelf: Shelf, folder: Path = TRACES) -> list[dict]:
         path = folder / f"{preset.name}.jsonl"
         if path.exists():
             trace = Trace.load(path)
-            entries.append(entry(preset, trace) | shelf.put(trace))
+            entries.append(entry(preset, trace) | shelf.put(trace, pinned=True))
     return entries
 
 

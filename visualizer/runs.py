@@ -26,7 +26,7 @@ from visualizer.shelf import Shelf
 
 PERIOD = 0.04  # seconds between two looks at the trace
 _ALIVE = 1.0  # a delta at least this often, so that a closed tab is noticed
-_KEPT_RUNS = 64
+_KEPT_RUNS = 8  # whose deltas can be asked for again
 _KEPT_MODELS = 3
 log = logging.getLogger("inflight")
 

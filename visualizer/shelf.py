@@ -20,7 +20,7 @@ from visualizer.replay import replay, write
 from visualizer.views.step_figure import step_figure
 
 _ID = re.compile(r"(?:^|/)([0-9a-f]{20})(?:\.json)?$")
-_KEPT = 1_000
+_KEPT_FILES = 300
 
 
 class Shelf:
@@ -28,15 +28,18 @@ class Shelf:
 
     def __init__(self, folder: Path, url: Callable[[Path], str]) -> None:
         self._folder, self._url = folder, url
+        self._pinned: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
-    def put(self, trace: Trace, source: str | None = None) -> dict:
-        """Store a run; `{"id", "url"}`. source: "uploaded" or "recorded" where its header should say so on the page."""
+    def put(self, trace: Trace, source: str | None = None, pinned: bool = False) -> dict:
+        """Store a run; `{"id", "url"}`. source: what its header should say on the page. pinned: it stays, however many come after it."""
         data = replay(trace)
         if source:
             data["header"] = {**data["header"], "source": source}
         path = write(self._folder, data)
         kept = path.with_suffix(".jsonl")
+        if pinned:
+            self._pinned.add(path.stem)
         if not kept.exists():
             trace.save(kept)
             self._prune()
@@ -80,8 +83,8 @@ class Shelf:
         return {"url": self._url(path), "name": name}
 
     def _prune(self) -> None:
-        files = sorted((p for p in self._folder.iterdir() if p.is_file()), key=lambda p: p.stat().st_mtime)
-        for path in files[:-_KEPT]:
+        files = [p for p in self._folder.iterdir() if p.name.split(".")[0] not in self._pinned]
+        for path in sorted(files, key=lambda p: p.stat().st_mtime)[:-_KEPT_FILES]:
             path.unlink(missing_ok=True)
 
 
