@@ -60,6 +60,27 @@ def test_low_precision_passes_the_probe(name):
     ModelAdapter.probe(BY_NAME[name].build().to(torch.bfloat16), name)
 
 
+ROPES = {
+    "linear": {"rope_type": "linear", "factor": 2.0},
+    "yarn": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 48},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 2.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 48,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ROPES)
+def test_rescaled_ropes_that_look_at_no_row_are_exact(kind):
+    model = BY_NAME["llama"].build(rope_parameters={"rope_theta": 10000.0, **ROPES[kind]})
+    asked = requests()
+    trace = Engine(model, None, EngineConfig(**RUNS["chunked"])).run(Workload(asked))
+    assert trace.outputs == {r.id: generate(model, r) for r in asked}
+
+
 # -- wrong masks fail ----------------------------------------------------------------------------------------------------
 
 
