@@ -208,7 +208,7 @@ def _with(**changes) -> dict:
         (_with(workload={"requests": [{"id": "r", "prompt": "a"}] * 2}), "Two requests are called"),
         (_with(config="fast"), "The config must be an object"),
         (_with(model=7), "must be names"),
-        (_with(model="../../etc"), "holds no model"),
+        (_with(model="../../etc"), "config.json"),
         (_with(prompt=""), "empty prompt"),
         (_with(prompt="a" * 100_000), "has 100,000 characters; this page takes at most 20,000."),
         (_with(max_new_tokens=10**9), "asks for 1,000,000,000 new tokens"),
