@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core import Trace
+from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
 from core.cli.options import LIMITS
 from core.cli.report import print_steps
@@ -124,7 +124,9 @@ def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
 @pytest.mark.slow
 def test_ctrl_c_in_a_process_of_its_own(tmp_path):
     out = tmp_path / "t.jsonl"
-    args = [sys.executable, "-m", "core", "run", "-p", "poisson-32", "-o", str(out)]
+    long = Workload([Request("a", prompt="O Romeo, ", sampling=SamplingParams(max_new_tokens=1000, ignore_eos=True))])
+    long.save(tmp_path / "w.json")
+    args = [sys.executable, "-m", "core", "run", "-w", str(tmp_path / "w.json"), "-o", str(out)]
     process = subprocess.Popen(args, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     for line in process.stderr:  # the first line of progress: it runs
         if line.startswith("tokens"):
