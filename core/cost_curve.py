@@ -40,8 +40,12 @@ class Point:
             "median_s": round(self.median, 7),
             "min_s": round(min(self.step_s), 7),
             "max_s": round(max(self.step_s), 7),
-            "repeats": len(self.step_s),
+            "runs_s": [round(s, 7) for s in self.step_s],
         }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Point:
+        return cls(data["tokens"], data["kv_read"], tuple(data["runs_s"]))
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,12 @@ class CostCurve:
     def to_json(self) -> dict[str, Any]:
         data = {name: value for name, value in asdict(self).items() if name not in ("by_tokens", "by_kv")}
         return {**data, "by_tokens": [p.to_json() for p in self.by_tokens], "by_kv": [p.to_json() for p in self.by_kv]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> CostCurve:
+        """Inverse of `to_json`."""
+        by_tokens, by_kv = (tuple(Point.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv"))
+        return cls(data["model"], data["device"], data["dtype"], by_tokens, by_kv)
 
 
 def cost_curve(

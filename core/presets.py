@@ -335,5 +335,15 @@ PRESETS: dict[str, Preset] = {
             "continuous",
             max_num_seqs=3,
         ),
+        _preset(
+            "equal-lengths",
+            "Equal lengths",
+            "Eight requests of equal length leave no lane to refill early: with a small budget, chunks only add steps, and static wins.",
+            BPE,
+            _requests(*((_ids(48, i), 24, 0) for i in range(8))),
+            "continuous",
+            max_num_seqs=4,
+            max_num_batched_tokens=16,
+        ),
     )
 }

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from core.cost_curve import cost_curve, decode_step
+from core.cost_curve import CostCurve, cost_curve, decode_step
 from tests.worlds import VOCAB_SIZE, MemoryModel
 
 
@@ -64,9 +64,11 @@ def test_progress_is_told_and_may_stop_it():
 
 
 def test_plain_data():
-    data = json.loads(json.dumps(measure(repeats=2, clock=Clock()).to_json()))
+    curve = measure(repeats=2, clock=Clock())
+    data = json.loads(json.dumps(curve.to_json()))
+    assert CostCurve.from_json(data).to_json() == data
     assert data["model"]["name"] == "memory" and data["device"] == "cpu"
-    assert set(data["by_tokens"][0]) == {"tokens", "kv_read", "median_s", "min_s", "max_s", "repeats"}
+    assert set(data["by_tokens"][0]) == {"tokens", "kv_read", "median_s", "min_s", "max_s", "runs_s"}
 
 
 def test_requests_of_a_step_share_no_block():

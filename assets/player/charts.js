@@ -124,6 +124,6 @@ function figurePage(data, source) {
   const title = document.createElement("title");
   title.textContent = data.finding;
   return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
-    + `<script>${script}</script><script id="data" type="application/json">${inert}</script><script>`
-    + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});</script></body></html>\n`;
+    + `<script>${script}<\/script><script id="data" type="application/json">${inert}<\/script><script>`
+    + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});<\/script></body></html>\n`;
 }

@@ -111,6 +111,8 @@ export class Compare {
     this.chosen = new Set(doc.source === "live" || first.length < 2 ? racing : first);
     this._who();
     this._race();
+    this.race.speed = this.race.fittingSpeed();
+    this.$(".speed").value = String(this.race.speed);
     this._headline();
     const { says } = doc;
     setText(this.$(".outputs"), says.outputs);

@@ -318,7 +318,14 @@ export class Race {
     this.lastMs = performance.now() - t0;
   }
 
+  /** The speed at which the whole race takes some seven seconds. */
+  fittingSpeed() {
+    const seconds = this.clock ? this.span : this.span / STEPS_A_SECOND;
+    return RACE_SPEEDS.reduce((best, s) => (Math.abs(Math.log(seconds / s / 7)) < Math.abs(Math.log(seconds / best / 7)) ? s : best), 1);
+  }
+
   readout() {
+    if (this.layout === "phone") return this.clock ? `${this.now.toFixed(2)} s` : `step ${Math.floor(this.now)}`;
     return this.clock ? `${this.now.toFixed(2)} s of ${duration(this.span)}` : `step ${Math.floor(this.now)} of ${this.span}`;
   }
 
