@@ -83,7 +83,7 @@ class Shelf:
         return {"url": self._url(path), "name": name}
 
     def _prune(self) -> None:
-        files = [p for p in self._folder.iterdir() if p.name.split(".")[0] not in self._pinned]
+        files = [p for p in self._folder.iterdir() if p.is_file() and p.name.split(".")[0] not in self._pinned]
         for path in sorted(files, key=lambda p: p.stat().st_mtime)[:-_KEPT_FILES]:
             path.unlink(missing_ok=True)
 

@@ -17,8 +17,8 @@ from starlette.middleware import Middleware
 from visualizer.compare import Tasks
 from visualizer.compare_page import options as parts_of
 from visualizer.compare_page import parts_script, write_files
-from visualizer.guard import MaxBody
 from visualizer.limits import Limits, limits
+from visualizer.middleware import MaxBody, PackedFront
 from visualizer.player import Player
 from visualizer.recorded import TRACES
 from visualizer.server import Server
@@ -134,7 +134,8 @@ def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tupl
     server = Server(folder, url, here, traces)
     return build(server, Tasks(folder / "compare", url, here), parts_of(write_files(folder / "compare"), url)).launch(
         allowed_paths=[str(folder)],
-        app_kwargs={"middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20)]},
+        app_kwargs={"middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20), Middleware(PackedFront)]},
+        head="".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
         max_threads=_EVERYBODY,

@@ -1,13 +1,26 @@
-"""A bound on what a request may carry, before anything reads it: an ASGI middleware. Knows nothing of what is asked."""
+"""What stands between the network and Gradio: a bound on what a request may carry, and a packed first page. Knows nothing of what is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from starlette.middleware.gzip import GZipMiddleware
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+
+class PackedFront:
+    """Compresses the first page: Gradio goes by the extension of a file's name, and `/` has none."""
+
+    def __init__(self, app: Callable) -> None:
+        self._plain, self._packed = app, GZipMiddleware(app, minimum_size=1000)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        front = scope["type"] == "http" and scope["path"] == "/"
+        await (self._packed if front else self._plain)(scope, receive, send)
 
 
 class MaxBody:
