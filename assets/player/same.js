@@ -13,10 +13,10 @@ function split(text, other) {
 }
 
 function textOf(text, other, parted) {
-  if (!parted) return h("p", { class: "text" }, text);
+  if (!parted) return h("p", { class: "saying" }, text);
   const [same, rest] = split(text, other);
   const first = /^\s*\S*/u.exec(rest)[0] || rest;
-  return h("p", { class: "text" }, h("s", {}, same), h("mark", {}, first), rest.slice(first.length));
+  return h("p", { class: "saying" }, h("s", {}, same), h("mark", {}, first), rest.slice(first.length));
 }
 
 export class Same {
