@@ -1,0 +1,66 @@
+"""`python tests/take_screenshots.py`: the README's pictures of the page, from the recorded runs, into assets/screenshots/."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from playwright.sync_api import Route, sync_playwright
+
+from browser import _FLAGS, HERE, SIZES, executable
+from core.trace import Trace
+from visualizer.bundle import page_html
+from visualizer.recorded import TRACES
+from visualizer.replay import replay
+
+FOLDER = TRACES.parent / "screenshots"
+
+
+class Shot(NamedTuple):
+    """A picture: of which recorded run, at which step, how large, and what else the address says."""
+
+    name: str
+    run: str
+    step: int
+    size: str
+    more: str = ""
+
+
+SHOTS = (
+    Shot("desktop", "short-and-long", 16, "desk"),
+    Shot("preemption-dark", "kv-pressure", 30, "desk", "&theme=dark"),
+    Shot("tablet", "long-prompt-chunked", 12, "tablet"),
+    Shot("phone", "shared-prefix", 6, "phone"),
+    Shot("presenter", "short-and-long", 16, "presenter", "&present=1"),
+)
+
+
+def _answer(html: str, route: Route) -> None:
+    route.fulfill(body=html, content_type="text/html; charset=utf-8")
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=_FLAGS.split())
+        for shot in SHOTS:
+            width, height = SIZES[shot.size]
+            page = browser.new_context(
+                viewport={"width": width, "height": height}, device_scale_factor=2 if width < 500 else 1
+            ).new_page()
+            html = page_html({"replay": replay(Trace.load(TRACES / f"{shot.run}.jsonl"))})
+            page.route("**/*", partial(_answer, html))
+            page.goto(f"{HERE}#step={shot.step}{shot.more}")
+            page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+            page.wait_for_timeout(500)
+            page.screenshot(path=FOLDER / f"{shot.name}.png")
+            print(shot.name)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
