@@ -294,7 +294,8 @@ def article(model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], flo
     """Continuous batching as the GPT-2 article writes it; see `article_step`."""
     waiting = [_Row(job, list(job.prompt)) for job in work]
     running: list[_Row] = []
-    outputs, times, steps = {}, {job.request: [] for job in work}, 0
+    times: dict[str, list[float]] = {job.request: [] for job in work}
+    outputs, steps = {}, 0
     started = clock()
     while waiting or running:
         while waiting and len(running) < lanes:

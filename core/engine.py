@@ -194,10 +194,14 @@ class Engine:
         if self.config.num_blocks is not None:
             return self.config.num_blocks
         each = -(-longest // self.config.block_size)
-        shapes = self.adapter.shapes.values()
-        per_token = sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes) * self.adapter.dtype.itemsize
-        affordable = _POOL_BYTES_ON_CPU // (per_token * self.config.block_size)
+        affordable = _POOL_BYTES_ON_CPU // (self._kv_bytes_per_token * self.config.block_size)
         return max(1, min(each * self.config.num_lanes, affordable))
+
+    @property
+    def _kv_bytes_per_token(self) -> int:
+        """Over all layers."""
+        shapes = self.adapter.shapes.values()
+        return sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes) * self.adapter.dtype.itemsize
 
     def _check(self, request: Request) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
@@ -365,6 +369,7 @@ class Engine:
                 "context": adapter.max_model_len,
                 "windows": [adapter.windows[layer] for layer in sorted(adapter.windows)],
                 "plug": adapter.plug,
+                "kv_bytes_per_token": self._kv_bytes_per_token,
             },
             "device": str(device),
             "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),

@@ -11,7 +11,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,10 +131,10 @@ def load_shapes(path: str | os.PathLike) -> list[Shape]:
 def _shape(line: str, where: str) -> Shape:
     try:
         data = json.loads(line)
-        row = [data.get(name) for name in Shape._fields] if isinstance(data, dict) else [*data, None, None][:3]
+        row: list[Any] = [data.get(name) for name in Shape._fields] if isinstance(data, dict) else [*data, None, None][:3]
     except (ValueError, TypeError, RecursionError):
         raise InvalidWorkload(f"{where}: this is no request.") from None
-    prompt, output, arrival = row
+    prompt, output, arrival = row[0], row[1], row[2]
     whole = all(isinstance(n, int) and not isinstance(n, bool) and 1 <= n < 2**31 for n in (prompt, output))
     timed = arrival is None or (isinstance(arrival, (int, float)) and not isinstance(arrival, bool) and 0 <= arrival < 2**63)
     if not whole or not timed:
@@ -171,9 +171,9 @@ class Sweep:
     seconds: float = POINT_SECONDS
     burstiness: float = 1.0
     seed: int = 0
-    lengths: Lengths = Lengths()
+    lengths: Lengths = field(default_factory=Lengths)
     shapes: tuple[Shape, ...] | None = None
-    slos: SLOs = SLOs()
+    slos: SLOs = field(default_factory=SLOs)
 
     def __post_init__(self) -> None:
         for name in ("rates", "fractions"):
@@ -204,7 +204,7 @@ def workload(sweep: Sweep, rate: float, engine: Engine) -> Workload:
     """The requests of one point: those that arrive within three quarters of its time, at least one."""
     vocab_size, context = engine.adapter.vocab_size, engine.adapter.max_model_len
     until = sweep.seconds * _ARRIVE_WITHIN
-    requests = []
+    requests: list[Request] = []
     for index, (at, shape) in enumerate(zip(_times(sweep, rate), _shapes(sweep), strict=False)):
         if requests and at > until:
             break

@@ -18,6 +18,7 @@ from core.packing import pack
 from core.request import SamplingParams
 from core.sampling import Sample, SamplingRow, sample
 from core.scheduler_output import SchedulerOutput
+from core.weights import packed_weights
 
 
 Observer = Callable[[SchedulerOutput, torch.Tensor], None]
@@ -66,6 +67,7 @@ class ModelRunner:
     ) -> None:
         self.adapter, self.backend, self.clock = adapter, backend, clock
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
+        self._weights = packed_weights(getattr(adapter, "model", None))
 
     def execute(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """Compute a pass. params: sampling by request id."""
@@ -73,7 +75,8 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = [SamplingRow(params[s.request], s.kv_len) for s in output.scheduled if s.samples]
         t1 = self.clock()
-        logits = self.adapter.forward(batch, self.pool, self.backend)
+        with self._weights.in_use():
+            logits = self.adapter.forward(batch, self.pool, self.backend)
         t2 = self.clock()
         observer = _observer.get()
         if observer is not None:

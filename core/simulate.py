@@ -23,13 +23,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from transformers import AutoConfig, AutoTokenizer
 
 from core.config import EngineConfig
 from core.engine import Engine
-from core.errors import InflightError
+from core.errors import InflightError, UnsupportedModel
 from core.events import StepEvent
 from core.kv_pool import KVShape
 from core.model_runner import PassResult
+from core.models import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.request import Request, RequestState, SamplingParams
 from core.sampling import Sample
 from core.scheduler_output import SchedulerOutput
@@ -39,7 +41,6 @@ SOURCE = "simulated"
 WINDOW = 20_000  # tokens whose events a flow keeps; older events live on in its totals
 _TOKEN = Sample(0, 0.0, 0.0)
 _HELD_OUT = 4  # every fourth measured pass is kept from the fit
-_FEATURES = ("base_s", "per_token_s", "per_kv_byte_s")
 
 
 class Load(NamedTuple):
@@ -52,8 +53,8 @@ class Load(NamedTuple):
 class Cost(Protocol):
     """Seconds of a pass. kv_bytes_per_token: over all layers. beyond: whether this load was never measured."""
 
-    kv_bytes_per_token: int
-
+    @property
+    def kv_bytes_per_token(self) -> int: ...
     def seconds(self, load: Load) -> float: ...
     def beyond(self, load: Load) -> bool: ...
     def to_json(self) -> dict[str, Any]: ...
@@ -184,7 +185,8 @@ def fit_loads(loads: Sequence[Load], seconds: Sequence[float], per_token: int, a
         "total": round(float((table[held_out] @ weights).sum() / times[held_out].sum() - 1), 4),
     }
     most = Load(max(load.tokens for load in loads), max(load.kv_bytes for load in loads))
-    return Linear(*(float(w) for w in weights), per_token, most, error, dict(about or {}))
+    base, per_position, per_byte = map(float, weights)
+    return Linear(base, per_position, per_byte, per_token, most, error, dict(about or {}))
 
 
 def measured(events: Iterable[StepEvent], per_token: int) -> tuple[list[Load], list[float]]:
@@ -235,7 +237,8 @@ class SimulatedClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        self.now += seconds
+        """By a nanosecond at least: a wait too short to be added to a large number would never end."""
+        self.now += max(seconds, 1e-9)
 
 
 class SimulatedRunner:
@@ -317,6 +320,10 @@ class SimulatedEngine(Engine):
     def _new_runner(self, num_blocks: int) -> SimulatedRunner:
         return SimulatedRunner(self.cost, self._simulated_clock)
 
+    @property
+    def _kv_bytes_per_token(self) -> int:
+        return self.cost.kv_bytes_per_token
+
     def _num_blocks(self, longest: int) -> int:
         return self.config.num_blocks or self.config.num_lanes * -(-longest // self.config.block_size)
 
@@ -340,7 +347,7 @@ class SimulatedEngine(Engine):
         head = next(coming, None)
         while head is not None or self.has_work:
             if head is not None and not self._scheduler.has_work:
-                self._simulated_clock.now = max(self._simulated_clock.now, self._origin + head.arrival)
+                self._simulated_clock.now = max(self._simulated_clock.now, self._origin + head.arrival + 1e-9)
             now = self._simulated_clock.now - self._origin
             while head is not None and head.arrival <= now:
                 prompt = self._check(head)
@@ -419,7 +426,7 @@ class Totals:
         for request, t in event.arrived:
             self._arrival[request] = t
         ends = [p.t_end for p in event.passes]
-        latest, gaps = self._latest, Counter()
+        latest, gaps = self._latest, Counter[float]()
         for index, request, _, _, _ in event.sampled:
             end = ends[index]
             before = latest.get(request)
@@ -431,10 +438,12 @@ class Totals:
         for gap, times in gaps.items():
             self.itl.add(gap, times)
         for request, reason in event.finished:
-            arrival, end = self._arrival.pop(request), latest.pop(request, None)
-            if reason in ("length", "stop") and end is not None:
-                self.finished += 1
-                self.e2e.add(end - arrival)
+            arrival = self._arrival.pop(request)
+            if request in latest:
+                ended = latest.pop(request)
+                if reason in ("length", "stop"):
+                    self.finished += 1
+                    self.e2e.add(ended - arrival)
 
     def to_json(self) -> dict[str, Any]:
         wall = self.last - self.first
@@ -484,4 +493,21 @@ def cost_named(spec: str) -> Cost:
         return fit(Trace.load(spec))
     raise InflightError(
         f"{spec!r} is no cost model; give a measured trace (.jsonl) or ACCELERATOR:SIZE, of {', '.join(ACCELERATORS)} and {', '.join(MODEL_SIZES)}."
+    )
+
+
+def simulated_engine(spec: str, config: EngineConfig, model: str) -> SimulatedEngine:
+    """An engine for requests meant for `model`, whose tokenizer and context it uses; its weights are not loaded."""
+    cost = cost_named(spec)
+    source = str(BUILTIN_FOLDER / model) if model in BUILTIN_MODELS else model
+    try:
+        tokenizer, described = AutoTokenizer.from_pretrained(source), AutoConfig.from_pretrained(source).get_text_config()
+    except (OSError, ValueError, KeyError) as error:
+        raise UnsupportedModel(f"The tokenizer of {model!r} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
+    return SimulatedEngine(
+        cost,
+        config,
+        tokenizer,
+        vocab_size=described.vocab_size,
+        max_model_len=getattr(described, "max_position_embeddings", None),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from transformers.utils import logging
@@ -75,7 +76,7 @@ def run_static(options: Options) -> Report:
 
 
 def _median_gap(times: list[float]) -> float:
-    return statistics.median(b - a for a, b in zip(times, times[1:], strict=False))
+    return statistics.median(b - a for a, b in pairwise(times))
 
 
 def _load() -> tuple[ModelAdapter, object]:

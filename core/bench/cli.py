@@ -116,10 +116,11 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
     reports: list[Report] = []
     with Work("benchmarks", len(chosen)) as work:
         for index, name in enumerate(chosen):
-            report = BENCHMARKS[name](
-                Options(options.repeats, options.quick, lambda what, i=index, n=name: work.update(i, f"{n}: {what}"))
-            )  # type: ignore[misc]
-            reports.append(report)
+
+            def on_run(what: str, index: int = index, name: str = name) -> None:
+                work.update(index, f"{name}: {what}")
+
+            reports.append(BENCHMARKS[name](Options(options.repeats, options.quick, on_run)))
     world = environment({**where, "model": {"name": "as each benchmark says", "parameters": None}})
     return {
         "environment": world,

@@ -103,7 +103,7 @@ class Report:
     @property
     def met(self) -> bool:
         """Whether every bar was met."""
-        return all(item.met is not False for item in (*self.ratios, *self.limits))
+        return all(met is not False for met in [r.met for r in self.ratios] + [limit.met for limit in self.limits])
 
     def to_json(self) -> dict[str, Any]:
         return {

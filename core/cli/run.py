@@ -25,6 +25,7 @@ from core.cli.options import (
 from core.cli.output import Work, print_json, sentence
 from core.cli.report import print_steps, print_summary, summary
 from core.engine import Engine
+from core.simulate import simulated_engine
 from core.workload import Workload
 
 INTERRUPTED = 130
@@ -39,6 +40,10 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the trace here.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Print every step too.")] = False,
     slo: SLO = None,
+    simulate: Annotated[
+        str | None,
+        typer.Option(help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.", show_default=False),
+    ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
@@ -53,7 +58,7 @@ def run(
     slos, asked = parse_slos(slo), plan(preset, workload, model, limits)
     config = asked.config(policy)
     writable(out)
-    engine = engine_for(asked.model, config, device, dtype, threads)
+    engine = simulated_engine(simulate, config, asked.model) if simulate else engine_for(asked.model, config, device, dtype, threads)
     done = _work(engine, asked.workload)
     trace = engine.trace
     if out is not None:
