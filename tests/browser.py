@@ -24,7 +24,9 @@ SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "prese
 def executable() -> str | None:
     """An installed Chromium or Chrome; None leaves the choice to Playwright's own."""
     named = os.environ.get("CHROMIUM")
-    found = [named] if named else [shutil.which(n) for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")]
+    found = (
+        [named] if named else [shutil.which(n) for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")]
+    )
     return next((f for f in found if f), None)
 
 
@@ -34,7 +36,9 @@ def chromium() -> Iterator[Browser]:
         try:
             browser = playwright.chromium.launch(executable_path=executable(), args=_FLAGS.split())
         except Exception as error:
-            pytest.fail(f"These tests need a Chromium: run `playwright install chromium`, or install it as a package. {str(error)[:200]}")
+            pytest.fail(
+                f"These tests need a Chromium: run `playwright install chromium`, or install it as a package. {str(error)[:200]}"
+            )
         yield browser
         browser.close()
 

@@ -1,5 +1,7 @@
 """What is drawn is what ran: the player in a real browser, on traces of every policy, compared with the traces themselves."""
 
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
 from __future__ import annotations
 
 import json
@@ -7,13 +9,13 @@ import re
 
 import numpy as np
 import pytest
-from browser import chromium, seek, visit  # noqa: F401: fixtures
-from page_server import page_url  # noqa: F401: fixture
-from visual_world import record, request
 
+from browser import chromium, seek, visit  # noqa: F401
 from core.config import POLICIES, EngineConfig
 from core.presets import PRESETS
 from core.trace import Texts, Trace
+from page_server import page_url  # noqa: F401
+from visual_world import record, request
 from visualizer import bundle
 from visualizer.recorded import TRACES
 from visualizer.replay import replay
@@ -38,7 +40,7 @@ def traces() -> dict[str, Trace]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):  # noqa: F811
+def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):
     """Every cell of every pass of every step, read from the canvas's pixels."""
     trace = traces[policy]
     page = visit(replay=replay(trace))
@@ -50,7 +52,7 @@ def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):  # noqa: F81
             assert drawn.shape == expected.shape and np.array_equal(drawn, expected), f"step {event.step}, pass {number}"
 
 
-def test_a_sliding_window_is_drawn(visit):  # noqa: F811
+def test_a_sliding_window_is_drawn(visit):
     trace = trace_of("continuous")
     trace.header["model"]["windows"] = [4, None, 6]
     page = visit(replay=replay(trace))
@@ -63,7 +65,7 @@ def test_a_sliding_window_is_drawn(visit):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_drawn_counts_are_the_traces(visit, name):  # noqa: F811
+def test_drawn_counts_are_the_traces(visit, name):
     """Lane cells by kind and everybody's waiting, for every preset; KV blocks and budget at a few steps."""
     trace = Trace.load(TRACES / f"{name}.jsonl")
     page = visit(replay=replay(trace))
@@ -87,20 +89,22 @@ def test_drawn_counts_are_the_traces(visit, name):  # noqa: F811
         assert sum(c[1] for c in cells) == sum(p.tokens for p in event.passes)
 
 
-def test_blocks_vanish_with_a_preempted_cache(visit):  # noqa: F811
+def test_blocks_vanish_with_a_preempted_cache(visit):
     trace = trace_of("continuous", num_blocks=5)
     index = next(i for i, e in enumerate(trace.events) if e.preempted)
     event = trace.events[index]
     page = visit(replay=replay(trace))
     seek(page, index)
-    assert page.evaluate("inflight.frame.vanished.map(v => [v.request.id, v.tokensLost])") == [[p.request, p.tokens_lost] for p in event.preempted]
+    assert page.evaluate("inflight.frame.vanished.map(v => [v.request.id, v.tokensLost])") == [
+        [p.request, p.tokens_lost] for p in event.preempted
+    ]
     assert page.evaluate("inflight.blocks.ghosts.size") > 0
     for i, e in enumerate(trace.events):
         seek(page, i)
         assert page.evaluate("inflight.blocks.owners(inflight.frame).size") == e.kv.used, f"step {e.step}"
 
 
-def test_jumping_and_stepping_draw_the_same(visit, traces):  # noqa: F811
+def test_jumping_and_stepping_draw_the_same(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     pixels = "[...document.querySelectorAll('.inflight canvas')].map(c => c.toDataURL()).join() + document.querySelector('.stage').innerText"
     last = len(traces["continuous"].events) - 1
@@ -116,8 +120,11 @@ def test_jumping_and_stepping_draw_the_same(visit, traces):  # noqa: F811
     assert page.evaluate(pixels) == stepped
 
 
-def test_live_hues_and_letters_are_unique(visit):  # noqa: F811
-    trace = record(EngineConfig(max_num_seqs=8, max_num_batched_tokens=32, block_size=4), *[request(f"q{i}", 3, 4 + i % 5, i // 3) for i in range(30)])
+def test_live_hues_and_letters_are_unique(visit):
+    trace = record(
+        EngineConfig(max_num_seqs=8, max_num_batched_tokens=32, block_size=4),
+        *[request(f"q{i}", 3, 4 + i % 5, i // 3) for i in range(30)],
+    )
     page = visit(replay=replay(trace))
     for index in range(0, len(trace.events), 3):
         seek(page, index)
@@ -129,13 +136,13 @@ def test_live_hues_and_letters_are_unique(visit):  # noqa: F811
 # -- going about -----------------------------------------------------------------------------------------------------------
 
 
-def test_opens_paused_where_prefill_meets_decode(visit, traces):  # noqa: F811
+def test_opens_paused_where_prefill_meets_decode(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     phases = set(page.evaluate("inflight.frame.event.segments.map(s => s.phase)"))
     assert phases == {"prefill", "decode"} and not page.evaluate("inflight.transport.playing")
 
 
-def test_keys_and_buttons(visit, traces):  # noqa: F811
+def test_keys_and_buttons(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     last = len(traces["continuous"].events) - 1
     at = lambda: page.evaluate("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(inflight.drawn))))")  # noqa: E731
@@ -158,7 +165,7 @@ def test_keys_and_buttons(visit, traces):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["admission", "chunk", "preemption", "finish"])
-def test_jump_to_events(visit, kind):  # noqa: F811
+def test_jump_to_events(visit, kind):
     trace = trace_of("continuous", num_blocks=5)
     page = visit(replay=replay(trace))
     seek(page, 0)
@@ -180,7 +187,7 @@ def test_jump_to_events(visit, kind):  # noqa: F811
     assert visited == expected
 
 
-def test_dragging_on_the_lanes_scrubs(visit, traces):  # noqa: F811
+def test_dragging_on_the_lanes_scrubs(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     box = page.locator(".scrubber").bounding_box()
     page.mouse.move(box["x"] + 40, box["y"] + 40)
@@ -192,7 +199,7 @@ def test_dragging_on_the_lanes_scrubs(visit, traces):  # noqa: F811
     page.wait_for_function("() => inflight.drawn === 0")
 
 
-def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):  # noqa: F811
+def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 3)
     cell = page.evaluate("(() => { const c = inflight.row.cells[0]; return [c.x + 3, c.y + 3, c.item.request.letter]; })()")
@@ -203,7 +210,7 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):  # n
     assert page.locator(".said.dim").count() > 0
     canvas.click(position={"x": cell[0], "y": cell[1]})
     page.mouse.move(5, 5)
-    page.wait_for_timeout(80)
+    page.wait_for_function("() => !inflight.hovered")
     assert page.evaluate("inflight.pinned.letter") == cell[2] == page.evaluate("inflight.focus.letter")
     page.keyboard.press("Escape")
     assert page.evaluate("inflight.focus") is None
@@ -213,7 +220,7 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):  # n
     ("continuous", {"allowed", "another request", "the future"}),
     ("static", {"allowed", "another request", "the future", "padding"}),
 ])  # fmt: skip
-def test_a_cell_says_why(visit, traces, policy, reasons):  # noqa: F811
+def test_a_cell_says_why(visit, traces, policy, reasons):
     trace = traces[policy]
     page = visit(replay=replay(trace))
     said = set()
@@ -222,7 +229,9 @@ def test_a_cell_says_why(visit, traces, policy, reasons):  # noqa: F811
         mask = trace.mask(trace.events[index].step, 0)
         for q, query in enumerate(mask.queries[:20]):
             for k, key in enumerate(mask.keys[:40]):
-                found = page.evaluate("([q, k]) => { const e = inflight.mask.explain(q, k); return [e.allowed, e.reason]; }", [q, k])
+                found = page.evaluate(
+                    "([q, k]) => { const e = inflight.mask.explain(q, k); return [e.allowed, e.reason]; }", [q, k]
+                )
                 assert found[0] == bool(mask.allowed[q, k])
                 said.add(found[1])
                 if query.position is not None and not found[0]:
@@ -232,29 +241,40 @@ def test_a_cell_says_why(visit, traces, policy, reasons):  # noqa: F811
     assert said == reasons
 
 
-def test_the_address_restores_step_and_selection(visit, traces):  # noqa: F811
+def test_the_address_restores_step_and_selection(visit, traces):
     data = replay(traces["continuous"])
-    options = {"catalogue": [{"name": n, "title": n, "shows": "", "policy": "continuous", "steps": 9, "url": f"{n}.json"} for n in ("one", "two")]}
+    options = {
+        "catalogue": [
+            {"name": n, "title": n, "shows": "", "policy": "continuous", "steps": 9, "url": f"{n}.json"} for n in ("one", "two")
+        ]
+    }
     files = {"one.json": json.dumps(data), "two.json": json.dumps(replay(traces["static"]))}
     page = visit(options=options, files=files, hash="run=two&step=6&pin=B&axis=time")
-    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.lanes.clock]") == ["two", 6, "B", True]
+    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.lanes.clock]") == [
+        "two",
+        6,
+        "B",
+        True,
+    ]
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(450)
+    page.wait_for_function("() => location.hash.includes('step=7')")
     assert "step=7" in page.url and "run=two" in page.url and "pin=B" in page.url
-    page.click('.presets button >> text=one')
+    page.click(".presets button >> text=one")
     page.wait_for_function("() => inflight.entry.name === 'one'")
 
 
-def test_tables_stand_in_for_the_canvases(visit, traces):  # noqa: F811
+def test_tables_stand_in_for_the_canvases(visit, traces):
     page = visit(replay=replay(traces["static"]))
     seek(page, 4)
     page.keyboard.press("t")
     page.wait_for_timeout(100)
     assert page.locator(".table-holder table").count() == page.locator(".inflight canvas").count()
-    assert page.locator(".panel.row .table-holder tbody tr").count() == sum(len(p.items) if hasattr(p, "items") else p.rows for p in traces["static"].events[4].passes)
+    assert page.locator(".panel.row .table-holder tbody tr").count() == sum(
+        len(p.items) if hasattr(p, "items") else p.rows for p in traces["static"].events[4].passes
+    )
 
 
-def test_the_picture_can_be_taken_away(visit, traces):  # noqa: F811
+def test_the_picture_can_be_taken_away(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     page.click(".export-button")
     with page.expect_download() as found:
@@ -267,11 +287,15 @@ def test_the_picture_can_be_taken_away(visit, traces):  # noqa: F811
 
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone", "presenter"])
-def test_everything_is_on_one_screen(visit, traces, size):  # noqa: F811
+def test_everything_is_on_one_screen(visit, traces, size):
     page = visit(replay=replay(traces["continuous"]), size=size, hash="present=1" if size == "presenter" else "")
-    assert page.evaluate("[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]") == [True, True]
+    assert page.evaluate(
+        "[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]"
+    ) == [True, True]
     height = page.evaluate("innerHeight")
-    for part in [".say", ".panel.row", ".panel.mask", ".panel.lanes"] + ([".transport"] if size != "presenter" else [".progress-line"]):
+    for part in [".say", ".panel.row", ".panel.mask", ".panel.lanes"] + (
+        [".transport"] if size != "presenter" else [".progress-line"]
+    ):
         box = page.locator(part).bounding_box()
         assert box and box["height"] > 4 and box["y"] >= 0 and box["y"] + box["height"] <= height + 0.5, part
     if size == "phone":
@@ -284,11 +308,14 @@ def test_everything_is_on_one_screen(visit, traces, size):  # noqa: F811
         assert small == []
 
 
-def test_text_is_never_small_or_pale(visit, traces):  # noqa: F811
+def test_text_is_never_small_or_pale(visit, traces):
     for scheme in ("light", "dark"):
         page = visit(replay=replay(traces["continuous"]), color_scheme=scheme)
-        assert page.evaluate("""[...document.querySelectorAll('.stage *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
-            .filter(e => parseFloat(getComputedStyle(e).fontSize) < 11).map(e => e.className)""") == []
+        assert (
+            page.evaluate("""[...document.querySelectorAll('.stage *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+            .filter(e => parseFloat(getComputedStyle(e).fontSize) < 11).map(e => e.className)""")
+            == []
+        )
         poor = page.evaluate("""(() => {
             const lum = ([r, g, b]) => [r, g, b].map(c => c / 255 <= .03928 ? c / 255 / 12.92 : ((c / 255 + .055) / 1.055) ** 2.4).reduce((s, c, i) => s + c * [.2126, .7152, .0722][i], 0);
             const of = s => (s.match(/[\\d.]+/g) || []).map(Number);
@@ -296,10 +323,12 @@ def test_text_is_never_small_or_pale(visit, traces):  # noqa: F811
             return [...document.querySelectorAll('.stage *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && !e.closest('.gone'))
               .map(e => { const a = lum(of(getComputedStyle(e).color)), b = lum(ground(e)); return [e.className, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]; }).filter(([, c]) => c < 4.5); })()""")
         assert poor == [], scheme
-        assert page.evaluate("inflight.palette.hues.every(c => [[c.text, c.fill], [inflight.palette.ink, c.tint]].every(([a, b]) => true))")
+        assert page.evaluate(
+            "inflight.palette.hues.every(c => [[c.text, c.fill], [inflight.palette.ink, c.tint]].every(([a, b]) => true))"
+        )
 
 
-def test_motion_is_reduced_when_asked(visit, traces):  # noqa: F811
+def test_motion_is_reduced_when_asked(visit, traces):
     page = visit(replay=replay(traces["continuous"]), reduced_motion="reduce")
     page.keyboard.press("ArrowRight")
     assert not page.evaluate("inflight.root.classList.contains('single')")
@@ -308,9 +337,20 @@ def test_motion_is_reduced_when_asked(visit, traces):  # noqa: F811
 # -- hostile data ------------------------------------------------------------------------------------------------------------
 
 
-def test_hostile_texts_are_only_text(visit, traces):  # noqa: F811
+def test_hostile_texts_are_only_text(visit, traces):
     trace = trace_of("continuous")
-    nasty = ["<img src=x onerror=window.hacked=1>", "</script><script>window.hacked=1</script>", "\u202eabc\u202d", "\x00\x1b[31m", "👩‍👩‍👧‍👦", "x" * 100_000, "\ud800", "مرحبا", "${window.hacked=1}", "{{hacked}}"]
+    nasty = [
+        "<img src=x onerror=window.hacked=1>",
+        "</script><script>window.hacked=1</script>",
+        "\u202eabc\u202d",
+        "\x00\x1b[31m",
+        "👩‍👩‍👧‍👦",
+        "x" * 100_000,
+        "\ud800",
+        "مرحبا",
+        "${window.hacked=1}",
+        "{{hacked}}",
+    ]
     texts = trace.texts
     trace.recorded_texts = Texts(
         {r: [nasty[i % len(nasty)] for i, _ in enumerate(p)] for r, p in texts.prompt.items()},
@@ -323,20 +363,26 @@ def test_hostile_texts_are_only_text(visit, traces):  # noqa: F811
             seek(page, index)
         page.wait_for_timeout(200)
         assert page.evaluate("[window.hacked, document.querySelectorAll('.texts img, .texts script').length]") == [None, 0]
-        assert page.evaluate("[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]") == [True, True]
-        assert page.evaluate("[...document.querySelectorAll('.panel')].every(p => p.scrollWidth <= p.clientWidth + 1 || getComputedStyle(p).overflow === 'hidden')")
+        assert page.evaluate(
+            "[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]"
+        ) == [True, True]
+        assert page.evaluate(
+            "[...document.querySelectorAll('.panel')].every(p => p.scrollWidth <= p.clientWidth + 1 || getComputedStyle(p).overflow === 'hidden')"
+        )
 
 
-def test_hostile_ids_are_only_names(visit):  # noqa: F811
+def test_hostile_ids_are_only_names(visit):
     names = ["__proto__", "constructor", "<b>x</b>", "\u202er", "toString"]
-    trace = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4), *[request(n, 3, 3, i) for i, n in enumerate(names)])
+    trace = record(
+        EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4), *[request(n, 3, 3, i) for i, n in enumerate(names)]
+    )
     page = visit(replay=replay(trace))
     for index in range(len(trace.events)):
         seek(page, index)
     assert page.evaluate("inflight.run.requests.map(r => [r.letter, r.samples.length])") == [[letter, 3] for letter in "ABCDE"]
 
 
-def test_an_empty_run_says_so(visit, traces):  # noqa: F811
+def test_an_empty_run_says_so(visit, traces):
     data = {**replay(traces["continuous"]), "events": [], "captions": [], "texts": {"prompt": {}, "output": {}}}
     page = visit(replay=data, drawn=False)
     page.wait_for_selector(".empty-state:not([hidden])")
@@ -353,7 +399,9 @@ def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 6
     length = (keys - chunk) // (lanes - 1)
     events = []
     for n in range(steps):
-        segments = [[0, r, i, "decode", length - 1, 1, length] for i, r in enumerate(requests[:-1])] + [[0, requests[-1], lanes - 1, "prefill", 0, chunk, chunk]]
+        segments = [[0, r, i, "decode", length - 1, 1, length] for i, r in enumerate(requests[:-1])] + [
+            [0, requests[-1], lanes - 1, "prefill", 0, chunk, chunk]
+        ]
         changes = [[r, list(range(i * 8, i * 8 + 8)), False] for i, r in enumerate(requests)] if n == 0 else []
         events.append({
             "step": n, "t_start": n / 100, "t_end": n / 100 + 0.009, "timings": [0.001, 0.001, 0.006, 0.001],
@@ -362,8 +410,17 @@ def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 6
             "waiting": [0, None, None], "preempted": [], "stalled": [], "passes": [["packed", 1, rows, rows, 0, 0.0, 0.001, []]], "segments": segments,
             "sampled": [], "finished": [], "kv": [8 * lanes, 8 * lanes, changes, []], "budget": [rows, lanes - 1, chunk, 0, "none"], "overrun": [],
         })  # fmt: skip
-    texts = {"prompt": {r: [f"w{i % 37}" for i in range(max(length, chunk) + steps)] for r in requests}, "output": {r: [] for r in requests}}
-    captions = [{"say": [{"r": r} for r in requests[:4]] + [f" and more each add one token in step {n}."], "why": [["because ", {"r": "r1"}]] * 6} for n in range(steps)]
+    texts = {
+        "prompt": {r: [f"w{i % 37}" for i in range(max(length, chunk) + steps)] for r in requests},
+        "output": {r: [] for r in requests},
+    }
+    captions = [
+        {
+            "say": [{"r": r} for r in requests[:4]] + [f" and more each add one token in step {n}."],
+            "why": [["because ", {"r": "r1"}]] * 6,
+        }
+        for n in range(steps)
+    ]
     header = {"model": {"name": "invented", "windows": [None]}, "policy": "continuous", "device": "none", "workload": {"requests": []}, "num_blocks": 8 * lanes,
               "config": {"policy": "continuous", "max_num_seqs": lanes, "max_num_batched_tokens": rows, "block_size": max(1, -(-max(length, chunk) // 8))}}  # fmt: skip
     return {"schema": 1, "header": header, "complete": True, "texts": texts, "events": events, "captions": captions}
@@ -374,7 +431,7 @@ STEPS = """async (n) => { const ms = []; for (let round = 0; round < 2; round +=
     ms.sort((a, b) => a - b); return [ms[ms.length >> 1], ms[Math.floor(ms.length * 0.95)]]; }"""
 
 
-def test_a_step_is_cheap(visit, capsys):  # noqa: F811
+def test_a_step_is_cheap(visit, capsys):
     """2 ms at the median, 4 ms at p95; here with threefold slack."""
     page = visit(replay=wide_replay())
     asked: list[str] = []
@@ -386,7 +443,7 @@ def test_a_step_is_cheap(visit, capsys):  # noqa: F811
     assert asked == [], "scrubbing asked for something"
 
 
-def test_a_step_is_cheap_on_a_slow_phone(visit, capsys):  # noqa: F811
+def test_a_step_is_cheap_on_a_slow_phone(visit, capsys):
     """16 ms at p95 with the CPU throttled fourfold; here with threefold slack."""
     page = visit(replay=wide_replay(), size="phone")
     page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 4})
@@ -396,7 +453,7 @@ def test_a_step_is_cheap_on_a_slow_phone(visit, capsys):  # noqa: F811
     assert p95 < 48
 
 
-def test_a_huge_mask_is_cheap(visit, capsys):  # noqa: F811
+def test_a_huge_mask_is_cheap(visit, capsys):
     """4,096 x 100,000 within 16 ms; here with threefold slack."""
     page = visit(replay=wide_replay(4096, 100_000, 32, 12))
     assert page.evaluate("inflight.mask.drawn.at.exact") is False
@@ -406,7 +463,7 @@ def test_a_huge_mask_is_cheap(visit, capsys):  # noqa: F811
     assert median < 48
 
 
-def test_tiles_show_what_is_allowed(visit):  # noqa: F811
+def test_tiles_show_what_is_allowed(visit):
     """A tile is empty exactly where nothing in it is allowed."""
     data = wide_replay(600, 3000, 10, 2)
     page = visit(replay=data, device_scale_factor=1)
@@ -439,7 +496,7 @@ def test_the_modules_share_no_name():
     assert not re.search(r"^(import|export)\b", bundle.script(), re.MULTILINE)
 
 
-def test_standalone_html_opens_from_disk(chromium, traces, tmp_path):  # noqa: F811
+def test_standalone_html_opens_from_disk(chromium, traces, tmp_path):
     text = bundle.standalone_html(replay(traces["continuous"]))
     (tmp_path / "run.html").write_text(text, encoding="utf-8")
     context = chromium.new_context(offline=True)
@@ -460,7 +517,7 @@ def test_standalone_html_is_small():
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_axe_finds_nothing_serious(visit, traces, size):  # noqa: F811
+def test_axe_finds_nothing_serious(visit, traces, size):
     from importlib.resources import files
 
     axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -471,11 +528,13 @@ def test_axe_finds_nothing_serious(visit, traces, size):  # noqa: F811
             page.evaluate("(inflight.tables.toggle(true), inflight.editor.drawer.hidden = false)")
         page.wait_for_timeout(300)
         page.evaluate(axe + ";0")
-        found = page.evaluate("axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))")
+        found = page.evaluate(
+            "axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))"
+        )
         assert found == []
 
 
-def test_a_step_is_said_once_it_stays(visit, traces):  # noqa: F811
+def test_a_step_is_said_once_it_stays(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 5)
     page.wait_for_function("() => document.querySelector('.live').textContent.startsWith('Step 5.')")
@@ -486,16 +545,18 @@ def test_a_step_is_said_once_it_stays(visit, traces):  # noqa: F811
 # -- the engine behind the page ------------------------------------------------------------------------------------------------
 
 
-def test_first_paint_and_weight(visit, page_url, capsys):  # noqa: F811
+def test_first_paint_and_weight(visit, page_url, capsys):
     """The recorded run within 1.5 s on loopback and 700 KB; here with threefold slack on the time."""
     page = visit(page_url)
-    painted, size = page.evaluate("[performance.getEntriesByName('inflight-drawn')[0].startTime, performance.getEntries().reduce((n, e) => n + (e.transferSize || 0), 0)]")
+    painted, size = page.evaluate(
+        "[performance.getEntriesByName('inflight-drawn')[0].startTime, performance.getEntries().reduce((n, e) => n + (e.transferSize || 0), 0)]"
+    )
     with capsys.disabled():
         print(f"\nfirst step drawn after {painted:.0f} ms, {size / 1000:.0f} KB over the wire")
     assert painted < 4500 and size < 700_000
 
 
-def test_edit_run_follow_and_share(visit, page_url):  # noqa: F811
+def test_edit_run_follow_and_share(visit, page_url):
     """A changed workload runs on the engine; the picture follows it and the address says it."""
     page = visit(page_url)
     first = page.evaluate("inflight.run.header.workload.requests.length")
@@ -506,20 +567,27 @@ def test_edit_run_follow_and_share(visit, page_url):  # noqa: F811
     page.fill(".request-row textarea >> nth=0", "<img src=x onerror=window.hacked=1>")
     page.click(".run-button")
     page.wait_for_function("() => !inflight.running && inflight.run.header.source === 'live'", timeout=120_000)
-    assert page.evaluate("[inflight.run.numLanes, inflight.run.complete, window.hacked, inflight.drawn === inflight.run.length - 1]") == [3, True, None, True]
+    assert page.evaluate(
+        "[inflight.run.numLanes, inflight.run.complete, window.hacked, inflight.drawn === inflight.run.length - 1]"
+    ) == [3, True, None, True]
     assert page.inner_text(".source .word") == "Live run"
-    page.wait_for_timeout(500)
-    assert "spec=" in page.url
+    page.wait_for_function("() => location.hash.includes('spec=')")
     steps = page.evaluate("inflight.run.events.map(e => e.step)")
     assert steps == sorted(set(steps))
-    recorded = page.evaluate("fetch(inflight.entry.url).then(r => r.json()).then(r => [r.events.length, JSON.stringify(r.texts.output)])")
+    recorded = page.evaluate(
+        "fetch(inflight.entry.url).then(r => r.json()).then(r => [r.events.length, JSON.stringify(r.texts.output)])"
+    )
     assert recorded[0] == len(steps)
     assert json.loads(recorded[1]) == page.evaluate("JSON.parse(JSON.stringify(inflight.run.texts.output))")
     again = visit(page_url, hash=page.url.split("#", 1)[1])
-    again.wait_for_function("(n) => !inflight.running && inflight.run.header.source === 'live' && inflight.run.length === n", arg=len(steps), timeout=120_000)
+    again.wait_for_function(
+        "(n) => !inflight.running && inflight.run.header.source === 'live' && inflight.run.length === n",
+        arg=len(steps),
+        timeout=120_000,
+    )
 
 
-def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):  # noqa: F811
+def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
     page = visit(page_url)
     before = page.evaluate("inflight.run.length")
     page.click(".edit-button")
@@ -535,7 +603,7 @@ def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):  # noqa: 
     assert page.evaluate("inflight.run.length") == before
 
 
-def test_cancel_keeps_what_ran(visit, page_url):  # noqa: F811
+def test_cancel_keeps_what_ran(visit, page_url):
     page = visit(page_url)
     page.click(".edit-button")
     page.wait_for_selector(".request-row")
@@ -543,7 +611,9 @@ def test_cancel_keeps_what_ran(visit, page_url):  # noqa: F811
     for n in range(4):
         page.fill(f".request-row input >> nth={2 * n}", "400")
     page.click(".run-button")
-    page.wait_for_function("() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 1", timeout=120_000)
+    page.wait_for_function(
+        "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 1", timeout=120_000
+    )
     page.keyboard.press("Escape")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Home")
@@ -554,7 +624,7 @@ def test_cancel_keeps_what_ran(visit, page_url):  # noqa: F811
     assert "cancelled" in page.inner_text(".run-message") and page.evaluate("inflight.run.complete") is False
 
 
-def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):  # noqa: F811
+def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):
     page = visit(page_url)
     trace = trace_of("static")
     trace.save(tmp_path / "mine.jsonl")
@@ -563,7 +633,11 @@ def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):  # no
         page.click("text=Open a trace")
     chooser.value.set_files(tmp_path / "mine.jsonl")
     page.wait_for_function("() => inflight.run.header.source === 'uploaded'", timeout=30_000)
-    for words, start in (("JSON lines: open it", b'{"kind":"header"'), ("HTML that opens", b"<!doctype html>"), ("ui.perfetto.dev", b"{")):
+    for words, start in (
+        ("JSON lines: open it", b'{"kind":"header"'),
+        ("HTML that opens", b"<!doctype html>"),
+        ("ui.perfetto.dev", b"{"),
+    ):
         page.click(".export-button")
         with page.expect_download() as found:
             page.click(f"text={words}")
