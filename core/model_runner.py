@@ -20,7 +20,6 @@ from core.sampling import Sample, SamplingRow, sample
 from core.scheduler_output import SchedulerOutput
 from core.weights import packed_weights
 
-
 Observer = Callable[[SchedulerOutput, torch.Tensor], None]
 """Is shown each pass and the logits `[n, V]` of the requests in it that sample, in their order."""
 
