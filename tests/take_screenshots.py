@@ -21,18 +21,18 @@ FOLDER = TRACES.parent / "screenshots"
 
 
 class Shot(NamedTuple):
-    """A picture: of which recorded run, at which step, how large, and what else the address says."""
+    """A picture: of which recorded run, at which step (None: its first preemption), how large, and what else the address says."""
 
     name: str
     run: str
-    step: int
+    step: int | None
     size: str
     more: str = ""
 
 
 SHOTS = (
     Shot("desktop", "short-and-long", 16, "desk"),
-    Shot("preemption-dark", "kv-pressure", 30, "desk", "&theme=dark"),
+    Shot("preemption-dark", "kv-pressure", None, "desk", "&theme=dark"),
     Shot("tablet", "long-prompt-chunked", 12, "tablet"),
     Shot("phone", "shared-prefix", 6, "phone"),
     Shot("presenter", "short-and-long", 16, "presenter", "&present=1"),
@@ -52,9 +52,11 @@ def main() -> None:
             page = browser.new_context(
                 viewport={"width": width, "height": height}, device_scale_factor=2 if width < 500 else 1
             ).new_page()
-            html = page_html({"replay": replay(Trace.load(TRACES / f"{shot.run}.jsonl"))})
+            trace = Trace.load(TRACES / f"{shot.run}.jsonl")
+            step = next(e.step for e in trace.events if e.preempted) if shot.step is None else shot.step
+            html = page_html({"replay": replay(trace)})
             page.route("**/*", partial(_answer, html))
-            page.goto(f"{HERE}#step={shot.step}{shot.more}")
+            page.goto(f"{HERE}#step={step}{shot.more}")
             page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
             page.wait_for_timeout(500)
             page.screenshot(path=FOLDER / f"{shot.name}.png")
