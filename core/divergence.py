@@ -1,7 +1,7 @@
 """Fork here: the first step at which two runs of the same requests decide differently, and why. Reads traces; times never count.
 
 What is compared of a step, in the order in which it is decided: who is preempted, who is admitted and to which lane, who computes how
-much, who waits for what, how the pass is laid out, which tokens come out, who finishes.
+much, how the pass is laid out, which tokens come out, who finishes. Why somebody waits is told, but a wait for another reason is no fork.
 """
 
 from __future__ import annotations
@@ -125,9 +125,6 @@ def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] 
         return "work", work, *(_computes(e, work) for e in (a, b))
     if _layout(a) != _layout(b):
         return "layout", None, _layout(a), _layout(b)
-    if a.waiting != b.waiting:
-        who = a.waiting.request or b.waiting.request
-        return "waiting", who, *(_waits(e, who) for e in (a, b))
     drawn = _changed({s.request: s.token_id for s in a.sampled}, {s.request: s.token_id for s in b.sampled})
     if drawn:
         return "token", drawn, *(_token(e, drawn) for e in (a, b))
@@ -183,14 +180,6 @@ def _layout(event: StepEvent) -> str:
     passes = "one pass" if len(event.passes) == 1 else f"{len(event.passes)} passes"
     pads = f" and {padding} pad{'' if padding == 1 else 's'}" if padding else ", no padding"
     return f"{passes} of {tokens} token{'' if tokens == 1 else 's'}{pads}"
-
-
-def _waits(event: StepEvent, request: str | None) -> str:
-    waiting = event.waiting
-    if waiting.request != request or waiting.why is None:
-        return "does not wait"
-    others = f" with {waiting.count - 1} behind" if waiting.count > 1 else ""
-    return f"waits{others}: {reason(waiting.why)}"
 
 
 def _token(event: StepEvent, request: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -24,6 +25,8 @@ class Clock:
 
 class Indifferent(MemoryModel):
     """Takes the made-up requests, whose caches hold nothing."""
+
+    lock = contextlib.nullcontext()
 
     def forward(self, batch, pool, backend=None):
         return torch.zeros(len(batch.sample_rows), VOCAB_SIZE)

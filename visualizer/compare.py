@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from core import baselines
 from core.compare import Contender, Progress, Run, compare, config_for, environment
 from core.config import POLICIES, EngineConfig
 from core.cost_curve import cost_curve
@@ -43,8 +44,8 @@ from visualizer.views.contenders import hue_of
 
 KINDS = ("compare", "equivalence", "fork")
 KNOBS = ("policy", "max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks", "chunked_prefill", "prefix_caching", "prefill_first")
-TO_RECORD: dict[str, tuple[str, ...]] = {
-    "gpt2-six": ("static", "continuous", "sequential", "dynamic", "split"),
+TO_RECORD: dict[str, tuple[str, ...]] = {  # policies, then baselines that are no engine of ours
+    "gpt2-six": ("static", "continuous", "sequential", "dynamic", "split", "generate-waves", "generate-serial", "transformers-continuous"),
     "equal-lengths": ("static", "continuous", "dynamic"),
 }
 _PERIOD, _ALIVE = 0.1, 1.0
@@ -339,17 +340,26 @@ def _now() -> str:
 # -- recording -----------------------------------------------------------------------------------------------------------
 
 
-def record(name: str, policies: Sequence[str], repeats: int = 5, device: str = "cpu", say: Callable[[str], None] = lambda text: None) -> Shown:
-    """Measure a preset for the page: every policy, the cost curve, and the equivalence of each request with and without the leak."""
+def record(name: str, names: Sequence[str], repeats: int = 5, device: str = "cpu", say: Callable[[str], None] = lambda text: None) -> Shown:
+    """Measure a preset for the page: every contender, the cost curve, and the equivalence of each request with and without the leak.
+
+    Beside baselines, which choose greedily, everybody does.
+    """
     asked = preset(name)
+    workload = asked.workload
     adapter, tokenizer = Models().get(asked.model, device)
-    engines = [Engine(adapter, tokenizer, config_for(policy, asked.config)) for policy in policies]
-    contenders = [Contender(e.config.policy, lambda e=e: e.run(asked.workload), Run.of, e.config.to_json()) for e in engines]
+    outside = [n for n in names if n not in POLICIES]
+    if outside:
+        workload = Workload([replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in workload], workload.name, workload.arrival_unit)
+    engines = [Engine(adapter, tokenizer, config_for(policy, asked.config)) for policy in names if policy in POLICIES]
+    contenders = [Contender(e.config.policy, lambda e=e: e.run(workload), Run.of, e.config.to_json()) for e in engines]
+    lanes, budget = asked.config.max_num_seqs, asked.config.max_num_batched_tokens
+    contenders += [baselines.contender(n, adapter.model, baselines.jobs(workload, tokenizer), lanes, budget) for n in outside]
     result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
     measured = environment(engines[0].trace.header)
     for run in result.runs.values():
-        assert run.trace is not None
-        run.trace.header = {**run.trace.header, "source": "recorded"}
+        if run.trace is not None:
+            run.trace.header = {**run.trace.header, "source": "recorded"}
     say("cost curve")
     cost = cost_curve(adapter)
     found = {}

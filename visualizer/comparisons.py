@@ -32,6 +32,11 @@ from visualizer.views.contenders import hue_of
 RECORDED = Path(__file__).resolve().parent.parent / "assets" / "comparisons"
 SCHEMA = 1
 NOT_OBSERVABLE = "not observable"
+BASELINES = {
+    "generate-waves": "model.generate in left-padded waves: the article's static batching",
+    "generate-serial": "model.generate, one request at a time",
+    "transformers-continuous": "the continuous batching of transformers",
+}
 
 FIGURES: dict[str, Callable[[Comparison], go.Figure]] = {
     "total_time": total_time.figure,
@@ -175,7 +180,7 @@ def document(shown: Shown) -> dict[str, Any]:
         "created": shown.created,
         "names": comparison.names,
         "hues": {name: hue_of(name, comparison.names) for name in comparison.names},
-        "about": {name: POLICIES[name].shows if name in POLICIES else str(comparison.about.get(name, {}).get("about", "")) for name in comparison.names},
+        "about": {name: POLICIES[name].shows if name in POLICIES else BASELINES.get(name, "") for name in comparison.names},
         "walls": comparison.walls,
         "says": {
             "headline": findings.total_time(comparison),

@@ -208,7 +208,7 @@ export class Compare {
       play.setAttribute("aria-pressed", String(race.playing));
     }
     const clock = this.$(".clock-button");
-    setText(clock, race.clock ? "Time" : "Steps");
+    setText(clock, `${this.layout === "phone" ? "" : "Axis: "}${race.clock ? "time" : "steps"}`);
     clock.setAttribute("aria-pressed", String(race.clock));
   }
 

@@ -15,6 +15,7 @@ from core.trace import Trace
 from visualizer.theme import HUES, TEMPLATE
 
 _HUE_OF = {"continuous": 0, "static": 1, "dynamic": 4, "split": 6, "split-chunked": 3, "sequential": 7}
+_FREE = (2, 5)
 _LETTERS_A_LINE = 84
 
 
@@ -23,8 +24,7 @@ def hue_of(name: str, names: Sequence[str] = ()) -> int:
     if name in _HUE_OF:
         return _HUE_OF[name]
     strangers = [n for n in names if n not in _HUE_OF]
-    free = [i for i in (2, 5) if i not in _HUE_OF.values()]
-    return free[strangers.index(name) % len(free)] if name in strangers else free[0]
+    return _FREE[strangers.index(name) % len(_FREE)] if name in strangers else _FREE[0]
 
 
 def colour(name: str, comparison: Comparison) -> str:
