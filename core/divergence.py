@@ -116,22 +116,26 @@ def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] 
     """aspect, request and both decisions in words; None where the two steps decide the same."""
     lost = _changed({p.request: p.tokens_lost for p in a.preempted}, {p.request: p.tokens_lost for p in b.preempted})
     if lost:
-        return "preemption", lost, *(_preemption(e, lost) for e in (a, b))
+        return "preemption", lost, _preemption(a, lost), _preemption(b, lost)
     lanes = _changed({x.request: x.lane for x in a.admitted}, {x.request: x.lane for x in b.admitted})
     if lanes:
-        return "admission", lanes, *(_admission(e, lanes) for e in (a, b))
+        return "admission", lanes, _admission(a, lanes), _admission(b, lanes)
     work = _changed(_segments(a), _segments(b))
     if work:
-        return "work", work, *(_computes(e, work) for e in (a, b))
+        return "work", work, _computes(a, work), _computes(b, work)
     if _layout(a) != _layout(b):
         return "layout", None, _layout(a), _layout(b)
     drawn = _changed({s.request: s.token_id for s in a.sampled}, {s.request: s.token_id for s in b.sampled})
     if drawn:
-        return "token", drawn, *(_token(e, drawn) for e in (a, b))
+        return "token", drawn, _token(a, drawn), _token(b, drawn)
     ends = _changed(dict(a.finished), dict(b.finished))
     if ends:
-        return "finish", ends, *("finishes" if ends in dict(e.finished) else "goes on" for e in (a, b))
+        return "finish", ends, _ends(a, ends), _ends(b, ends)
     return None
+
+
+def _ends(event: StepEvent, request: str) -> str:
+    return "finishes" if request in dict(event.finished) else "goes on"
 
 
 def _changed(a: dict[str, Any], b: dict[str, Any]) -> str | None:

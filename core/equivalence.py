@@ -176,7 +176,12 @@ def _run(
 
 
 def _compare(
-    request: str, alone: Trace, batched: Trace, solo_logits: list[torch.Tensor], batched_logits: list[torch.Tensor], has_text: bool
+    request: str,
+    alone: Trace,
+    batched: Trace,
+    solo_logits: list[torch.Tensor],
+    batched_logits: list[torch.Tensor],
+    has_text: bool,
 ) -> RequestEquivalence:
     solo, other = alone.outputs[request], batched.outputs[request]
     at = next((i for i, (a, b) in enumerate(zip(solo, other, strict=False)) if a != b), None)

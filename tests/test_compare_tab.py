@@ -9,21 +9,26 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_comparison_views import CURVE, ENVIRONMENT
 
+from browser import chromium, visit  # noqa: F401 - fixtures
 from core import Engine, EngineConfig, Workload
 from core.compare import Comparison, Run
 from core.equivalence import equivalence
-from tests.browser import chromium, visit  # noqa: F401: fixtures
-from tests.test_comparison_views import CURVE, ENVIRONMENT
-from tests.worlds import VOCAB_SIZE, MemoryModel, requests
 from visualizer import findings
 from visualizer.compare import TO_RECORD, Tasks, fork_document
 from visualizer.compare_page import compare_script, packed_plotly, page_html, parts_script, write_files
 from visualizer.comparisons import Shown, document, recorded
 from visualizer.limits import HERE, Limits
+from worlds import VOCAB_SIZE, MemoryModel, requests
 
 ROWS = ((5, 12), (3, 3), (4, 6), (6, 4))
-SPEC = {"workload": Workload(requests(*ROWS), name="small").to_json(), "config": EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4).to_json(), "model": "shakespeare-char", "device": "cpu"}
+SPEC = {
+    "workload": Workload(requests(*ROWS), name="small").to_json(),
+    "config": EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4).to_json(),
+    "model": "shakespeare-char",
+    "device": "cpu",
+}
 
 
 class Plain(MemoryModel):
@@ -78,7 +83,10 @@ def test_a_fork_names_its_step(tmp_path):
     *_, last = answers(tasks(tmp_path), "fork", {**SPEC, "knob": "max_num_seqs", "value": 3})
     made = json.loads(Path(last["url"]).read_text())
     assert made["kind"] == "fork" and made["names"] == ["2 lanes", "3 lanes"]
-    assert made["fork"]["step"] == 1 and made["says"]["fork"][0] == "Fork at step 1: with 2 lanes C waits: all 2 lanes are taken; with 3 lanes C takes lane 2."
+    assert (
+        made["fork"]["step"] == 1
+        and made["says"]["fork"][0] == "Fork at step 1: with 2 lanes C waits: all 2 lanes are taken; with 3 lanes C takes lane 2."
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,22 +177,53 @@ def test_the_files_are_named_by_content(tmp_path):
 @pytest.fixture(scope="module")
 def shown() -> Shown:
     workload = Workload(requests(*ROWS), name="gpt2-six")
-    runs = {p: Run.of(Engine(Plain(), None, EngineConfig(policy=p, max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).run(workload)) for p in ("static", "continuous")}
+    runs = {
+        p: Run.of(
+            Engine(Plain(), None, EngineConfig(policy=p, max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).run(workload)
+        )
+        for p in ("static", "continuous")
+    }
     walls = {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}
     comparison = Comparison(list(walls), walls, runs, {n: dict(r.metrics) for n, r in runs.items()}, [])
     same = equivalence(Plain(), None, workload, EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).to_json()
     honest = {**same, "says": "0 tokens differ."}
     leak = json.loads(json.dumps(honest)) | {"leak": True, "says": "Many differ."}
-    leak["requests"][0] |= {"parting": {"position": 1, "solo": 1, "batched": 2, "margin": 0.25}, "differing_tokens": 3, "solo_text": "To be <b>or</b>", "batched_text": "To be <img src=x onerror=alert(1)> not"}
-    return Shown(comparison, "gpt2-six", ENVIRONMENT, "recorded", "Six <i>prompts</i>", "", "2026-01-02T03:04:05+00:00", CURVE, {"honest": honest, "leak": leak})
+    leak["requests"][0] |= {
+        "parting": {"position": 1, "solo": 1, "batched": 2, "margin": 0.25},
+        "differing_tokens": 3,
+        "solo_text": "To be <b>or</b>",
+        "batched_text": "To be <img src=x onerror=alert(1)> not",
+    }
+    return Shown(
+        comparison,
+        "gpt2-six",
+        ENVIRONMENT,
+        "recorded",
+        "Six <i>prompts</i>",
+        "",
+        "2026-01-02T03:04:05+00:00",
+        CURVE,
+        {"honest": honest, "leak": leak},
+    )
 
 
 @pytest.fixture
 def open_page(visit, shown):  # noqa: F811
     def go(size="desk", hash=""):
-        options = {"tabs": [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}], "plotly": "plotly.js.gz", "comparisons": [{"name": "gpt2-six", "title": "Six <i>prompts</i>", "shows": "", "url": "doc.json"}]}
-        page = visit(files={"": page_html(options), "doc.json": json.dumps(document(shown)), "plotly.js.gz": packed_plotly()}, size=size, hash="part=compare" + hash, drawn=False)
-        page.wait_for_function("() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined", timeout=60_000)
+        options = {
+            "tabs": [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}],
+            "plotly": "plotly.js.gz",
+            "comparisons": [{"name": "gpt2-six", "title": "Six <i>prompts</i>", "shows": "", "url": "doc.json"}],
+        }
+        page = visit(
+            files={"": page_html(options), "doc.json": json.dumps(document(shown)), "plotly.js.gz": packed_plotly()},
+            size=size,
+            hash="part=compare" + hash,
+            drawn=False,
+        )
+        page.wait_for_function(
+            "() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined", timeout=60_000
+        )
         return page
 
     return go
@@ -203,14 +242,19 @@ def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
         assert drawn["tokens"] == 25 and drawn["landed"] == 4 and drawn["done"] and drawn["steps"] == len(events)
         assert drawn["final"] and drawn["seconds"] == pytest.approx(events[-1].t_end - events[0].t_start)
     page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(Infinity), inflightCompare.race.draw()")
-    assert page.evaluate("inflightCompare.race.counts().static.final") == f"{len(shown.comparison.runs['static'].trace.events)} steps"
+    assert (
+        page.evaluate("inflightCompare.race.counts().static.final")
+        == f"{len(shown.comparison.runs['static'].trace.events)} steps"
+    )
 
 
 def test_it_opens_where_the_first_is_done_and_plays_by_key(open_page):
     page = open_page()
     counts = page.evaluate("inflightCompare.race.counts()")
     assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate("inflightCompare.race.playing")
-    assert page.locator(".headline").inner_text() == findings.total_time(Comparison(["static", "continuous"], {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}, {}, {}, []))
+    assert page.locator(".headline").inner_text() == findings.total_time(
+        Comparison(["static", "continuous"], {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}, {}, {}, [])
+    )
     page.keyboard.press("b")
     before = page.evaluate("inflightCompare.race.now")
     page.keyboard.press("n")
@@ -266,11 +310,15 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
 @pytest.mark.parametrize("size", ["phone", "tablet"])
 def test_it_fits_narrow_screens(open_page, size):
     page = open_page(size)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth && inflightCompare.$('.scroll').scrollWidth <= inflightCompare.$('.scroll').clientWidth")
+    assert page.evaluate(
+        "document.documentElement.scrollWidth <= innerWidth && inflightCompare.$('.scroll').scrollWidth <= inflightCompare.$('.scroll').clientWidth"
+    )
     bar = page.locator(".compare .transport")
     assert bar.bounding_box()["y"] + bar.bounding_box()["height"] <= page.viewport_size["height"] + 1
     if size == "phone":
-        small = page.evaluate("[...document.querySelectorAll('.transport button, .transport select, .presets.small button')].filter((b) => b.offsetHeight && b.offsetHeight < 44).map((b) => b.className)")
+        small = page.evaluate(
+            "[...document.querySelectorAll('.transport button, .transport select, .presets.small button')].filter((b) => b.offsetHeight && b.offsetHeight < 44).map((b) => b.className)"
+        )
         assert not small
         assert page.evaluate("inflightCompare.$('.transport').scrollWidth <= inflightCompare.$('.transport').clientWidth")
 
@@ -279,8 +327,13 @@ def test_dark_is_dark_and_a_fork_is_flagged(open_page):
     page = open_page(hash="&theme=dark")
     assert page.evaluate("inflightCompare.palette.dark")
     small = Workload(requests(*ROWS), name="small")
-    before, after = (Engine(Plain(), None, EngineConfig(max_num_seqs=n, max_num_batched_tokens=8, block_size=4)).run(small) for n in (2, 3))
-    page.evaluate("(doc) => { inflightCompare.$('.panel.fork').hidden = false; inflightCompare.fork.show(doc); }", fork_document(before, after))
+    before, after = (
+        Engine(Plain(), None, EngineConfig(max_num_seqs=n, max_num_batched_tokens=8, block_size=4)).run(small) for n in (2, 3)
+    )
+    page.evaluate(
+        "(doc) => { inflightCompare.$('.panel.fork').hidden = false; inflightCompare.fork.show(doc); }",
+        fork_document(before, after),
+    )
     page.wait_for_function("() => inflightCompare.fork.race.lastMs !== undefined && !inflightCompare.fork.race.flag.hidden")
     assert page.locator(".fork-says").inner_text().startswith("Fork at step 1:")
     assert "write the same tokens" in page.locator(".fork-after").inner_text()

@@ -14,7 +14,7 @@ from core.config import EngineConfig
 from core.cost_curve import CostCurve, Point
 from core.metrics import DEFINITIONS
 from core.trace import Trace
-from tests.visual_world import record, request
+from visual_world import record, request
 from visualizer import findings
 from visualizer.comparisons import FIGURES, NOT_OBSERVABLE, Shown, csv_text, document, load, save, table
 from visualizer.theme import HUES
@@ -55,7 +55,10 @@ def test_the_winner_is_named_with_ratios_run_by_run(comparison):
 
 def test_a_loss_is_said_as_plainly():
     lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
-    assert findings.total_time(lost) == "continuous loses here: it took 1.27 s, static 1 s, 1.27 times as long (1.25 to 1.30 run by run)."
+    assert (
+        findings.total_time(lost)
+        == "continuous loses here: it took 1.27 s, static 1 s, 1.27 times as long (1.25 to 1.30 run by run)."
+    )
 
 
 def test_a_difference_within_the_spread_decides_nothing():
@@ -63,7 +66,9 @@ def test_a_difference_within_the_spread_decides_nothing():
     assert findings.total_time(close).endswith("the runs spread by more than the difference, so nobody wins.")
 
 
-@pytest.mark.parametrize(("value", "text"), [(61.8, "61.8 s"), (0.0123, "12.3 ms"), (0.99999, "1.00 s"), (1.0, "1 s"), (123.4, "123 s"), (None, "–")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(61.8, "61.8 s"), (0.0123, "12.3 ms"), (0.99999, "1.00 s"), (1.0, "1 s"), (123.4, "123 s"), (None, "–")]
+)
 def test_durations_have_units(value, text):
     assert findings.seconds(value) == text
 
@@ -72,11 +77,17 @@ def test_lane_steps_name_the_waste(comparison):
     said = findings.lane_steps(comparison)
     counts = comparison.medians["static"]["lane_steps"]
     assert counts["padding"] > 0
-    assert f"static wastes {findings.percent((counts['total'] - counts['useful']) / counts['total'])} of its {counts['total']} lane-steps" in said
+    assert (
+        f"static wastes {findings.percent((counts['total'] - counts['useful']) / counts['total'])} of its {counts['total']} lane-steps"
+        in said
+    )
 
 
 def test_cost_says_what_a_token_costs():
-    assert findings.cost(CURVE) == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times less. Reading 8 times the KV makes a step 2.5 times as long."
+    assert (
+        findings.cost(CURVE)
+        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times less. Reading 8 times the KV makes a step 2.5 times as long."
+    )
     flat = CostCurve(CURVE.model, "cpu", "float32", (Point(1, 1, (0.01,)), Point(2, 2, (0.03,))), ())
     assert "saves nothing" in findings.cost(flat)
 
@@ -169,7 +180,17 @@ def test_a_busy_machine_is_warned_of(comparison):
 
 
 def test_saved_and_loaded_it_is_the_same_document(comparison, tmp_path):
-    shown = Shown(comparison, "small", ENVIRONMENT, "recorded", "Small", "shows", "2026-01-02T03:04:05+00:00", CURVE, {"honest": {"says": "x"}})
+    shown = Shown(
+        comparison,
+        "small",
+        ENVIRONMENT,
+        "recorded",
+        "Small",
+        "shows",
+        "2026-01-02T03:04:05+00:00",
+        CURVE,
+        {"honest": {"says": "x"}},
+    )
     folder = save(shown, tmp_path / "small")
     assert document(load(folder)) == document(shown)
 

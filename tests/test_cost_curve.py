@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.cost_curve import CostCurve, cost_curve, decode_step
-from tests.worlds import VOCAB_SIZE, MemoryModel
+from worlds import VOCAB_SIZE, MemoryModel
 
 
 class Clock:

@@ -8,7 +8,7 @@ import pytest
 
 from core.divergence import divergence, knobs
 from core.errors import InflightError
-from tests.worlds import memory_trace
+from worlds import memory_trace
 
 ROWS = ((5, 6), (4, 6), (6, 6, 1), (3, 4, 2))
 
@@ -29,7 +29,10 @@ def test_a_limit_that_never_binds_changes_no_decision():
 def test_fewer_lanes_make_a_request_wait():
     found = fork(after={"max_num_seqs": 2})
     assert (found.step, found.aspect, found.request) == (1, "admission", "r2")
-    assert found.sentence({"r2": "C"}.get) == "Fork at step 1: with 3 lanes C takes lane 2; with 2 lanes C waits: all 2 lanes are taken."
+    assert (
+        found.sentence({"r2": "C"}.get)
+        == "Fork at step 1: with 3 lanes C takes lane 2; with 2 lanes C waits: all 2 lanes are taken."
+    )
     assert found.same_tokens
     assert [(k.name, k.before, k.after) for k in found.knobs] == [("max_num_seqs", 3, 2)]
     assert found.to_json()["knobs"] == [{"name": "max_num_seqs", "before": 3, "after": 2}]
@@ -38,7 +41,10 @@ def test_fewer_lanes_make_a_request_wait():
 def test_a_smaller_budget_cuts_a_prompt():
     found = fork(rows=((9, 4),), after={"max_num_batched_tokens": 4})
     assert found.step == 0 and found.aspect == "work"
-    assert found.sentence() == "Fork at step 0: with a token budget of 16 r0 computes 9 tokens; with a token budget of 4 r0 computes 4 tokens."
+    assert (
+        found.sentence()
+        == "Fork at step 0: with a token budget of 16 r0 computes 9 tokens; with a token budget of 4 r0 computes 4 tokens."
+    )
 
 
 def test_another_policy_lays_the_same_work_out_differently():

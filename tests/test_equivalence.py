@@ -13,7 +13,7 @@ from core.model_runner import observing
 from core.packing import pack
 from core.request import BlockTable
 from core.scheduler_output import ScheduledRequest, SchedulerOutput
-from tests.worlds import MemoryModel, memory_engine, requests
+from worlds import MemoryModel, memory_engine, requests
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
 
@@ -77,7 +77,9 @@ def part(lane: int, tokens: int, start: int, blocks: tuple[int, ...]) -> Schedul
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_the_leaky_mask_adds_the_neighbour_and_nothing_else(layout):
-    batch = pack(SchedulerOutput(layout, (part(0, 2, 1, (0,)), part(1, 3, 0, (1,)), part(2, 1, 2, (2,)))), 4, 12, torch.device("cpu"))
+    batch = pack(
+        SchedulerOutput(layout, (part(0, 2, 1, (0,)), part(1, 3, 0, (1,)), part(2, 1, 2, (2,)))), 4, 12, torch.device("cpu")
+    )
     honest, leaky = dense_mask(batch, None), leaky_mask(batch, None)
     assert not (honest & ~leaky).any()
     added = leaky & ~honest
@@ -86,7 +88,9 @@ def test_the_leaky_mask_adds_the_neighbour_and_nothing_else(layout):
     for index, segment in enumerate(batch.segments):
         for row in range(segment.row * width + segment.first, segment.row * width + segment.end):
             assert added[row].nonzero().flatten().tolist() == list(keys[(index + 1) % 3])
-    pads = [r for r in range(leaky.shape[0]) if not any(s.row * width + s.first <= r < s.row * width + s.end for s in batch.segments)]
+    pads = [
+        r for r in range(leaky.shape[0]) if not any(s.row * width + s.first <= r < s.row * width + s.end for s in batch.segments)
+    ]
     assert not leaky[pads].any()
 
 
@@ -98,7 +102,11 @@ def test_alone_there_is_nobody_to_leak_from():
 def test_an_observer_sees_every_token_chosen_and_only_inside():
     seen: list[tuple[str, int]] = []
     engine = memory_engine(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)
-    with observing(lambda output, logits: seen.extend((s.request, int(row.argmax())) for s, row in zip([s for s in output.scheduled if s.samples], logits, strict=True))):
+    with observing(
+        lambda output, logits: seen.extend(
+            (s.request, int(row.argmax())) for s, row in zip([s for s in output.scheduled if s.samples], logits, strict=True)
+        )
+    ):
         trace = engine.run(Workload(requests((9, 3), (2, 4))))
     assert {r: [t for q, t in seen if q == r] for r in trace.outputs} == trace.outputs
     count = len(seen)

@@ -17,14 +17,14 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from core import baselines
-from core.compare import Contender, Progress, Run, compare, config_for, environment
+from core.compare import Contender, Progress, Run, compare, config_for, engine_contender, environment
 from core.config import POLICIES, EngineConfig
 from core.cost_curve import cost_curve
 from core.divergence import divergence
@@ -43,12 +43,31 @@ from visualizer.runs import Models
 from visualizer.views.contenders import hue_of
 
 KINDS = ("compare", "equivalence", "fork")
-KNOBS = ("policy", "max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks", "chunked_prefill", "prefix_caching", "prefill_first")
+KNOBS = (
+    "policy",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "block_size",
+    "num_blocks",
+    "chunked_prefill",
+    "prefix_caching",
+    "prefill_first",
+)
 TO_RECORD: dict[str, tuple[str, ...]] = {  # policies, then baselines that are no engine of ours
-    "gpt2-six": ("static", "continuous", "sequential", "dynamic", "split", "generate-waves", "generate-serial", "transformers-continuous"),
+    "gpt2-six": (
+        "static",
+        "continuous",
+        "sequential",
+        "dynamic",
+        "split",
+        "generate-waves",
+        "generate-serial",
+        "transformers-continuous",
+    ),
     "equal-lengths": ("static", "continuous", "dynamic"),
 }
-_PERIOD, _ALIVE = 0.1, 1.0
+_PERIOD, _ALIVE, _REST = 0.1, 1.0, 5.0
+_KEPT_DOCUMENTS = 64
 _COST_SECONDS = 4.0
 log = logging.getLogger("inflight")
 
@@ -66,6 +85,7 @@ class Task:
         self.answer: dict[str, Any] = {}
         self._cancelled, self.ended = threading.Event(), threading.Event()
         self._seconds, self._deadline = seconds, float("inf")
+        self.is_started = False
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -78,7 +98,9 @@ class Task:
         if self._cancelled.is_set():
             raise Stopped
         if time.monotonic() > self._deadline:
-            raise Refused(f"This was stopped after {self._seconds:,.0f} seconds, the longest that this page works on one question.")
+            raise Refused(
+                f"This was stopped after {self._seconds:,.0f} seconds, the longest that this page works on one question."
+            )
 
     def sleep(self, seconds: float) -> None:
         """How an engine waits for the next arrival: not beyond a cancellation."""
@@ -87,7 +109,7 @@ class Task:
 
     def start(self, work: Callable[[Task], dict]) -> None:
         """Do the work in a thread of its own; its answer is in `answer` once `ended` is set."""
-        self._deadline = time.monotonic() + self._seconds
+        self.is_started, self._deadline = True, time.monotonic() + self._seconds
 
         def body() -> None:
             try:
@@ -111,11 +133,13 @@ class Tasks:
     folder: where documents are kept; url: the address under which one is served.
     """
 
-    def __init__(self, folder: Path, url: Callable[[Path], str], limits: Limits, models: Models | None = None, comparisons: Path = RECORDED) -> None:
+    def __init__(
+        self, folder: Path, url: Callable[[Path], str], limits: Limits, models: Models | None = None, comparisons: Path = RECORDED
+    ) -> None:
         self._folder, self._url, self._limits = folder, url, limits
         self._models, self._recorded = models or Models(), comparisons
         self._line: dict[str, Task] = {}  # by visitor, in order of arrival; the first is at work
-        self._kept: dict[str, str] = {}
+        self._kept: dict[str, Path] = {}  # documents of recorded comparisons
         self._lock = threading.Lock()
 
     # -- on record ---------------------------------------------------------------------------------------------------
@@ -137,8 +161,8 @@ class Tasks:
         try:
             with self._lock:
                 if name not in self._kept:
-                    self._kept[name] = self._url(write(self._folder, document(load(self._recorded / name))))
-            return {"url": self._kept[name]}
+                    self._kept[name] = write(self._folder, document(load(self._recorded / name)))
+            return {"url": self._url(self._kept[name])}
         except InflightError as error:
             return {"error": str(error)}
 
@@ -170,8 +194,11 @@ class Tasks:
             yield {"task": task.id, "done": True, **task.answer}
         finally:
             task.cancel()
-            await asyncio.to_thread(task.ended.wait, 5.0) if task.progress else None  # the next in line starts on a machine at rest
-            self._line.pop(visitor, None)
+            try:
+                if task.is_started:
+                    await asyncio.to_thread(task.ended.wait, _REST)  # the next in line starts on a machine at rest
+            finally:
+                self._line.pop(visitor, None)
 
     def cancel(self, task: str) -> dict:
         """Cancel a task by its id, which only its visitor knows."""
@@ -191,6 +218,14 @@ class Tasks:
         task = self._line[visitor] = Task(self._limits.seconds)
         return task, work
 
+    def _store(self, made: dict[str, Any]) -> str:
+        """The address of a document; of those that visitors made only the newest stay."""
+        path = write(self._folder, made)
+        made_here = set(self._folder.glob("*.json")) - set(self._kept.values())
+        for old in sorted(made_here, key=lambda p: p.stat().st_mtime)[:-_KEPT_DOCUMENTS]:
+            old.unlink(missing_ok=True)
+        return self._url(path)
+
     def _checked(self, spec: dict) -> Spec:
         return check({name: spec[name] for name in ("workload", "config", "model", "device") if name in spec}, self._limits)
 
@@ -207,14 +242,17 @@ class Tasks:
         def work(task: Task) -> dict:
             adapter, tokenizer = self._models.get(asked.model, asked.device)
             engines = [Engine(adapter, tokenizer, config, sleep=task.sleep) for config in configs]
-            contenders = [Contender(e.config.policy, _timed(e, asked.workload, task, self._limits), Run.of, e.config.to_json()) for e in engines]
+            contenders = [
+                Contender(e.config.policy, _timed(e, asked.workload, task, self._limits), Run.of, e.config.to_json())
+                for e in engines
+            ]
 
             def on_run(progress: Progress) -> None:
                 task.tick()
-                task.progress = progress._asdict() if hasattr(progress, "_asdict") else dict(vars(progress))
+                task.progress = asdict(progress)
 
             result = compare(contenders, repeats, on_run=on_run)
-            task.progress = {**task.progress, "index": task.progress["total"], "contender": "", "step": 0}
+            task.progress = {**task.progress, "index": task.progress["total"], "contender": ""}
             shown = Shown(
                 result,
                 asked.workload.name,
@@ -223,7 +261,7 @@ class Tasks:
                 created=_now(),
                 cost=cost_curve(adapter, repeats=3, seconds=_COST_SECONDS, on_point=task.tick),
             )
-            return {"url": self._url(write(self._folder, document(shown)))}
+            return {"url": self._store(document(shown))}
 
         return work
 
@@ -258,7 +296,7 @@ class Tasks:
             for index, config in enumerate((asked.config, changed.config)):
                 task.progress = {"index": index, "total": 2}
                 traces.append(_timed(Engine(adapter, tokenizer, config, sleep=task.sleep), asked.workload, task, self._limits)())
-            return {"url": self._url(write(self._folder, fork_document(*traces)))}
+            return {"url": self._store(fork_document(*traces))}
 
         return work
 
@@ -310,7 +348,7 @@ def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
         if value not in POLICIES:
             raise Refused(f"The policies are {', '.join(POLICIES)}.")
         return config_for(str(value), config)
-    changed = replace(config, **{str(knob): value})
+    changed = EngineConfig.from_json({**config.to_json(), str(knob): value})
     if changed == config:
         raise Refused("That is what it was already: choose another value.")
     return changed
@@ -340,7 +378,9 @@ def _now() -> str:
 # -- recording -----------------------------------------------------------------------------------------------------------
 
 
-def record(name: str, names: Sequence[str], repeats: int = 5, device: str = "cpu", say: Callable[[str], None] = lambda text: None) -> Shown:
+def record(
+    name: str, names: Sequence[str], repeats: int = 5, device: str = "cpu", say: Callable[[str], None] = lambda text: None
+) -> Shown:
     """Measure a preset for the page: every contender, the cost curve, and the equivalence of each request with and without the leak.
 
     Beside baselines, which choose greedily, everybody does.
@@ -350,9 +390,11 @@ def record(name: str, names: Sequence[str], repeats: int = 5, device: str = "cpu
     adapter, tokenizer = Models().get(asked.model, device)
     outside = [n for n in names if n not in POLICIES]
     if outside:
-        workload = Workload([replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in workload], workload.name, workload.arrival_unit)
+        workload = Workload(
+            [replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in workload], workload.name, workload.arrival_unit
+        )
     engines = [Engine(adapter, tokenizer, config_for(policy, asked.config)) for policy in names if policy in POLICIES]
-    contenders = [Contender(e.config.policy, lambda e=e: e.run(workload), Run.of, e.config.to_json()) for e in engines]
+    contenders = [engine_contender(engine, workload) for engine in engines]
     lanes, budget = asked.config.max_num_seqs, asked.config.max_num_batched_tokens
     contenders += [baselines.contender(n, adapter.model, baselines.jobs(workload, tokenizer), lanes, budget) for n in outside]
     result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
@@ -371,7 +413,9 @@ def record(name: str, names: Sequence[str], repeats: int = 5, device: str = "cpu
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m visualizer.compare", description="Record the comparisons that ship with the page.")
+    parser = argparse.ArgumentParser(
+        prog="python -m visualizer.compare", description="Record the comparisons that ship with the page."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record", help="measure and write to assets/comparisons; on a quiet machine")
     recording.add_argument("names", nargs="*", help=f"of {', '.join(TO_RECORD)}; all by default")
@@ -384,7 +428,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for name in options.names or TO_RECORD:
             policies = TO_RECORD.get(name, ("static", "continuous"))
-            folder = save(record(name, policies, options.repeats, options.device, lambda text: print(text, file=sys.stderr)), RECORDED / name)
+            folder = save(
+                record(name, policies, options.repeats, options.device, lambda text: print(text, file=sys.stderr)),
+                RECORDED / name,
+            )
             print(f"{name}: {sum(f.stat().st_size for f in folder.iterdir()):,} bytes")
     except InflightError as error:
         print(error, file=sys.stderr)

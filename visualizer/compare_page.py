@@ -19,7 +19,10 @@ MOUNTS = "inflightCompareMount"
 @cache
 def compare_script() -> str:
     """A classic script that leaves `window.inflightCompareMount(holder, options)`."""
-    files = {"style": (PLAYER / "compare.css").read_text(encoding="utf-8"), "markup": (PLAYER / "compare.html").read_text(encoding="utf-8")}
+    files = {
+        "style": (PLAYER / "compare.css").read_text(encoding="utf-8"),
+        "markup": (PLAYER / "compare.html").read_text(encoding="utf-8"),
+    }
     return f"window.inflightCompareFiles = {inert_json(files)};\n{script('compare.js')}"
 
 
@@ -61,4 +64,10 @@ def page_html(options: dict) -> str:
 def options(paths: dict[str, Path], url: Callable[[Path], str]) -> dict:
     """What `parts_script` is told of this page. url: the address under which a file is served."""
     tabs = [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}]
-    return {"compare": {"script": url(paths["script"]), "mounts": MOUNTS, "options": {"tabs": tabs, "server": True, "base": "", "plotly": url(paths["plotly"])}}}
+    return {
+        "compare": {
+            "script": url(paths["script"]),
+            "mounts": MOUNTS,
+            "options": {"tabs": tabs, "server": True, "base": "", "plotly": url(paths["plotly"])},
+        }
+    }

@@ -122,7 +122,12 @@ def table(comparison: Comparison) -> dict[str, Any]:
         }
         rows.append([name, *(special.get(title) or _cell(numbers, keys, write) for title, _, keys, write in COLUMNS)])
     base = comparison.baseline
-    columns = [{"title": "contender", "definition": "Who served the requests: a batching policy of this engine, or something else on the same model."}]
+    columns = [
+        {
+            "title": "contender",
+            "definition": "Who served the requests: a batching policy of this engine, or something else on the same model.",
+        }
+    ]
     for title, metric, _, _ in COLUMNS:
         definition = DEFINITIONS[metric]
         if title == "min to max":
@@ -140,7 +145,9 @@ def csv_text(comparison: Comparison) -> str:
     for name in comparison.names:
         wall, ratio = entries[name]["wall_s"], entries[name]["ratio_to_baseline"]
         measured = {f"wall_s.{k}": wall[k] for k in ("median", "min", "max")} | {"ratio_to_baseline": ratio["median"]}
-        lines.append({"contender": name, **measured, **_flat({k: v for k, v in entries[name]["metrics"].items() if k != "wall_s"})})
+        lines.append(
+            {"contender": name, **measured, **_flat({k: v for k, v in entries[name]["metrics"].items() if k != "wall_s"})}
+        )
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(key for one in lines for key in one)), lineterminator="\n")
     writer.writeheader()
@@ -205,7 +212,11 @@ def race_replay(trace: Trace) -> dict[str, Any]:
 
 def method(comparison: Comparison) -> str:
     count = len(comparison.walls[comparison.baseline])
-    runs = "one run of each" if count == 1 else f"{count} runs of each, in rotated order; the race shows the run of median time, from its first step on"
+    runs = (
+        "one run of each"
+        if count == 1
+        else f"{count} runs of each, in rotated order; the race shows the run of median time, from its first step on"
+    )
     return f"After a warm-up, {runs}."
 
 
@@ -239,7 +250,15 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
             continue
     if shown.cost is not None:
         made.append(("cost_curve", cost_curve.figure(shown.cost)))
-    return [{"name": name, "finding": f.layout.meta["finding"], "definitions": f.layout.meta["definitions"], "figure": json.loads(f.to_json())} for name, f in made]
+    return [
+        {
+            "name": name,
+            "finding": f.layout.meta["finding"],
+            "definitions": f.layout.meta["definitions"],
+            "figure": json.loads(f.to_json()),
+        }
+        for name, f in made
+    ]
 
 
 # -- on disk -------------------------------------------------------------------------------------------------------------
@@ -273,7 +292,9 @@ def load(folder: Path) -> Shown:
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
-            raise InflightError(f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads schema {SCHEMA}.")
+            raise InflightError(
+                f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads schema {SCHEMA}."
+            )
         names, entries = plain["names"], plain["policies"]
         traces = {name: Trace.load(folder / file) for name, file in plain["traces"].items()}
         runs = {name: Run.of(traces[name]) if name in traces else Run({}, entries[name]["metrics"]) for name in names}
@@ -299,5 +320,7 @@ def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
     entries = []
     for path in sorted(folder.glob("*/comparison.json"), key=lambda p: (p.parent.name != "gpt2-six", p.parent.name)):
         plain = json.loads(path.read_text(encoding="utf-8"))
-        entries.append({"name": path.parent.name, "title": plain["title"], "shows": plain["shows"], "recorded": plain["created"][:10]})
+        entries.append(
+            {"name": path.parent.name, "title": plain["title"], "shows": plain["shows"], "recorded": plain["created"][:10]}
+        )
     return entries

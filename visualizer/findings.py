@@ -60,11 +60,11 @@ def total_time(comparison: Comparison) -> str:
         return f"{numbers}: the runs spread by more than the difference, so nobody wins."
     ratios = comparison.ratios(mine)
     middle = statistics.median(ratios)
-    rounds = f" ({times(min(ratios))} to {times(max(ratios))} run by run)" if len(ratios) > 1 and middle >= 1 else ""
+    rounds = f" ({times(min(ratios))} to {times(max(ratios))} run by run)" if len(ratios) > 1 else " in a single run of each"
     if middle >= 1:
         return f"{numbers}: {times(middle)} times as fast{rounds}."
     slower = [1 / r for r in ratios]
-    rounds = f" ({times(min(slower))} to {times(max(slower))} run by run)" if len(ratios) > 1 else ""
+    rounds = f" ({times(min(slower))} to {times(max(slower))} run by run)" if len(ratios) > 1 else " in a single run of each"
     return f"{mine} loses here: it took {seconds(walls[mine])}, {base} {seconds(walls[base])}, {times(1 / middle)} times as long{rounds}."
 
 
@@ -76,8 +76,8 @@ def undecided(comparison: Comparison, name: str) -> bool:
 def throughput(comparison: Comparison) -> str:
     """Rates, and how far the baseline's falls in its worst quarter."""
     base, mine = pair(comparison)
-    rates = {n: comparison.medians[n].get("output_tok_s") for n in (base, mine)}
-    if not rates[base] or not rates[mine]:
+    rates: dict[str, float] = {n: comparison.medians[n].get("output_tok_s") or 0.0 for n in (base, mine)}
+    if not all(rates.values()):
         return "Throughput could not be observed."
     said = f"{mine} writes {rates[mine]:,.0f} tokens a second"
     if base != mine:
@@ -134,7 +134,9 @@ def kv_use(comparison: Comparison) -> str:
         numbers = comparison.medians[name]
         blocks = numbers.get("kv_blocks")
         if blocks:
-            said.append(f"{name} uses {percent(numbers['kv_use'])} of its KV blocks on average and at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}")
+            said.append(
+                f"{name} uses {percent(numbers['kv_use'])} of its KV blocks on average and at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}"
+            )
     return "; ".join(said) + "." if said else "KV use could not be observed."
 
 
@@ -170,7 +172,10 @@ def fork(found: Divergence | None, steps: tuple[int, int]) -> list[str]:
         return ["No step decides anything else: this limit never binds here."]
     a, b = steps
     length = f"Both runs have {a:,} steps" if a == b else f"The first run has {a:,} steps, the second {b:,}"
-    return [found.sentence(), f"{length}; {'they write the same tokens.' if found.same_tokens else 'what they write differs.'}"]
+    return [
+        found.sentence(),
+        f"{length}; {'they write the same tokens.' if found.same_tokens else 'what they write differs.'} Drag across the lanes to look around.",
+    ]
 
 
 def outputs(comparison: Comparison) -> str:

@@ -1,7 +1,7 @@
 // The Compare page: a race on top, what was measured below it. One document (visualizer/comparisons.py) is all it shows; a server, where
 // there is one, measures others.
 
-import { h, clamp, setText } from "./dom.js";
+import { h, clamp, plural, setText } from "./dom.js";
 import { Palette } from "./colours.js";
 import { Charts } from "./charts.js";
 import { download } from "./export.js";
@@ -200,7 +200,7 @@ export class Compare {
     const { race } = this;
     setText(this.$(".race-time"), race.readout());
     const gap = race.gap();
-    setText(this.$(".gap"), gap ? `${gap[0]} is ${gap[1].toLocaleString("en")} tokens ahead of ${gap[2]}` : race.now >= race.span ? "all are done" : "");
+    setText(this.$(".gap"), gap ? `${gap[0]} is ${plural(gap[1], "token")} ahead of ${gap[2]}` : race.now >= race.span ? "all are done" : "");
     const play = this.$(".play");
     if (play.classList.contains("on") !== race.playing) {
       play.classList.toggle("on", race.playing);

@@ -39,7 +39,15 @@ def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layou
     lines = textwrap.wrap(finding, _LETTERS_A_LINE)
     figure.update_layout(
         template=TEMPLATE,
-        title={"text": "<br>".join(lines), "font": {"size": 16}, "x": 0, "xref": "paper", "xanchor": "left", "y": 0.97, "yanchor": "top"},
+        title={
+            "text": "<br>".join(lines),
+            "font": {"size": 16},
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 0.97,
+            "yanchor": "top",
+        },
         meta={"finding": finding, "definitions": [DEFINITIONS[name] for name in defined]},
         margin={"l": 96, "r": 24, "t": 44 + 20 * len(lines), "b": 52},
         height=360,

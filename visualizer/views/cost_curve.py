@@ -30,12 +30,28 @@ def figure(curve: CostCurve) -> go.Figure:
     )
     picture.add_scatter(**_line(tokens, curve.by_tokens, HUES[0], "one step, measured", "tokens"), row=1, col=1)
     kv = [p.kv_read for p in curve.by_kv]
-    picture.add_scatter(**_line(kv, curve.by_kv, HUES[2], f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches", "cached positions read"), row=1, col=2)
+    picture.add_scatter(
+        **_line(
+            kv, curve.by_kv, HUES[2], f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches", "cached positions read"
+        ),
+        row=1,
+        col=2,
+    )
     highest = max((max(p.step_s) for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
     picture.update_yaxes(title="milliseconds a step", range=[0, highest * 1.1], row=1, col=1)
     picture.update_yaxes(range=[0, highest * 1.1], row=1, col=2)
-    picture.update_xaxes(title="tokens in the batch", type="log", tickvals=tokens, ticktext=[str(t) for t in tokens], row=1, col=1)
-    picture.update_xaxes(title="KV positions read", type="log", tickvals=kv, ticktext=[f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv], tickangle=0, row=1, col=2)
+    picture.update_xaxes(
+        title="tokens in the batch", type="log", tickvals=tokens, ticktext=[str(t) for t in tokens], row=1, col=1
+    )
+    picture.update_xaxes(
+        title="KV positions read",
+        type="log",
+        tickvals=kv,
+        ticktext=[f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv],
+        tickangle=0,
+        row=1,
+        col=2,
+    )
     return titled(picture, findings.cost(curve))
 
 

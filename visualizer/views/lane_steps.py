@@ -38,7 +38,10 @@ def figure(comparison: Comparison) -> go.Figure:
                 "line": {"color": RULE if kind == "empty" else fill, "width": 1},
                 "pattern": {"shape": pattern, "fgcolor": fill, "fgopacity": 1, "size": 6, "solidity": 0.35},
             },
-            text=[f"{count:,.0f}" if share > 0.06 and kind in ("useful", "empty") else "" for count, share in zip(counts, shares, strict=True)],
+            text=[
+                f"{count:,.0f}" if share > 0.06 and kind in ("useful", "empty") else ""
+                for count, share in zip(counts, shares, strict=True)
+            ],
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
@@ -47,4 +50,6 @@ def figure(comparison: Comparison) -> go.Figure:
             hovertemplate="%{customdata} lane-steps (%{x:.1%})<extra>%{fullData.name}</extra>",
         )
     picture.update_xaxes(title="share of all lane-steps", tickformat=".0%", range=[0, 1])
-    return titled(picture, findings.lane_steps(comparison), ("lane_steps", "lane_occupancy"), barmode="stack", legend_traceorder="normal")
+    return titled(
+        picture, findings.lane_steps(comparison), ("lane_steps", "lane_occupancy"), barmode="stack", legend_traceorder="normal"
+    )

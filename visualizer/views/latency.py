@@ -24,7 +24,13 @@ def figure(comparison: Comparison) -> go.Figure:
         first = {life.request: life.ttft_s for life in lives if life.ttft_s is not None}
         gaps = [gap for life in lives for gap in life.itl_s]
         hue = colour(name, comparison)
-        box = {"orientation": "h", "name": name, "line": {"color": hue, "width": 1.5}, "fillcolor": tint(hue, 0.25), "marker": {"color": hue, "size": 5}}
+        box = {
+            "orientation": "h",
+            "name": name,
+            "line": {"color": hue, "width": 1.5},
+            "fillcolor": tint(hue, 0.25),
+            "marker": {"color": hue, "size": 5},
+        }
         picture.add_box(
             x=[round(v * scale, 5) for v in first.values()],
             boxpoints="all",
@@ -39,5 +45,7 @@ def figure(comparison: Comparison) -> go.Figure:
         )
         picture.add_box(x=[round(v * 1000, 4) for v in gaps], boxpoints="outliers", row=1, col=2, **box)
     picture.update_xaxes(title=f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}", rangemode="tozero", row=1, col=1)
-    picture.update_xaxes(title="ITL, milliseconds", type="log", tickvals=_TICKS, ticktext=[f"{t:g}" for t in _TICKS], row=1, col=2)
+    picture.update_xaxes(
+        title="ITL, milliseconds", type="log", tickvals=_TICKS, ticktext=[f"{t:g}" for t in _TICKS], row=1, col=2
+    )
     return titled(picture, findings.latency(comparison), ("ttft_s", "itl_s"), showlegend=False)

@@ -22,7 +22,10 @@ def figure(comparison: Comparison) -> go.Figure:
         y=names,
         orientation="h",
         width=0.56,
-        marker={"color": [tint(colour(n, comparison), 0.35) for n in names], "line": {"color": [colour(n, comparison) for n in names], "width": 1.5}},
+        marker={
+            "color": [tint(colour(n, comparison), 0.35) for n in names],
+            "line": {"color": [colour(n, comparison) for n in names], "width": 1.5},
+        },
         text=[f" {findings.seconds(m)}" for m in medians],
         textposition="inside",
         insidetextanchor="start",
