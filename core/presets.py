@@ -338,7 +338,7 @@ PRESETS: dict[str, Preset] = {
         _preset(
             "equal-lengths",
             "Equal lengths",
-            "Eight requests of equal length leave no lane to refill early: with a small budget, chunks only add steps, and static wins.",
+            "Eight requests of equal length leave no lane to refill early; chunks only add steps, and static wins.",
             BPE,
             _requests(*((_ids(48, i), 24, 0) for i in range(8))),
             "continuous",
