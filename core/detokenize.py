@@ -47,7 +47,9 @@ class Detokenizer:
         return text
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False) if ids else ""
+        if self._tokenizer is None or not ids:
+            return ""
+        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 class StopWatch:

@@ -21,7 +21,7 @@ from core.errors import InflightError, InvalidRequest
 from core.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings
 from core.model_runner import ModelRunner, PassResult, Runner
 from core.models import ModelAdapter
-from core.request import Request, RequestState
+from core.request import Request, RequestState, SamplingParams
 from core.scheduler import Scheduler, StepFacts
 from core.scheduler_output import SchedulerOutput
 from core.trace import Trace
@@ -38,6 +38,9 @@ class Engine:
 
     Raises UnsupportedModel for a model that cannot be run exactly.
     """
+
+    _trace: Trace
+    _step: int  # of the next turn
 
     def __init__(
         self,
@@ -156,8 +159,8 @@ class Engine:
             if self._pending:
                 self._wait_for_arrival()
             return None
-        arrived, self._arrived = tuple(self._arrived), []
-        event = self._event(step, started, scheduling, arrived, results, facts)
+        event = self._event(step, started, scheduling, tuple(self._arrived), results, facts)
+        self._arrived.clear()
         self._trace.events.append(event)
         return event
 
@@ -171,7 +174,7 @@ class Engine:
             self._runner = self._new_runner(num_blocks)
         self._num_pool_blocks = num_blocks
         self._drop_work()
-        self._params = {}
+        self._params: dict[str, SamplingParams] = {}
         self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
         self._unit, self._step, self._origin = unit, 0, self._clock()
         self._trace = Trace(self._header(name, num_blocks), [], complete=False, tokenizer=self.tokenizer)
@@ -205,7 +208,7 @@ class Engine:
 
     def _check(self, request: Request) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
-        ids = self._encode(request) if request.prompt is not None else request.prompt_token_ids
+        ids = self._encode(request.id, request.prompt) if request.prompt is not None else request.prompt_token_ids or ()
         vocab_size, context = self.adapter.vocab_size, self.adapter.max_model_len
         outside = next((i for i in ids if not 0 <= i < vocab_size), None)
         if outside is not None:
@@ -224,30 +227,19 @@ class Engine:
             raise InvalidRequest(f"Request {request.id}: stop strings need a tokenizer.")
         return ids
 
-    def _encode(self, request: Request) -> tuple[int, ...]:
+    def _encode(self, request: str, prompt: str) -> tuple[int, ...]:
         if self.tokenizer is None:
-            raise InvalidRequest(f"Request {request.id}: a text prompt needs a tokenizer; give prompt_token_ids.")
+            raise InvalidRequest(f"Request {request}: a text prompt needs a tokenizer; give prompt_token_ids.")
         try:
-            ids = tuple(self.tokenizer(request.prompt)["input_ids"])
+            ids: tuple[int, ...] | None = tuple(self.tokenizer(prompt)["input_ids"])
         except Exception:  # tokenizers signals unknown characters by bare exceptions
             ids = None
         unknown = self.tokenizer.unk_token_id
-        if ids is None or (unknown in ids and self.tokenizer.unk_token not in request.prompt):
-            raise InvalidRequest(f"Request {request.id}: the tokenizer cannot encode {self._unknown_characters(request.prompt)}.")
+        if ids is None or (unknown in ids and self.tokenizer.unk_token not in prompt):
+            raise InvalidRequest(f"Request {request}: the tokenizer cannot encode {_unknown_characters(self.tokenizer, prompt)}.")
         if not ids:
-            raise InvalidRequest(f"Request {request.id}: the tokenizer turns the prompt into no tokens.")
+            raise InvalidRequest(f"Request {request}: the tokenizer turns the prompt into no tokens.")
         return ids
-
-    def _unknown_characters(self, prompt: str) -> str:
-        def is_unknown(character: str) -> bool:
-            try:
-                ids = self.tokenizer(character)["input_ids"]
-            except Exception:
-                return True
-            return not ids or self.tokenizer.unk_token_id in ids
-
-        unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]
-        return "the characters " + " ".join(repr(c) for c in unknown[:5]) if unknown else "the prompt"
 
     def _check_pool(self, request: Request, prompt: tuple[int, ...], num_blocks: int) -> None:
         tokens, room = len(prompt) + request.sampling.max_new_tokens, num_blocks * self.config.block_size
@@ -382,3 +374,17 @@ class Engine:
             "prompts": {},
             "versions": {"python": platform.python_version(), **models.versions()},
         }
+
+
+def _unknown_characters(tokenizer: Any, prompt: str) -> str:
+    """What of a prompt the tokenizer cannot encode, in words."""
+
+    def is_unknown(character: str) -> bool:
+        try:
+            ids = tokenizer(character)["input_ids"]
+        except Exception:
+            return True
+        return not ids or tokenizer.unk_token_id in ids
+
+    unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]
+    return "the characters " + " ".join(repr(c) for c in unknown[:5]) if unknown else "the prompt"

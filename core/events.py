@@ -41,7 +41,7 @@ class Admitted(NamedTuple):
 class Waiting(NamedTuple):
     """How many wait, and of the head of the queue alone who it is and why: the others wait behind it."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # of a tuple of these nobody counts
     request: str | None = None
     why: Why | None = None
 

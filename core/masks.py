@@ -57,7 +57,7 @@ def mask_of(
         length = row.length if isinstance(row, Segment) else 0
         if forward.layout == "padded":
             queries += [Position(row.request, None, PAD)] * (forward.width - length)
-        if length:
+        if isinstance(row, Segment):
             queries += [Position(row.request, p, text(row.request, p)) for p in range(row.start, row.kv_len)]
     if order == "request":
         spans = [(s, 0, s.kv_len) for s in segments]

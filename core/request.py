@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from core.errors import InvalidRequest, shown
@@ -157,7 +158,7 @@ class BlockTable(NamedTuple):
     def extend(self, more: tuple[int, ...]) -> BlockTable:
         joined = self.blocks + more
         tail = self.blocks[-1:] + more
-        return BlockTable(joined, self.consecutive and all(b == a + 1 for a, b in zip(tail, tail[1:], strict=False)))
+        return BlockTable(joined, self.consecutive and all(b == a + 1 for a, b in pairwise(tail)))
 
 
 @dataclass(slots=True, eq=False)
@@ -187,6 +188,12 @@ class RequestState:
     @property
     def id(self) -> str:
         return self.request.id
+
+    @property
+    def held_lane(self) -> int:
+        """The lane of a request that has one."""
+        assert self.lane is not None
+        return self.lane
 
     @property
     def num_tokens(self) -> int:

@@ -20,7 +20,7 @@ from typing import Literal
 from core.block_pool import BlockPool
 from core.config import EngineConfig
 from core.events import Admitted, BlockChange, Budget, Finished, Limit, Preempted, PrefixHit, Stalled, Waiting, Why
-from core.request import BlockTable, FinishReason, RequestState, RequestStatus
+from core.request import BlockTable, FinishReason, Phase, RequestState, RequestStatus
 from core.scheduler_output import ScheduledRequest, SchedulerOutput
 
 _UNLIMITED = 2**62
@@ -67,9 +67,8 @@ class Scheduler:
         self.config, self.policy, self.eos_token_ids = config, config.batching, eos_token_ids
         self.pool = BlockPool(num_blocks, config.block_size)
         self.waiting: deque[RequestState] = deque()
-        self.running: list[
-            RequestState
-        ] = []  # by order of arrival: the line is admitted from its head, the preempted return there
+        # By order of arrival, since the line is admitted from its head and the preempted return there.
+        self.running: list[RequestState] = []
         self.lanes: list[RequestState | None] = [None] * config.num_lanes  # a finished request keeps its lane until the barrier
         self.requests: dict[str, RequestState] = {}  # unfinished
         self._num_added = 0
@@ -149,13 +148,13 @@ class Scheduler:
     def check_integrity(self) -> None:
         """Assert every invariant that holds between steps."""
         held = [s for s in self.lanes if s is not None]
-        assert [s for s in held if s.finish_reason is None] == sorted(self.running, key=lambda s: s.lane)
+        assert [s for s in held if s.finish_reason is None] == sorted(self.running, key=lambda s: s.held_lane)
         assert len(self.running) <= self.config.num_lanes
         assert self.running == sorted(self.running, key=lambda s: s.order)
         assert list(self.waiting) == sorted(self.waiting, key=lambda s: s.order)
         assert self.num_waiting == sum(s.finish_reason is None for s in self.waiting)
         for s in held:
-            assert self.lanes[s.lane] is s
+            assert self.lanes[s.held_lane] is s
             assert len(s.block_table.blocks) >= self._blocks_for(s.num_computed_tokens)
         self.pool.check_integrity([s.block_table.blocks for s in held])
 
@@ -202,7 +201,7 @@ class Scheduler:
         elif self.num_waiting:
             self._wait(Why("barrier", len(self.running), 0, self.config.num_lanes))
         if plan:
-            plan += [(s.lane, s, 0) for s in self.lanes if s is not None and s.finish_reason is not None]
+            plan += [(s.held_lane, s, 0) for s in self.lanes if s is not None and s.finish_reason is not None]
             yield self._output("padded", plan)
 
     def _split_passes(self) -> Iterator[SchedulerOutput]:
@@ -241,7 +240,7 @@ class Scheduler:
                 if count > room:
                     count, facts.cut = room, "blocks"
                 self._grow(state, count)
-            plan.append((state.lane, state, count))
+            plan.append((state.held_lane, state, count))
             left -= count
         return left
 
@@ -321,7 +320,7 @@ class Scheduler:
 
     def _preempt(self, state: RequestState) -> None:
         """Take everything from a running request but its tokens, and put it at the head of the line."""
-        self._facts.preempted.append(Preempted(state.id, state.num_computed_tokens, state.lane))
+        self._facts.preempted.append(Preempted(state.id, state.num_computed_tokens, state.held_lane))
         self.running.remove(state)
         self._vacate(state)
         state.status, state.num_computed_tokens, state.num_cached_tokens = RequestStatus.PREEMPTED, 0, 0
@@ -357,7 +356,7 @@ class Scheduler:
         self.pool.free(state.block_table.blocks)
         if state.block_table.blocks:
             self._facts.block_changes.append(BlockChange(state.id, (), True))
-        self.lanes[state.lane] = None
+        self.lanes[state.held_lane] = None
         state.lane, state.block_table = None, BlockTable()
 
     def _finish(self, state: RequestState, reason: FinishReason) -> None:
@@ -380,11 +379,10 @@ class Scheduler:
         for lane, state, count in sorted(plan):
             token_ids, start = state.token_ids, state.num_computed_tokens
             end, length = start + count, len(token_ids)
+            phase: Phase = "prefill"
             if count == 1 and end == length and state.is_decoding:
                 phase = "decode"
                 decode_tokens += 1
-            else:
-                phase = "prefill"
             tokens = tuple(token_ids[start:end])
             samples = end == length and count > 0
             scheduled.append(ScheduledRequest(state.request.id, lane, phase, tokens, start, state.block_table, samples))

@@ -155,17 +155,18 @@ class Trace:
         """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming the line at fault."""
         from core.trace_check import Checker  # the rules read what this module writes
 
-        header: dict | None = None
+        numbered = enumerate(lines, 1)
+        number, first = next(numbered, (1, None))
+        if first is None:
+            raise InvalidTrace("the file is empty.", 1)
+        crc, data = _parse(first.removesuffix("\n"), 0, number)
+        header = _header(data)
+        checker = Checker(header)
         end: dict | None = None
         events: list[StepEvent] = []
-        checker: Checker | None = None
-        crc, number = 0, 0
-        for number, line in enumerate(lines, 1):
+        for number, line in numbered:
             crc, data = _parse(line.removesuffix("\n"), crc, number)
-            if number == 1:
-                header = _header(data)
-                checker = Checker(header)
-            elif end is not None:
+            if end is not None:
                 raise InvalidTrace("the trace goes on after its end.", number)
             elif data.get("kind") == "end":
                 end = data
@@ -178,13 +179,11 @@ class Trace:
                 if fault:
                     raise InvalidTrace(fault, number)
                 events.append(event)
-        if header is None:
-            raise InvalidTrace("the file is empty.", 1)
         if end is None:
             raise InvalidTrace("the trace is truncated: its last line is missing.", number + 1)
         if end.get("events") != len(events):
             raise InvalidTrace(f"the trace says it has {end.get('events')} steps but holds {len(events)}.", number)
-        trace = cls(header, events, end.get("complete"))
+        trace = cls(header, events, end.get("complete") is True)
         fault = checker.fault_at_end(end.get("complete"), end.get("texts"), trace.outputs)
         if fault:
             raise InvalidTrace(fault, number)

@@ -256,7 +256,7 @@ class Checker:
 
     def _budget(self, event: StepEvent) -> str | None:
         limit, decode, prefill, unused, _ = event.budget
-        of_phase = Counter()
+        of_phase: Counter[str] = Counter()
         for s in event.segments:
             of_phase[s.phase] += s.length
         if (decode, prefill) != (of_phase["decode"], of_phase["prefill"]):
@@ -320,4 +320,4 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, part) for part in parts)
     if hint is types.NoneType:
         return value is None
-    return type(value) is hint and all([_fits(v, h) for v, h in zip(value, _hints(hint).values(), strict=True)])
+    return type(value) is hint and all([_fits(v, h) for v, h in zip(value, _hints(hint).values(), strict=True)])  # type: ignore[arg-type]
