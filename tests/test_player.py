@@ -615,7 +615,6 @@ def test_cancel_keeps_what_ran(visit, page_url):
     page.wait_for_function(
         "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 1", timeout=120_000
     )
-    page.keyboard.press("Escape")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Home")
     page.wait_for_timeout(300)
