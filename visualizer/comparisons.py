@@ -217,7 +217,8 @@ def method(comparison: Comparison) -> str:
         if count == 1
         else f"{count} runs of each, in rotated order; the race shows the run of median time, from its first step on"
     )
-    return f"After a warm-up, {runs}."
+    greedy = " Everybody chooses greedily, as the baselines do." if any(name not in POLICIES for name in comparison.names) else ""
+    return f"After a warm-up, {runs}.{greedy}"
 
 
 def where(environment: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 // Plotly figures as panels: a finding as heading, the picture, and its ways out. Plotly is fetched when the first is about to be seen.
 
 import { h } from "./dom.js";
-import { HUES, mix } from "./colours.js";
+import { HUES, mix, rgbOf } from "./colours.js";
 import { download } from "./export.js";
 
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
@@ -92,7 +92,12 @@ export class Charts {
       table.set(hue.toLowerCase(), palette.hues[i].solid);
       for (const share of [0.18, 0.25, 0.35]) table.set(mix("#ffffff", hue, share), mix(palette.panel, palette.hues[i].solid, share));
     });
-    return JSON.parse(JSON.stringify(figure).replace(/#[0-9a-fA-F]{6}/g, (c) => table.get(c.toLowerCase()) || c));
+    const near = (colour) => { // tints are rounded here and there
+      const rgb = rgbOf(colour);
+      for (const [from, to] of table) if (rgbOf(from).every((c, i) => Math.abs(c - rgb[i]) <= 1)) return to;
+      return colour;
+    };
+    return JSON.parse(JSON.stringify(figure).replace(/#[0-9a-fA-F]{6}/g, (c) => table.get(c.toLowerCase()) || near(c)));
   }
 
   async _save(data, kind) {

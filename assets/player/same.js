@@ -12,11 +12,11 @@ function split(text, other) {
   return [a.slice(0, i).join(""), a.slice(i).join("")];
 }
 
-function textOf(text, other, parted) {
-  if (!parted) return h("p", { class: "saying" }, text);
+function textOf(text, other, parted, of) {
+  if (!parted) return h("p", { class: "saying", "data-of": of }, text);
   const [same, rest] = split(text, other);
-  const first = /^\s*\S*/u.exec(rest)[0] || rest;
-  return h("p", { class: "saying" }, h("s", {}, same), h("mark", {}, first), rest.slice(first.length));
+  const [all, space, first] = /^(\s*)(\S*)/u.exec(rest);
+  return h("p", { class: "saying", "data-of": of }, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
 }
 
 export class Same {
@@ -52,7 +52,7 @@ export class Same {
       const why = parting
         ? [h("b", {}, `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`), `from token ${parting.position} on, where alone the best token led by ${number(parting.margin)}; `]
         : [h("b", {}, `0 of ${r.solo.length} tokens differ`)];
-      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(r.solo_text, r.batched_text, parting), textOf(r.batched_text, r.solo_text, parting),
+      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(r.solo_text, r.batched_text, parting, "alone"), textOf(r.batched_text, r.solo_text, parting, "in the batch"),
         h("p", { class: "why" }, ...why, `largest logit difference ${number(r.max_logit_difference)}`));
     });
     this.$(".pairs").replaceChildren(heads, ...rows);

@@ -6,9 +6,10 @@ import plotly.graph_objects as go
 
 from core.compare import Comparison
 from visualizer import findings
-from visualizer.theme import HUES, INK, MUTED, PANEL, RULE
+from visualizer.theme import HUES, MUTED, PANEL, RULE
 from visualizer.views.contenders import titled
 
+_ON_USEFUL = "#141414"  # stays dark in the dark theme, whose green is light
 _KINDS = (
     ("useful", "useful", HUES[2], ""),
     ("padding", "padding: finished rows", "#bfb8aa", "/"),
@@ -45,7 +46,7 @@ def figure(comparison: Comparison) -> go.Figure:
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            textfont={"color": INK if kind == "useful" else MUTED, "size": 12},
+            textfont={"color": _ON_USEFUL if kind == "useful" else MUTED, "size": 12},
             customdata=[f"{count:,.0f} of {c['total']:,.0f}" for count, c in zip(counts, counted.values(), strict=True)],
             hovertemplate="%{customdata} lane-steps (%{x:.1%})<extra>%{fullData.name}</extra>",
         )
