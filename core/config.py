@@ -36,8 +36,12 @@ POLICIES: dict[str, BatchingPolicy] = {
     policy.name: policy
     for policy in (
         BatchingPolicy("sequential", "no batching: one request at a time", "immediate", "packed", one_lane=True),
-        BatchingPolicy("static", "a wave waits for its longest request; finished rows are computed as padding", "barrier", "padded"),
-        BatchingPolicy("dynamic", "lanes refill at once, but a joining prompt pads every other row to its length", "immediate", "padded"),
+        BatchingPolicy(
+            "static", "a wave waits for its longest request; finished rows are computed as padding", "barrier", "padded"
+        ),
+        BatchingPolicy(
+            "dynamic", "lanes refill at once, but a joining prompt pads every other row to its length", "immediate", "padded"
+        ),
         BatchingPolicy("split", "a prefill pass for each joining request, then one padded decode pass", "immediate", "split"),
         BatchingPolicy(
             "split-chunked",
@@ -48,7 +52,11 @@ POLICIES: dict[str, BatchingPolicy] = {
             one_prefill=True,
         ),
         BatchingPolicy(
-            "continuous", "decodes and prefill chunks packed into one pass, no padding, paged KV", "immediate", "packed", token_budget=True
+            "continuous",
+            "decodes and prefill chunks packed into one pass, no padding, paged KV",
+            "immediate",
+            "packed",
+            token_budget=True,
         ),
     )
 }

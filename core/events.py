@@ -193,15 +193,15 @@ class StepEvent:
         for name, record in _LISTS.items():
             values[name] = tuple(record(*_tuples(row)) for row in data.get(name, ()))
         values["admitted"] = tuple(Admitted(a.request, a.lane, Why(*a.why)) for a in values["admitted"])
-        values["passes"] = tuple(p._replace(finished_rows=tuple(FinishedRow(*r) for r in p.finished_rows)) for p in values["passes"])
+        values["passes"] = tuple(
+            p._replace(finished_rows=tuple(FinishedRow(*r) for r in p.finished_rows)) for p in values["passes"]
+        )
         values["stalled"] = tuple(Stalled(s.request, Why(*s.why)) for s in values["stalled"])
         values["timings"] = Timings(*data["timings"])
         count, head, why = data["waiting"]
         values["waiting"] = Waiting(count, head, None if why is None else Why(*why))
         used, total, changes, hits = data["kv"]
-        values["kv"] = KV(
-            used, total, tuple(BlockChange(*_tuples(c)) for c in changes), tuple(PrefixHit(*h) for h in hits)
-        )
+        values["kv"] = KV(used, total, tuple(BlockChange(*_tuples(c)) for c in changes), tuple(PrefixHit(*h) for h in hits))
         values["budget"] = Budget(*data["budget"])
         return cls(**values)
 

@@ -23,7 +23,11 @@ def chrome_trace(trace: Trace) -> dict:
 
 
 def _engine(event: StepEvent) -> list[dict]:
-    args: dict[str, object] = {"schedule_s": event.timings.schedule, "binding": event.budget.binding, "waiting": event.waiting.count}
+    args: dict[str, object] = {
+        "schedule_s": event.timings.schedule,
+        "binding": event.budget.binding,
+        "waiting": event.waiting.count,
+    }
     slices = [_slice(f"step {event.step}", _ENGINE, event.t_start, event.t_end, args)]
     for index, forward in enumerate(event.passes):
         args = {"layout": forward.layout, "tokens": forward.tokens, "padding": forward.padding}

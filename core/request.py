@@ -65,7 +65,10 @@ class SamplingParams:
         if isinstance(self.stop, (list, tuple)):
             object.__setattr__(self, "stop", tuple(self.stop))
         checks = (
-            (_is_int(self.max_new_tokens) and 1 <= self.max_new_tokens < 2**31, "max_new_tokens must be a whole number of at least 1"),
+            (
+                _is_int(self.max_new_tokens) and 1 <= self.max_new_tokens < 2**31,
+                "max_new_tokens must be a whole number of at least 1",
+            ),
             (_is_number(self.temperature) and self.temperature >= 0, "temperature must be a finite number of at least 0"),
             (_is_int(self.top_k) and 0 <= self.top_k < 2**31, "top_k must be a whole number of at least 0"),
             (_is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),

@@ -6,7 +6,7 @@ import os
 
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_ANALYTICS_ENABLED="False", OMP_NUM_THREADS="1")
 
-import torch  # noqa: E402
+import torch
 from transformers.utils import logging
 
 torch.set_num_threads(1)

@@ -18,9 +18,13 @@ pytestmark = pytest.mark.skipif(not (BUILTIN_FOLDER / "shakespeare-char").exists
 
 @pytest.fixture(scope="module")
 def ran():
-    engine = Engine.from_pretrained("shakespeare-char", EngineConfig(max_num_seqs=3, max_num_batched_tokens=8, block_size=4), device="cpu")
+    engine = Engine.from_pretrained(
+        "shakespeare-char", EngineConfig(max_num_seqs=3, max_num_batched_tokens=8, block_size=4), device="cpu"
+    )
     sampling = SamplingParams(max_new_tokens=5, ignore_eos=True)
-    trace = engine.run(Workload([Request(f"r{i}", prompt=p, sampling=sampling) for i, p in enumerate(("To be", "O Romeo, Romeo", "What"))]))
+    trace = engine.run(
+        Workload([Request(f"r{i}", prompt=p, sampling=sampling) for i, p in enumerate(("To be", "O Romeo, Romeo", "What"))])
+    )
     return trace, engine.adapter
 
 
@@ -44,7 +48,9 @@ def test_the_model_runs_as_before_afterwards(ran):
     assert adapter.model.config._attn_implementation == before
 
 
-@pytest.mark.parametrize(("step", "index", "layer", "head"), [(999, 0, 0, 0), (0, 7, 0, 0), (0, 0, 99, 0), (0, 0, 0, 99), (0, 0, 0, -1)])
+@pytest.mark.parametrize(
+    ("step", "index", "layer", "head"), [(999, 0, 0, 0), (0, 7, 0, 0), (0, 0, 99, 0), (0, 0, 0, 99), (0, 0, 0, -1)]
+)
 def test_what_is_not_there_is_refused_in_words(ran, step, index, layer, head):
     with pytest.raises(InflightError):
         attention_weights(*ran, step, index, layer, head)

@@ -51,11 +51,15 @@ def test_greedy_tokens_are_those_of_generate(model, policy):
     assert [trace.outputs[f"r{i}"] for i in range(len(NEW))] == expected
 
 
-@pytest.mark.parametrize("limits", [{"num_blocks": 20, "block_size": 4}, {"prefill_first": True}, {"prefix_caching": True, "block_size": 4}])
+@pytest.mark.parametrize(
+    "limits", [{"num_blocks": 20, "block_size": 4}, {"prefill_first": True}, {"prefix_caching": True, "block_size": 4}]
+)
 def test_no_limit_changes_a_token(limits):
     model = "shakespeare-char"
     trace = engine(model, **limits).run(workload(model))
-    assert [trace.outputs[f"r{i}"] for i in range(len(NEW))] == [alone(model, p, n) for p, n in zip(PROMPTS[model], NEW, strict=True)]
+    assert [trace.outputs[f"r{i}"] for i in range(len(NEW))] == [
+        alone(model, p, n) for p, n in zip(PROMPTS[model], NEW, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -75,7 +79,8 @@ def test_a_finished_cache_holds_prompt_and_all_but_the_last_token():
 def test_static_finishes_a_request_at_its_own_last_token_and_goes_on_computing_its_row():
     trace = engine("shakespeare-char", policy="static").run(
         Workload(
-            Request(f"r{i}", prompt="O", sampling=SamplingParams(max_new_tokens=n, ignore_eos=True)) for i, n in enumerate((2, 5, 3, 1))
+            Request(f"r{i}", prompt="O", sampling=SamplingParams(max_new_tokens=n, ignore_eos=True))
+            for i, n in enumerate((2, 5, 3, 1))
         )
     )
     finished = {f.request: event.step for event in trace.events for f in event.finished}
@@ -124,7 +129,10 @@ def test_generate_works_as_before_between_steps():
 
 def test_arrivals_in_seconds_and_idle_turns():
     e = engine("shakespeare-char")
-    requests = [Request(f"r{i}", prompt="O", sampling=SamplingParams(max_new_tokens=2, ignore_eos=True), arrival=0.2 * i) for i in range(2)]
+    requests = [
+        Request(f"r{i}", prompt="O", sampling=SamplingParams(max_new_tokens=2, ignore_eos=True), arrival=0.2 * i)
+        for i in range(2)
+    ]
     trace = e.run(Workload(requests, arrival_unit="s"))
     arrived = {a.request: a.t for event in trace.events for a in event.arrived}
     assert arrived == {"r0": 0.0, "r1": 0.2}

@@ -42,7 +42,9 @@ def run(
     slo: SLO = None,
     simulate: Annotated[
         str | None,
-        typer.Option(help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.", show_default=False),
+        typer.Option(
+            help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.", show_default=False
+        ),
     ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -58,7 +60,9 @@ def run(
     slos, asked = parse_slos(slo), plan(preset, workload, model, limits)
     config = asked.config(policy)
     writable(out)
-    engine = simulated_engine(simulate, config, asked.model) if simulate else engine_for(asked.model, config, device, dtype, threads)
+    engine = (
+        simulated_engine(simulate, config, asked.model) if simulate else engine_for(asked.model, config, device, dtype, threads)
+    )
     done = _work(engine, asked.workload)
     trace = engine.trace
     if out is not None:
