@@ -30,7 +30,7 @@ def executable() -> str | None:
     return next((f for f in found if f), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright holds an event loop while it is open: other files need theirs
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         try:

@@ -171,7 +171,7 @@ C p12 .......... ############ | .......... . #"""
 
 def test_the_mask_that_the_article_prints(tmp_path, capsys):
     path = tmp_path / "t.jsonl"
-    assert call("run", "-p", "gpt2-masks", "-m", "shakespeare-char", "-o", str(path)) == 0
+    assert call("run", "-p", "gpt2-masks", "-o", str(path)) == 0
     capsys.readouterr()
     assert call("show", str(path), "--step", "6", "--order", "cached-new") == 0
     text = capsys.readouterr().out

@@ -140,10 +140,11 @@ def test_a_run_can_be_cancelled_and_keeps_what_it_has(open_page):
     page = open_page()
     edit(page, "gpt2-six")
     page.click(".run-button")
-    page.wait_for_function(
-        "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 2", timeout=60_000
+    page.wait_for_function(  # clicked in the page itself: the run is over in a second
+        """() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 2
+            && (document.querySelector(".cancel-button").click(), true)""",
+        timeout=60_000,
     )
-    page.click(".cancel-button")
     page.wait_for_function("() => !inflight.running", timeout=30_000)
     expect(page.locator(".run-message")).to_contain_text("cancelled after")
     assert page.evaluate("inflight.run.length > 2 && !inflight.run.complete")
