@@ -242,5 +242,6 @@ def test_no_serious_violation_of_accessibility(open_page, how):
     assert not serious, serious
     page.click(".edit-button")
     page.wait_for_selector(".request-rows > *")
+    page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")  # the drawer has faded in
     results = Axe().run(page).response["violations"]
     assert not [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in results if v["impact"] in ("serious", "critical")]
