@@ -609,6 +609,7 @@ def test_cancel_keeps_what_ran(visit, page_url):
     page.click(".edit-button")
     page.wait_for_selector(".request-row")
     page.fill("[name=num_blocks]", "")
+    page.select_option("[name=policy]", "sequential")  # the longest way to do it
     for n in range(4):
         page.fill(f".request-row input >> nth={2 * n}", "400")
     page.click(".run-button")
