@@ -14,12 +14,9 @@ import pytest
 from gradio_client import Client
 
 from core.events import StepEvent
-from core.models import BUILTIN_FOLDER
 from core.presets import PRESETS
 from core.trace import Trace
 from page_server import page_url, serve  # noqa: F401
-
-pytestmark = pytest.mark.skipif(not (BUILTIN_FOLDER / "shakespeare-char").exists(), reason="assets/models is not built yet")
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,9 @@ import pytest
 from core.config import EngineConfig
 from core.engine import Engine
 from core.errors import InflightError
-from core.models import BUILTIN_FOLDER
 from core.request import Request, SamplingParams
 from core.workload import Workload
 from visualizer.attention import attention_weights
-
-pytestmark = pytest.mark.skipif(not (BUILTIN_FOLDER / "shakespeare-char").exists(), reason="assets/models is not built yet")
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from browser import chromium, visit  # noqa: F401
-from core.models import BUILTIN_FOLDER
 from core.presets import PRESETS
 from core.trace import Trace
 from page_server import page_url  # noqa: F401
 from visualizer.recorded import TRACES
 
-pytestmark = pytest.mark.skipif(not (BUILTIN_FOLDER / "shakespeare-char").exists(), reason="assets/models is not built yet")
 SHORT = "nanogpt-chunked-4"  # a preset that runs in a second or two
 
 

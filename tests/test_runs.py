@@ -8,15 +8,10 @@ import time
 import pytest
 
 from core.config import EngineConfig
-from core.models import BUILTIN_FOLDER
 from core.request import Request, SamplingParams
 from core.workload import Workload
 from visualizer.limits import HERE, SPACE, Limits, limits
 from visualizer.runs import Models, Runs
-
-pytestmark = pytest.mark.skipif(
-    not (BUILTIN_FOLDER / "shakespeare-char").exists(), reason="assets/models/shakespeare-char is not built yet"
-)
 
 
 class Memory:
