@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -208,7 +209,8 @@ def _with(**changes) -> dict:
         (_with(workload={"requests": [{"id": "r", "prompt": "a"}] * 2}), "Two requests are called"),
         (_with(config="fast"), "The config must be an object"),
         (_with(model=7), "must be names"),
-        (_with(model="../../etc"), "config.json"),
+        (_with(model=str(Path(__file__).parent)), "there is no config.json in that folder"),
+        (_with(model="../no/such/folder"), "is neither built in"),
         (_with(prompt=""), "empty prompt"),
         (_with(prompt="a" * 100_000), "has 100,000 characters; this page takes at most 20,000."),
         (_with(max_new_tokens=10**9), "asks for 1,000,000,000 new tokens"),
