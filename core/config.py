@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Literal
+from typing import Literal, get_args
 
 from core.errors import InvalidConfig, shown
 
@@ -126,3 +126,37 @@ class EngineConfig:
         if unknown:
             raise InvalidConfig(f"An engine has no limit called {shown(min(unknown, key=str))}.")
         return cls(**data)
+
+
+Attention = Literal["auto", "triton", "sdpa"]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How passes are computed, which changes times and never decisions: for measurements that switch one thing off at a time.
+
+    attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the kernel on CUDA where it can be had.
+    cuda_graphs: launch a pass of few tokens as one CUDA graph, padded to the next bucket.
+    asynchronous: launch the next step before this one is read back; None does so on CUDA.
+    fused_sampling: one kernel from logits to tokens.
+    gpu_memory_utilization: share of the device's memory that may be in use, KV pool included.
+
+    Raises InvalidConfig for a value out of range.
+    """
+
+    attention: Attention = "auto"
+    cuda_graphs: bool = True
+    asynchronous: bool | None = None
+    fused_sampling: bool = True
+    gpu_memory_utilization: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.attention not in get_args(Attention):
+            raise InvalidConfig(f"There is no attention {shown(self.attention)}; there are {', '.join(get_args(Attention))}.")
+        for name in ("cuda_graphs", "asynchronous", "fused_sampling"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and not (name == "asynchronous" and value is None):
+                raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")
+        share = self.gpu_memory_utilization
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+            raise InvalidConfig(f"gpu_memory_utilization must be above 0 and at most 1, not {shown(share)}.")

@@ -48,7 +48,7 @@ class Engine:
         tokenizer: Any | None = None,
         config: EngineConfig | None = None,
         *,
-        backend: Backend = cpu.attend,
+        backend: Backend = cpu.BACKEND,
         clock=time.perf_counter,
         sleep=time.sleep,
     ) -> None:

@@ -106,7 +106,7 @@ def equivalence(
     config: EngineConfig,
     *,
     leak: bool = False,
-    backend: Backend = cpu.attend,
+    backend: Backend = cpu.BACKEND,
     on_step: Callable[[StepEvent], None] = lambda event: None,
 ) -> Equivalence:
     """Run every request alone, then all of them under `config`, and compare.
@@ -125,7 +125,7 @@ def equivalence(
         engine = Engine(model, tokenizer, lonely, backend=backend)
         traces[request.id] = _run(engine, single, solo_logits, room, on_step)
     batched_logits: dict[str, list[torch.Tensor]] = {}
-    engine = Engine(model, tokenizer, config, backend=leaky if leak else backend)
+    engine = Engine(model, tokenizer, config, backend=Backend(leaky) if leak else backend)
     batched = _run(engine, workload, batched_logits, room, on_step)
     found = [
         _compare(r.id, traces[r.id], batched, solo_logits.get(r.id, []), batched_logits.get(r.id, []), tokenizer is not None)
@@ -136,7 +136,7 @@ def equivalence(
 
 
 def leaky(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec) -> torch.Tensor:
-    """A `Backend` with a hole in its mask: every request also reads all keys of the next one in the pass."""
+    """An `Attend` with a hole in its mask: every request also reads all keys of the next one in the pass."""
     return attend_under(leaky_mask(batch, spec.window), query, keys, values, batch, spec)
 
 

@@ -61,7 +61,7 @@ class ModelRunner:
         adapter: ModelAdapter,
         num_blocks: int,
         block_size: int,
-        backend: Backend = cpu.attend,
+        backend: Backend = cpu.BACKEND,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.adapter, self.backend, self.clock = adapter, backend, clock

@@ -231,7 +231,7 @@ class ModelAdapter:
         ids = getattr(self.config, "eos_token_id", None) if ids is None else ids
         return frozenset() if ids is None else frozenset(ids if isinstance(ids, (list, tuple)) else [ids])
 
-    def forward(self, batch: PackedBatch, pool: KVPool, backend: Backend = cpu.attend) -> torch.Tensor:
+    def forward(self, batch: PackedBatch, pool: KVPool, backend: Backend = cpu.BACKEND) -> torch.Tensor:
         """The logits `[n, V]` of `batch.sample_rows`; K and V of the pass go to the pool."""
         context = StepContext(batch, pool, backend, self.windows)
         with self.lock, step_context(context), self._implementation(_IMPLEMENTATION[self.plug]), torch.inference_mode():

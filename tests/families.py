@@ -5,7 +5,7 @@ Weights are wide and embeddings untied: at a default initialisation a tiny model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
 from core.attention import cpu
+from core.attention.spec import Backend
 from core.models import ModelAdapter
 
 VOCAB = 101
@@ -222,7 +223,7 @@ class World:
     requests: tuple[Request, ...]
     expected: dict[str, list[int]]
 
-    def run(self, backend: Callable = cpu.attend, **limits: Any) -> Trace:
+    def run(self, backend: Backend = cpu.BACKEND, **limits: Any) -> Trace:
         engine = Engine(self.adapter, None, EngineConfig(**limits), backend=backend)
         return engine.run(Workload(list(self.requests), name="families", arrival_unit="step"))
 

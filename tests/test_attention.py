@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from core.attention import cpu, dense, plug
 from core.attention.observe import LayerCall, PrivateMask, window_of
-from core.attention.spec import AttentionSpec
+from core.attention.spec import AttentionSpec, Backend
 from core.kv_pool import KVPool, KVShape
 from core.packing import pack
 from core.request import BlockTable
@@ -59,7 +59,7 @@ def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, g
     batch = pack(output, BLOCK, pool.trash_slot, CPU)
     query = torch.randn(output.rows, heads, output.width, key_size, generator=generator)
     spec = AttentionSpec(0.7, window, softcap, torch.randn(heads, generator=generator) if sinks else None)
-    mine, oracle = (backend(query, *pool.layers[0], batch, spec) for backend in (cpu.attend, dense.attend))
+    mine, oracle = (attend(query, *pool.layers[0], batch, spec) for attend in (cpu.attend, dense.attend))
     assert mine.shape == oracle.shape == (output.rows, output.width, heads, value_size)
     assert mine.is_contiguous()
     for segment in batch.segments:  # what a pad holds is nobody's business
@@ -86,7 +86,7 @@ def test_mask_of_the_cache_plug_shows_the_same_keys(scheduled):
 
 
 class Recorder:
-    """The oracle backend, keeping the masks that it used, pass by pass: one for each layer."""
+    """The oracle, keeping the masks that it used, pass by pass: one for each layer."""
 
     def __init__(self, num_layers):
         self.masks, self.num_layers = [], num_layers
@@ -103,7 +103,7 @@ class Recorder:
 def test_masks_on_record_are_those_that_were_used(name, run):
     w = world(name)
     recorder = Recorder(2)
-    trace = w.run(backend=recorder, **RUNS[run])
+    trace = w.run(backend=Backend(recorder), **RUNS[run])
     passes = [(event.step, index) for event in trace.events for index in range(len(event.passes))]
     assert len(passes) == len(recorder.masks) > 10
     for (step, index), masks in zip(passes, recorder.masks, strict=True):

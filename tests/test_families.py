@@ -41,7 +41,7 @@ def test_tokens_are_those_of_generate(name, run):
 @pytest.mark.parametrize("name", [p for p in EACH if BY_NAME[p.values[0]].plug == "attention"])
 @pytest.mark.parametrize("run", ["chunked", "dynamic"])
 def test_dense_oracle_says_the_same_tokens(name, run):
-    assert world(name).run(backend=dense.attend, **RUNS[run]).outputs == world(name).expected
+    assert world(name).run(backend=dense.BACKEND, **RUNS[run]).outputs == world(name).expected
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -146,14 +146,14 @@ def _mask(batch: PackedBatch, rule, neighbours: bool = False) -> torch.Tensor:
 )
 def test_wrong_mask_fails(monkeypatch, name, fault):
     monkeypatch.setattr(dense, "dense_mask", fault)
-    assert world(name).run(backend=dense.attend, **RUNS["chunked"]).outputs != world(name).expected
+    assert world(name).run(backend=dense.BACKEND, **RUNS["chunked"]).outputs != world(name).expected
 
 
 @pytest.mark.parametrize("run", ["chunked", "dynamic"])
 def test_right_mask_spelled_out_again_passes(monkeypatch, run):
     """The controls above differ from the truth in their fault alone."""
     monkeypatch.setattr(dense, "dense_mask", lambda batch, window: _mask(batch, lambda q, k: (k <= q) & (q - k < window)))
-    assert world("mistral").run(backend=dense.attend, **RUNS[run]).outputs == world("mistral").expected
+    assert world("mistral").run(backend=dense.BACKEND, **RUNS[run]).outputs == world("mistral").expected
 
 
 def test_wrong_mask_fails_on_the_cpu_backend_too(monkeypatch):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from core.attention.spec import AttentionSpec, scores_to_output
+from core.attention.spec import AttentionSpec, Backend, scores_to_output
 from core.packing import PackedBatch, first_visible_key
 
 
 def attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
 ) -> torch.Tensor:
-    """See `Backend`."""
+    """See `Attend`."""
     groups = query.shape[1] // keys.shape[1]
     packed = batch.layout == "packed"
     plain = spec.softcap is None and spec.sinks is None
@@ -46,3 +46,6 @@ def attend(
         outputs.append(out.transpose(1, 2))  # [1, Q, H, Dv]
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1 if packed else 0)
     return joined.contiguous()  # some models view it without a reshape
+
+
+BACKEND = Backend(attend)

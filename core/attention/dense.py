@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from core.attention.spec import AttentionSpec, scores_to_output
+from core.attention.spec import AttentionSpec, Backend, scores_to_output
 from core.packing import PackedBatch
 
 
@@ -31,7 +31,7 @@ def dense_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
 def attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
 ) -> torch.Tensor:
-    """See `Backend`."""
+    """See `Attend`."""
     return attend_under(dense_mask(batch, spec.window), query, keys, values, batch, spec)
 
 
@@ -53,3 +53,6 @@ def attend_under(
     q = query.transpose(0, 1).reshape(1, heads, rows * width, -1)
     out = scores_to_output(q, k, v, mask.to(q.device), spec)  # [1, H, R * W, Dv]
     return out[0].transpose(0, 1).reshape(rows, width, heads, -1)
+
+
+BACKEND = Backend(attend)

@@ -71,7 +71,7 @@ def paged_attention(
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     spec = AttentionSpec(scaling, context.windows[layer], softcap, s_aux)
     keys, values = store(context, layer, key, value)
-    return context.backend(query, keys, values, context.batch, spec), None
+    return context.backend.attend(query, keys, values, context.batch, spec), None
 
 
 AttentionInterface.register(ATTENTION_NAME, paged_attention)
@@ -80,9 +80,7 @@ AttentionInterface.register(ATTENTION_NAME, paged_attention)
 def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Write the pass's K and V into their slots; the layer's pool."""
     keys, values = context.pool.layers[layer]
-    slots = context.batch.slot_mapping
-    keys.index_copy_(0, slots, key.transpose(1, 2).reshape(-1, key.shape[1], key.shape[3]))
-    values.index_copy_(0, slots, value.transpose(1, 2).reshape(-1, value.shape[1], value.shape[3]))
+    context.backend.store(key, value, keys, values, context.batch.slot_mapping)
     return keys, values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
@@ -20,7 +21,7 @@ class AttentionSpec(NamedTuple):
     sinks: torch.Tensor | None = None
 
 
-class Backend(Protocol):
+class Attend(Protocol):
     """Attention of all queries of a pass.
 
     query `[R, H, W, Dk]`; keys `[slots, Hkv, Dk]` and values `[slots, Hkv, Dv]`: a layer's pool, this pass's K and V already written.
@@ -30,6 +31,31 @@ class Backend(Protocol):
     def __call__(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
     ) -> torch.Tensor: ...
+
+
+class Store(Protocol):
+    """Write a pass's new K `[R, Hkv, W, Dk]` and V `[R, Hkv, W, Dv]` into their slots of a layer's pool.
+
+    slots: int64 `[R * W]`.
+    """
+
+    def __call__(
+        self, key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
+    ) -> None: ...
+
+
+def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+    """See `Store`."""
+    keys.index_copy_(0, slots, key.transpose(1, 2).reshape(-1, key.shape[1], key.shape[3]))
+    values.index_copy_(0, slots, value.transpose(1, 2).reshape(-1, value.shape[1], value.shape[3]))
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What a layer's attention is computed with."""
+
+    attend: Attend
+    store: Store = store
 
 
 def scores_to_output(
