@@ -96,7 +96,7 @@ def cost_curve(
         if round_number > 1 and clock() - started > seconds:
             break
         on_point(done, (repeats + 1) * len(grid))
-        result = runner.execute(decode_step(*grid[key]), params)
+        result = runner.launch(decode_step(*grid[key]), params)
         if round_number:
             times[key].append(result.t_end - result.t_start)
     points = {key: Point(n, n * length, tuple(times[key])) for key, (n, length) in grid.items()}

@@ -18,13 +18,14 @@ from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.detokenize import StopWatch
 from core.errors import InflightError, InvalidRequest
-from core.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings
+from core.events import Arrived, StepEvent
 from core.model_runner import ModelRunner, PassResult, Runner
 from core.models import ModelAdapter
 from core.request import Request, RequestState, SamplingParams
-from core.scheduler import Scheduler, StepFacts
+from core.scheduler import Scheduler
 from core.scheduler_output import SchedulerOutput
 from core.trace import Trace
+from core.turn import Turn
 from core.workload import ArrivalUnit, Workload
 
 _POOL_BYTES_ON_CPU = 2**30  # what `num_blocks=None` may take at most
@@ -41,6 +42,7 @@ class Engine:
 
     _trace: Trace
     _step: int  # of the next turn
+    _turn: Turn | None  # launched, not read
 
     def __init__(
         self,
@@ -113,20 +115,16 @@ class Engine:
         self._enqueue(request, prompt)
 
     def cancel(self, request: str) -> None:
-        """End a request; raises InflightError if it is unknown. One that has finished stays as it is."""
+        """End a request before the next turn; raises InflightError if it is unknown. One that has finished stays as it is."""
         if request not in self._requests:
             raise InflightError(f"There is no request {request!r}.")
-        state = self._requests[request]
-        index = bisect_left(self._pending, (state.request.arrival, state.order))
-        if index < len(self._pending) and self._pending[index][2] is state:  # it has not arrived yet: it arrives and leaves
-            del self._pending[index]
-            self._arrive(state)
-        self._scheduler.cancel(request)
+        if self._requests[request].finish_reason is None:
+            self._cancelled.append(request)
 
     @property
     def has_work(self) -> bool:
         """Whether requests are running, waiting or still to arrive."""
-        return bool(self._pending) or self._scheduler.has_work
+        return self._turn is not None or bool(self._pending) or bool(self._cancelled) or self._scheduler.has_work
 
     @property
     def trace(self) -> Trace:
@@ -139,30 +137,98 @@ class Engine:
         return self._step
 
     def step(self) -> StepEvent | None:
-        """One turn: schedule, execute, update. None if nothing could run."""
-        started = self._now()
-        self._receive()
-        step, self._step = self._step, self._step + 1
-        scheduler = self._scheduler
-        results: list[tuple[SchedulerOutput, PassResult]] = []
-        scheduling = -self._clock()
-        for output in scheduler.schedule():
-            scheduling += self._clock()
-            result = self._runner.execute(output, self._params)
-            results.append((output, result))
-            stopped = self._stopped(output, result)
-            scheduling -= self._clock()
-            scheduler.update_from_output(output, [s.token_id for s in result.samples], stopped)
-        facts = scheduler.end_step()
-        scheduling += self._clock()
-        if not results and not facts.finished:
-            if self._pending:
-                self._wait_for_arrival()
-            return None
-        event = self._event(step, started, scheduling, tuple(self._arrived), results, facts)
-        self._arrived.clear()
+        """One turn: schedule, execute, update. None if nothing could run.
+
+        With asynchronous execution the next turn has been launched, too, by the time this one is read and returned.
+        """
+        turn, self._turn = self._turn, None
+        if turn is None:
+            turn = self._begin()
+            if turn is None:
+                if self._pending:
+                    self._wait_for_arrival()
+                return None
+            if self._runner.asynchronous and turn.launched:
+                self._go_on(turn)
+        if self._runner.asynchronous:
+            self._overlap(turn)
+        else:
+            self._complete(turn)
+        event = self._event(turn)
         self._trace.events.append(event)
         return event
+
+    # -- a turn ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, in_flight: bool = False) -> Turn | None:
+        """Plan a turn and launch its first pass; None if there is nothing to do. in_flight: the last turn is not read yet."""
+        started = self._now()
+        self._cancel()
+        self._receive()
+        turn = Turn(self._step, started, self._scheduler.schedule(in_flight))
+        launched = self._launch_next(turn)
+        if launched or not in_flight:
+            self._step += 1
+        return turn if launched or (self._scheduler.has_news and not in_flight) else None
+
+    def _launch_next(self, turn: Turn) -> bool:
+        """Launch the turn's next pass, if it has one more."""
+        began = self._clock()
+        output = next(turn.plan, None)
+        turn.scheduling += self._clock() - began
+        if output is None:
+            return False
+        turn.launched.append((output, self._runner.launch(output, self._params)))
+        return True
+
+    def _go_on(self, turn: Turn) -> None:
+        """Launch what is left of a turn, its tokens unread."""
+        while True:
+            self._scheduler.advance(turn.latest)
+            if not self._launch_next(turn):
+                break
+
+    def _complete(self, turn: Turn) -> None:
+        """Read each pass of the turn before the next one is planned."""
+        while len(turn.results) < len(turn.launched):
+            output, launched = turn.launched[-1]
+            result = launched.result()
+            turn.results.append(result)
+            stopped = self._stopped(output, result)
+            began = self._clock()
+            self._scheduler.update_from_output(output, [s.token_id for s in result.samples], stopped)
+            turn.scheduling += self._clock() - began
+            self._launch_next(turn)
+        self._close(turn)
+
+    def _overlap(self, turn: Turn) -> None:
+        """Launch the next turn's first pass, then read this turn, then launch the rest of the next."""
+        self._close(turn)
+        failure = None
+        try:
+            self._turn = self._begin(in_flight=True)
+        except Exception as error:  # what was launched before it has run all the same, and goes on record
+            failure = error
+        for output, launched in turn.launched:
+            result = launched.result()
+            turn.results.append(result)
+            stopped = self._stopped(output, result)
+            began = self._clock()
+            tokens = [s.token_id for s in result.samples]
+            self._scheduler.settle(output, tokens, stopped, turn.facts, followed=self._turn is not None)
+            turn.scheduling += self._clock() - began
+        if failure is not None:
+            self._trace.events.append(self._event(turn))
+            raise failure
+        if self._turn is not None:
+            self._go_on(self._turn)
+
+    def _close(self, turn: Turn) -> None:
+        """Everything is planned: what happens from now on belongs to the next turn."""
+        began = self._clock()
+        turn.facts, turn.arrived = self._scheduler.end_step(), tuple(self._arrived)
+        self._arrived.clear()
+        turn.scheduling += self._clock() - began
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -188,6 +254,8 @@ class Engine:
         self._requests: dict[str, RequestState] = {}
         self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
         self._arrived: list[Arrived] = []
+        self._cancelled: list[str] = []
+        self._turn = None
 
     def _now(self) -> float:
         return round(self._clock() - self._origin, 6)
@@ -269,6 +337,17 @@ class Engine:
             due += 1
         del self._pending[:due]
 
+    def _cancel(self) -> None:
+        """Those to be cancelled leave; one that has not arrived yet arrives first."""
+        for request in self._cancelled:
+            state = self._requests[request]
+            index = bisect_left(self._pending, (state.request.arrival, state.order))
+            if index < len(self._pending) and self._pending[index][2] is state:
+                del self._pending[index]
+                self._arrive(state)
+            self._scheduler.cancel(request)
+        self._cancelled.clear()
+
     def _arrive(self, state: RequestState) -> None:
         planned = state.request.arrival if self._unit == "s" else self._now()
         self._arrived.append(Arrived(state.id, round(min(planned, self._now()), 6)))
@@ -290,61 +369,13 @@ class Engine:
                 stopped.add(request)
         return frozenset(stopped)
 
-    def _event(
-        self,
-        step: int,
-        started: float,
-        scheduling: float,
-        arrived: tuple[Arrived, ...],
-        results: list[tuple[SchedulerOutput, PassResult]],
-        facts: StepFacts,
-    ) -> StepEvent:
+    def _event(self, turn: Turn) -> StepEvent:
         """What happened, on record."""
-        passes, segments, sampled = self._records(results)
-        return StepEvent(
-            step=step,
-            t_start=started,
-            t_end=self._now(),
-            timings=Timings(
-                round(scheduling, 6),
-                round(sum(r.prepare for _, r in results), 6),
-                round(sum(r.forward for _, r in results), 6),
-                round(sum(r.sample for _, r in results), 6),
-            ),
-            arrived=arrived,
-            admitted=tuple(facts.admitted),
-            waiting=facts.waiting,
-            preempted=tuple(facts.preempted),
-            stalled=tuple(facts.stalled),
-            passes=passes,
-            segments=segments,
-            sampled=sampled,
-            finished=tuple(facts.finished),
-            kv=KV(facts.blocks_used, self._num_pool_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
-            budget=facts.budget(self.config.max_num_batched_tokens if self.config.batching.token_budget else None),
-        )
-
-    def _records(
-        self, results: list[tuple[SchedulerOutput, PassResult]]
-    ) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
-        passes, segments, sampled = [], [], []
-        for index, (output, result) in enumerate(results):
-            drawn, tokens, finished = iter(result.samples), 0, []
-            for request, lane, phase, fed, first, _, samples in output.scheduled:
-                if fed:
-                    length = len(fed)
-                    tokens += length
-                    segments.append(Segment(index, request, lane, phase, first, length, first + length))
-                else:
-                    finished.append(FinishedRow(request, lane))
-                if samples:
-                    token_id, logprob, margin = next(drawn)
-                    if token_id is not None:
-                        sampled.append(Sampled(index, request, token_id, logprob, margin))
-            rows, width = (1, tokens) if output.layout == "packed" else (output.rows, output.width)
-            start, end = round(result.t_start - self._origin, 6), round(result.t_end - self._origin, 6)
-            passes.append(Pass(output.layout, rows, width, tokens, rows * width - tokens, start, end, tuple(finished)))
-        return tuple(passes), tuple(segments), tuple(sampled)
+        start, end = turn.started, self._now()
+        if self._runner.asynchronous and turn.results:  # the host's own times overlap: the device's are in order
+            start, end = round(turn.results[0].t_start - self._origin, 6), round(turn.results[-1].t_end - self._origin, 6)
+        budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
+        return turn.event(self._origin, start, end, self._num_pool_blocks, budget)
 
     def _header(self, name: str, num_blocks: int) -> dict:
         adapter = self.adapter

@@ -69,7 +69,10 @@ class FinishedRow(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One forward pass of `rows` x `width` positions: `tokens` real ones, `padding` the rest. Rows are in lane order."""
+    """One forward pass of `rows` x `width` positions: `tokens` real ones, `padding` the rest. Rows are in lane order.
+
+    bucket: positions of the CUDA graph that was replayed, those for nobody after the row's end included; None where there was none.
+    """
 
     layout: str
     rows: int
@@ -79,6 +82,7 @@ class Pass(NamedTuple):
     t_start: float
     t_end: float
     finished_rows: tuple[FinishedRow, ...] = ()
+    bucket: int | None = None
 
 
 class Segment(NamedTuple):
@@ -143,7 +147,12 @@ class Budget(NamedTuple):
 
 
 class Timings(NamedTuple):
-    """Seconds of the step by part; what is left of `t_end - t_start` is everything else."""
+    """Seconds of the step by part; what is left of `t_end - t_start` is everything else.
+
+    On CUDA forward and sample are the device's. With asynchronous execution the host's parts, schedule and prepare, run beside the
+    device's work on the step before, and `t_start` and `t_end` are the device's: between one step's end and the next one's start
+    the device waited for the host.
+    """
 
     schedule: float
     prepare: float
@@ -152,7 +161,7 @@ class Timings(NamedTuple):
 
 
 class Overrun(NamedTuple):
-    """Rows computed for a request that had already stopped (asynchronous execution)."""
+    """Positions computed for a request that had already stopped (asynchronous execution): its segment of this step was for nothing."""
 
     request: str
     rows: int

@@ -37,7 +37,10 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 class PassResult(NamedTuple):
-    """samples: one for each scheduled request that samples, in order. Times are those of the clock, in seconds."""
+    """samples: one for each scheduled request that samples, in order. Times are those of the clock, in seconds.
+
+    bucket: see `core.events.Pass`.
+    """
 
     samples: list[Sample]
     t_start: float
@@ -45,16 +48,34 @@ class PassResult(NamedTuple):
     prepare: float
     forward: float
     sample: float
+    bucket: int | None = None
+
+    def result(self) -> PassResult:
+        """Itself: a pass that was computed at once has been `Launched` too."""
+        return self
+
+
+class Launched(Protocol):
+    """A pass on its way; `result` waits for it."""
+
+    def result(self) -> PassResult: ...
 
 
 class Runner(Protocol):
-    """What an engine needs of whatever computes its passes."""
+    """What an engine needs of whatever computes its passes, in the order in which they are launched.
 
-    def execute(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult: ...
+    asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
+    """
+
+    @property
+    def asynchronous(self) -> bool: ...
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched: ...
 
 
 class ModelRunner:
     """A model and its KV pool of `num_blocks` blocks."""
+
+    asynchronous = False
 
     def __init__(
         self,
@@ -68,7 +89,7 @@ class ModelRunner:
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._weights = packed_weights(getattr(adapter, "model", None))
 
-    def execute(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """Compute a pass. params: sampling by request id."""
         t0 = self.clock()
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)

@@ -1,11 +1,15 @@
-"""Who computes what in each step. `schedule()` decides a turn pass by pass, `update_from_output()` alone changes requests.
+"""Who computes what in each step. `schedule()` decides a turn pass by pass; `advance()` and `settle()` alone change requests.
 
-A turn is one pass for the packed and padded layouts. The split layout decides its decode pass after the prefill passes' tokens
-are known, so `schedule()` is a generator: run each pass and report it before asking for the next.
+A turn is one pass for the packed and padded layouts. The split layout decides its decode pass after its prefill passes, so
+`schedule()` is a generator: run each pass and report it before asking for the next.
 
     for output in scheduler.schedule():
-        scheduler.update_from_output(output, run(output))
+        scheduler.update_from_output(output, run(output))  # advance, then settle
     facts = scheduler.end_step()
+
+With asynchronous execution a turn is planned before the last one's tokens are read. All that scheduling asks is known by then but
+for who stops early: `advance` counts a launched pass, its new tokens as UNREAD, and `settle` fills them in later. A request that turns out
+to have stopped may by then have a row in the next turn; that row is an overrun, and lane and blocks fall free after it.
 
 Waiting requests form one line, first come, first served; only its head is ever looked at. Knows nothing of tensors, models or time.
 """
@@ -19,10 +23,11 @@ from typing import Literal
 
 from core.block_pool import BlockPool
 from core.config import EngineConfig
-from core.events import Admitted, BlockChange, Budget, Finished, Limit, Preempted, PrefixHit, Stalled, Waiting, Why
+from core.events import Admitted, BlockChange, Budget, Finished, Limit, Overrun, Preempted, PrefixHit, Stalled, Waiting, Why
 from core.request import BlockTable, FinishReason, Phase, RequestState, RequestStatus
 from core.scheduler_output import ScheduledRequest, SchedulerOutput
 
+UNREAD = -1  # stands for a sampled token that the host has not read yet
 _UNLIMITED = 2**62
 _NOTHING_BINDS = Why("none")
 _NOBODY_WAITS = Waiting(0)
@@ -40,6 +45,7 @@ class StepFacts:
     finished: list[Finished] = field(default_factory=list)
     block_changes: list[BlockChange] = field(default_factory=list)
     prefix_hits: list[PrefixHit] = field(default_factory=list)
+    overrun: list[Overrun] = field(default_factory=list)
     waiting: Waiting = _NOBODY_WAITS
     decode_tokens: int = 0
     prefill_tokens: int = 0
@@ -71,6 +77,7 @@ class Scheduler:
         self.running: list[RequestState] = []
         self.lanes: list[RequestState | None] = [None] * config.num_lanes  # a finished request keeps its lane until the barrier
         self.requests: dict[str, RequestState] = {}  # unfinished
+        self._leaving: dict[str, RequestState] = {}  # at their last token, which is unread; lane and blocks are theirs no more
         self._num_added = 0
         self._num_cancelled_waiting = 0
         self._facts = StepFacts()
@@ -90,7 +97,7 @@ class Scheduler:
             return False
         if state.status is not RequestStatus.RUNNING:
             self._num_cancelled_waiting += 1  # left in the line, dropped when it reaches the head
-        self._finish(state, "cancelled")
+        self._finish(state, "cancelled", self._facts, self._facts)
         return True
 
     @property
@@ -98,47 +105,101 @@ class Scheduler:
         return len(self.waiting) - self._num_cancelled_waiting
 
     @property
+    def has_news(self) -> bool:
+        """Whether somebody has finished between turns."""
+        return bool(self._facts.finished)
+
+    @property
     def has_work(self) -> bool:
-        return bool(self.requests) or bool(self._facts.finished)
+        return bool(self.requests) or bool(self._leaving) or self.has_news
 
     # -- the three verbs' first and last -----------------------------------------------------------------------------
 
-    def schedule(self) -> Iterator[SchedulerOutput]:
-        """Decide the passes of this turn, one after the other."""
+    def schedule(self, in_flight: bool = False) -> Iterator[SchedulerOutput]:
+        """Decide the passes of this turn, one after the other.
+
+        in_flight: another turn is not settled yet; nobody is preempted then, since its tokens are needed to compute them again.
+        """
+        self._facts.waiting = _NOBODY_WAITS
         if self.policy.layout == "packed":
-            yield from self._packed_pass()
+            yield from self._packed_pass(in_flight)
         elif self.policy.layout == "padded":
             yield from self._padded_pass()
         else:
             yield from self._split_passes()
 
+    def advance(self, output: SchedulerOutput) -> None:
+        """Count a pass that has been launched. The turn before it must be settled."""
+        for scheduled in output.scheduled:
+            self._advance(scheduled)
+
+    def settle(
+        self,
+        output: SchedulerOutput,
+        token_ids: Sequence[int | None],
+        stopped: frozenset[str],
+        facts: StepFacts,
+        followed: bool,
+    ) -> None:
+        """Fill in the tokens of a launched pass.
+
+        token_ids, stopped: see `update_from_output`. facts: of the pass's own turn, for who has finished. followed: the next turn's
+        first pass has been launched, so what falls free does so after that one.
+        """
+        tokens = iter(token_ids)
+        releases = self._facts if followed else facts
+        for scheduled in output.scheduled:
+            self._settle(scheduled, next(tokens) if scheduled.samples else None, stopped, facts, releases)
+
     def update_from_output(
         self, output: SchedulerOutput, token_ids: Sequence[int | None], stopped: frozenset[str] = frozenset()
     ) -> None:
-        """Advance every scheduled request.
+        """Advance and settle a pass whose tokens are known.
 
         token_ids: one for each scheduled request that samples, in order; None where its logits were not finite.
         stopped: requests whose text now contains one of their stop strings.
         """
-        tokens, prefix_caching = iter(token_ids), self.config.prefix_caching
+        tokens, facts = iter(token_ids), self._facts
         for scheduled in output.scheduled:
-            state = self.requests.get(scheduled.request)
-            token = next(tokens) if scheduled.samples else None
-            if state is None:  # a finished row, or cancelled meanwhile
-                continue
-            state.num_computed_tokens = scheduled.start + len(scheduled.tokens)
-            if prefix_caching:
-                self._register_full_blocks(state, scheduled.start)
-            if not scheduled.samples:
-                continue
-            if token is None:
-                self._finish(state, "error")
-                continue
-            state.token_ids.append(token)
-            if scheduled.request in stopped or (token in self.eos_token_ids and not state.request.sampling.ignore_eos):
-                self._finish(state, "stop")
-            elif len(state.token_ids) == state.max_num_tokens:
-                self._finish(state, "length")
+            self._advance(scheduled)
+            self._settle(scheduled, next(tokens) if scheduled.samples else None, stopped, facts, facts)
+
+    def _advance(self, scheduled: ScheduledRequest) -> None:
+        state = self.requests.get(scheduled.request)
+        if state is None:  # a finished row, or one that has turned out to be an overrun
+            return
+        state.num_computed_tokens = scheduled.start + len(scheduled.tokens)
+        if self.config.prefix_caching:
+            self._register_full_blocks(state, scheduled.start)
+        if scheduled.samples:
+            state.token_ids.append(UNREAD)
+            if len(state.token_ids) == state.max_num_tokens:
+                state.finish_reason = "length"  # unless that token says otherwise
+                self._leaving[state.id] = self.requests.pop(state.id)
+                self._leave(state, self._facts)
+
+    def _settle(
+        self, scheduled: ScheduledRequest, token: int | None, stopped: frozenset[str], facts: StepFacts, releases: StepFacts
+    ) -> None:
+        request = scheduled.request
+        state = self.requests.get(request) or self._leaving.get(request)
+        if state is None:
+            if scheduled.tokens:
+                facts.overrun.append(Overrun(request, len(scheduled.tokens)))
+            return
+        if not scheduled.samples:
+            return
+        position = scheduled.start + len(scheduled.tokens)
+        if token is None:
+            del state.token_ids[position:]
+            self._finish(state, "error", facts, releases)
+            return
+        state.token_ids[position] = token
+        if request in stopped or (token in self.eos_token_ids and not state.request.sampling.ignore_eos):
+            del state.token_ids[position + 1 :]
+            self._finish(state, "stop", facts, releases)
+        elif position + 1 == state.max_num_tokens:
+            self._finish(state, "length", facts, releases)
 
     def end_step(self) -> StepFacts:
         """The facts of the turn; the next turn starts with a clean sheet."""
@@ -165,10 +226,10 @@ class Scheduler:
 
     # -- layouts -----------------------------------------------------------------------------------------------------
 
-    def _packed_pass(self) -> Iterator[SchedulerOutput]:
+    def _packed_pass(self, in_flight: bool) -> Iterator[SchedulerOutput]:
         while True:
             plan = self._plan_packed()
-            if plan or not self.running:
+            if plan or not self.running or in_flight:
                 break
             self._preempt(self.running[-1])  # nothing at all could go on: the newest makes room
         if plan:
@@ -322,7 +383,7 @@ class Scheduler:
         """Take everything from a running request but its tokens, and put it at the head of the line."""
         self._facts.preempted.append(Preempted(state.id, state.num_computed_tokens, state.held_lane))
         self.running.remove(state)
-        self._vacate(state)
+        self._vacate(state, self._facts)
         state.status, state.num_computed_tokens, state.num_cached_tokens = RequestStatus.PREEMPTED, 0, 0
         self.waiting.appendleft(state)
 
@@ -351,27 +412,34 @@ class Scheduler:
             tokens = tuple(state.token_ids[index * size : (index + 1) * size])
             self.pool.register(blocks[index], blocks[index - 1] if index else None, tokens)
 
-    def _vacate(self, state: RequestState) -> None:
+    def _vacate(self, state: RequestState, facts: StepFacts) -> None:
         """Give back lane and blocks."""
         self.pool.free(state.block_table.blocks)
         if state.block_table.blocks:
-            self._facts.block_changes.append(BlockChange(state.id, (), True))
+            facts.block_changes.append(BlockChange(state.id, (), True))
         self.lanes[state.held_lane] = None
         state.lane, state.block_table = None, BlockTable()
 
-    def _finish(self, state: RequestState, reason: FinishReason) -> None:
-        state.finish_reason, was_running = reason, state.status is RequestStatus.RUNNING
+    def _leave(self, state: RequestState, facts: StepFacts) -> None:
+        """Stop running; lane and blocks fall free at once, or with the whole wave's at the barrier."""
         state.status = RequestStatus.FINISHED
-        del self.requests[state.id]
-        self._facts.finished.append(Finished(state.id, reason))
-        if was_running:
-            self.running.remove(state)
-            if self.policy.admission == "immediate":
-                self._vacate(state)
-            elif not self.running:  # the barrier falls: the whole wave leaves
-                for other in self.lanes:
-                    if other is not None:
-                        self._vacate(other)
+        self.running.remove(state)
+        if self.policy.admission == "immediate":
+            self._vacate(state, facts)
+        elif not self.running:
+            for other in self.lanes:
+                if other is not None:
+                    self._vacate(other, facts)
+
+    def _finish(self, state: RequestState, reason: FinishReason, facts: StepFacts, releases: StepFacts) -> None:
+        """End a request. facts: of the turn in which it ended; releases: of the turn after which what it holds falls free."""
+        state.finish_reason = reason
+        facts.finished.append(Finished(state.id, reason))
+        if self._leaving.pop(state.id, None) is None:
+            del self.requests[state.id]
+            if state.status is RequestStatus.RUNNING:
+                self._leave(state, releases)
+            state.status = RequestStatus.FINISHED
 
     def _output(self, layout: Literal["packed", "padded"], plan: Plan) -> SchedulerOutput:
         """Freeze a plan in lane order."""

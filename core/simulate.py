@@ -244,11 +244,13 @@ class SimulatedClock:
 class SimulatedRunner:
     """`ModelRunner` without a model: every pass takes what it costs, every sample is the same token."""
 
+    asynchronous = False
+
     def __init__(self, cost: Cost, clock: SimulatedClock) -> None:
         self.cost, self.clock = cost, clock
         self.passes = self.passes_beyond = 0
 
-    def execute(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`."""
         kv = samples = tokens = 0
         for _, _, _, fed, start, _, sampled in output.scheduled:

@@ -53,12 +53,18 @@ class Checker:
         self._held: dict[str, int] = {}  # of this step: request -> blocks while the passes ran
         self._released: list[str] = []  # of this step: requests that gave back their blocks
         self._finished: set[str] = set()
+        self._asynchronous = bool(header.get("execution", {}).get("asynchronous"))
+        self._due: list[str] = []  # finished requests that still hold their lanes, for no longer than the next step
+        self._late: dict[
+            str, int
+        ] = {}  # finished in the step before -> positions in its cache: may have a row in this one, in vain
+        self._in_vain: set[str] = set()  # of the step before: rows of requests that have not finished by then
         self._step, self._t = -1, 0.0
 
     def fault(self, event: StepEvent) -> str | None:
         """What is wrong with this step, given all steps before it."""
         rules = (self._shape, self._clock, self._arrivals, self._cancels, self._preemptions, self._admissions, self._waiting)
-        for rule in (*rules, self._blocks, self._passes, self._samples, self._work, self._budget, self._ends):
+        for rule in (*rules, self._blocks, self._passes, self._samples, self._overruns, self._work, self._budget, self._ends):
             if fault := rule(event):
                 return f"step {event.step}: {fault}."
         return None
@@ -107,6 +113,9 @@ class Checker:
 
     def _cancels(self, event: StepEvent) -> str | None:
         """Cancellations come before everything else in their step."""
+        cancelled = {request for request, reason in event.finished if reason == "cancelled"}
+        if self._in_vain - cancelled:
+            return f"request {min(self._in_vain)!r} lost a token but goes on"
         for request, reason in event.finished:
             if reason != "cancelled":
                 continue
@@ -114,7 +123,8 @@ class Checker:
                 self._line.remove(request)
                 self._finished.add(request)
             elif request in self._computed:
-                self._finish(request)
+                for other in self._finish(request):
+                    del self._lanes[other]
             else:
                 return f"request {request!r} cannot be cancelled"
         return None
@@ -169,7 +179,7 @@ class Checker:
             if any(self._owners[b] for b in added[may_share:]):
                 return "a block has two owners"
             table = self._tables.setdefault(request, [])
-            if added and request not in self._computed:
+            if added and request not in self._computed and request not in self._late:
                 return f"request {request!r} got blocks but is not running"
             table.extend(added)
             self._owners.update(added)
@@ -215,9 +225,10 @@ class Checker:
         return None
 
     def _segment(self, s: Segment) -> str | None:
-        if s.request not in self._computed or self._lanes[s.request] != s.lane:
+        cached = self._computed.get(s.request, self._late.get(s.request))
+        if cached is None or self._lanes.get(s.request) != s.lane:
             return f"request {s.request!r} does not hold lane {s.lane}"
-        if s.length < 1 or s.kv_len != s.start + s.length or s.start != self._computed[s.request]:
+        if s.length < 1 or s.kv_len != s.start + s.length or s.start != cached:
             return f"request {s.request!r} computes positions that do not follow its cache"
         num_tokens = self._num_tokens[s.request]
         if s.kv_len > num_tokens:
@@ -227,13 +238,22 @@ class Checker:
             return f"request {s.request!r} is not in the phase {s.phase!r}"
         if self._held.get(s.request, 0) * self._config.block_size < s.kv_len:
             return f"request {s.request!r} has too few blocks for {s.kv_len} positions"
-        self._computed[s.request] = s.kv_len
+        if s.request in self._computed:
+            self._computed[s.request] = s.kv_len
         return None
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
         """Whoever computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
         failed = {f.request for f in event.finished if f.finish_reason == "error"}
-        due = [s.request for s in segments if s.kv_len == self._num_tokens[s.request] and s.request not in failed]
+        overrun = {row.request for row in event.overrun}
+        in_vain = {s.request for s in event.segments if s.request in overrun and s.pass_index == index} - {
+            s.request for s in event.segments if s.pass_index > index
+        }
+        due = [
+            s.request
+            for s in segments
+            if s.kv_len == self._num_tokens[s.request] and s.request not in failed and s.request not in in_vain
+        ]
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [s.request for s in sampled] != due:
             return f"pass {index} samples for others than those whose tokens are computed"
@@ -248,8 +268,25 @@ class Checker:
             return "a token was sampled in no pass"
         return None
 
+    def _overruns(self, event: StepEvent) -> str | None:
+        """Rows in vain: of requests that had finished, or finished in an earlier pass of this step, or will turn out cancelled."""
+        last = {s.request: s for s in event.segments}
+        finished = {f.request for f in event.finished}
+        self._in_vain = set()
+        for request, rows in event.overrun:
+            if not self._asynchronous:
+                return "only asynchronous execution computes rows in vain"
+            if request not in last or last[request].length != rows:
+                return f"request {request!r} has no row of {rows} positions in vain"
+            if request not in self._late and request not in finished:
+                self._in_vain.add(request)
+        if {s.request for s in event.segments if s.request in self._late} - {row.request for row in event.overrun}:
+            return "a request that had finished computes"
+        return None
+
     def _work(self, event: StepEvent) -> str | None:
-        computing, stalled = {s.request for s in event.segments}, [s.request for s in event.stalled]
+        computing = {s.request for s in event.segments} - set(self._late)
+        stalled = [s.request for s in event.stalled if s.request not in self._late]
         if computing | set(stalled) != set(self._computed) or len(computing) + len(stalled) != len(self._computed):
             return "a running request neither computed nor stalled"
         return None
@@ -269,6 +306,8 @@ class Checker:
 
     def _ends(self, event: StepEvent) -> str | None:
         sampled = {s.request for s in event.sampled}
+        late: dict[str, int] = {}
+        leaving: list[str] = []
         for request, reason in event.finished:
             if reason == "cancelled":
                 continue
@@ -278,21 +317,25 @@ class Checker:
             failed = self._computed[request] == self._num_tokens[request]
             if {"length": not full, "stop": request not in sampled, "error": not failed}[reason]:
                 return f"request {request!r} has not come to its end by {reason!r}"
-            self._finish(request)
+            late[request] = self._computed[request]
+            leaving += self._finish(request)
         if beyond := [r for r in self._computed if self._num_tokens[r] >= self._max_tokens[r]]:
             return f"request {beyond[0]!r} goes on beyond its last token"
+        lingering = [r for r in leaving if self._asynchronous and r in self._tables]
+        for request in set(leaving + self._due) - set(lingering):
+            del self._lanes[request]
+        self._due, self._late = lingering, late if self._asynchronous else {}
         if set(self._released) & set(self._lanes) or not set(self._tables) <= set(self._lanes):
             return "blocks are given back when a lane falls free, and only then"
         return None
 
-    def _finish(self, request: str) -> None:
-        """End a running request; its lane falls free at once, or with the whole wave's at the barrier."""
+    def _finish(self, request: str) -> list[str]:
+        """End a running request; those whose lanes fall free with it: itself, or at the barrier the whole wave."""
         del self._computed[request]
         self._finished.add(request)
         if self._config.batching.admission == "immediate":
-            del self._lanes[request]
-        elif not self._computed:
-            self._lanes.clear()
+            return [request]
+        return [] if self._computed else list(self._lanes)
 
 
 @cache
