@@ -7,6 +7,7 @@ records. What it cannot show stays None, "not observable". Setting up (caches, t
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from core.workload import Workload
 
 NAMES = ("generate-waves", "generate-serial", "transformers-continuous", "article")
 _PAGE = 32  # tokens in a page of transformers' paged cache
+_FLASH_PAGE = 256  # what its flash attention's fast path for decodes asks for
 
 
 class Job(NamedTuple):
@@ -33,6 +35,17 @@ class Job(NamedTuple):
     request: str
     prompt: tuple[int, ...]
     max_new_tokens: int
+
+
+class Variant(NamedTuple):
+    """A way to run transformers' continuous batching. attention: a name without "paged|", None for what the library chooses."""
+
+    attention: str | None = None
+    use_cuda_graph: bool = False
+    use_async_batching: bool = False
+
+
+_PLAIN = Variant()
 
 
 @dataclass(frozen=True)
@@ -119,31 +132,40 @@ def contender(name: str, model: Any, work: Sequence[Job], lanes: int, budget: in
 
 
 class _Clock(StoppingCriteria):
-    """Notes when each token of a wave was there; stops nothing."""
+    """Notes when each token of a wave was there; stops it at `deadline`, on the same clock."""
 
-    def __init__(self, rows: int, device: torch.device, clock: Callable[[], float]) -> None:
+    def __init__(self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float) -> None:
         self.times: list[float] = []
-        self._go_on, self._clock = torch.zeros(rows, dtype=torch.bool, device=device), clock
+        self._go_on, self._clock, self._deadline = torch.zeros(rows, dtype=torch.bool, device=device), clock, deadline
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
         self.times.append(self._clock())
-        return self._go_on
+        return self._go_on if self.times[-1] < self._deadline else ~self._go_on
 
 
-def generate_waves(model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
-    """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching."""
-    outputs, times, steps = {}, {}, 0
+def generate_waves(
+    model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], float] = time.perf_counter, limit_s: float = math.inf
+) -> BaselineRun:
+    """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
+
+    After `limit_s` seconds it is cut: outputs are then shorter, or missing, and `about["cut"]` says so.
+    """
+    outputs, times, steps, cut = {}, {}, 0, False
     started = clock()
     with _greedy(model), torch.inference_mode():
         for first in range(0, len(work), lanes):
             wave = work[first : first + lanes]
-            observer = _Clock(len(wave), model.device, clock)
+            observer = _Clock(len(wave), model.device, clock, started + limit_s)
             rows = _generate(model, wave, observer)
             steps += len(observer.times)
             for job, row in zip(wave, rows, strict=True):
                 outputs[job.request] = row[: job.max_new_tokens]
                 times[job.request] = [t - started for t in observer.times[: job.max_new_tokens]]
-    return BaselineRun(outputs, clock() - started, _prompts(work), times, steps, {"lanes": lanes, "padding": "left"})
+            cut = any(len(outputs[job.request]) < job.max_new_tokens for job in wave)
+            if cut:
+                break
+    about = {"lanes": lanes, "padding": "left", **({"cut": True} if cut else {})}
+    return BaselineRun(outputs, clock() - started, _prompts(work), times, steps, about)
 
 
 def generate_serial(model: Any, work: Sequence[Job], clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
@@ -174,39 +196,63 @@ def _greedy(model: Any) -> Iterator[None]:
 # -- transformers' continuous batching -------------------------------------------------------------------------------
 
 
-def continuous_settings(work: Sequence[Job], lanes: int, budget: int) -> dict[str, Any]:
-    """What serves these requests best on a CPU: a pool that just fits, no prefix hashing, no graphs, no second thread."""
-    each = max(-(-(len(job.prompt) + job.max_new_tokens) // _PAGE) + 1 for job in work)
+def continuous_settings(work: Sequence[Job], lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
+    """What serves these requests best: a pool that just fits, no prefix hashing, and the variant's own choices."""
+    flash = (variant.attention or "").startswith("flash")
+    page = _FLASH_PAGE if flash else _PAGE
+    each = max(-(-(len(job.prompt) + job.max_new_tokens) // page) + 1 for job in work)
     wanted = {
-        "page_size": _PAGE,
-        "block_size": _PAGE,  # what older versions call a page
+        "page_size": page,
+        "block_size": page,  # what older versions call a page
         "num_blocks": each * min(lanes, len(work)) + 1,
         "max_batch_tokens": max(budget, lanes),
         "max_requests_per_batch": lanes,
         "allow_block_sharing": False,
-        "use_async_batching": False,
-        "use_cuda_graph": False,
+        "use_async_batching": variant.use_async_batching,
+        "use_cuda_graph": variant.use_cuda_graph,
+        **({} if variant.attention is None else {"auto_switch_to_flash": flash}),
     }
-    known = {f.name for f in fields(ContinuousBatchingConfig)}
+    known = _continuous_fields()
     return {name: value for name, value in wanted.items() if name in known and (name != "block_size" or "page_size" not in known)}
+
+
+def paged_name(attention: str) -> str:
+    """The name under which this version of transformers keeps an attention for continuous batching."""
+    if attention == "eager" or "auto_switch_to_flash" not in _continuous_fields():
+        return f"paged|{attention}"
+    return attention  # newer versions page every attention but eager under its own name
+
+
+def _continuous_fields() -> set[str]:
+    return {f.name for f in fields(ContinuousBatchingConfig)}
 
 
 class TransformersContinuous:
     """`generate_batch`'s manager, its own loop turned by hand in this thread: the same work without the waiting between threads."""
 
-    def __init__(self, model: Any, work: Sequence[Job], lanes: int, budget: int) -> None:
+    def __init__(self, model: Any, work: Sequence[Job], lanes: int, budget: int, variant: Variant = _PLAIN) -> None:
         config = GenerationConfig(
             do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(j.max_new_tokens for j in work)
         )
         self.model, self.work = model, work
-        settings = ContinuousBatchingConfig(**continuous_settings(work, lanes, budget))
+        self._attention_before = model.config._attn_implementation
+        settings = ContinuousBatchingConfig(**continuous_settings(work, lanes, budget, variant))
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it complains that psutil is not there
-        with torch.no_grad():
-            self._manager = model.init_continuous_batching(config, continuous_batching_config=settings)
-            self._processor = self._manager._create_batch_processor()
-            self._manager.batch_processor = self._processor
         self.steps = 0
         self._done: dict[str, Any] = {}
+        self._manager: Any = None
+        self._processor: Any = None
+        self._ahead, self._launched = variant.use_async_batching, False
+        try:
+            if variant.attention is not None:
+                model.set_attn_implementation(paged_name(variant.attention))
+            with torch.no_grad():
+                self._manager = model.init_continuous_batching(config, continuous_batching_config=settings)
+                self._processor = self._manager._create_batch_processor()
+                self._manager.batch_processor = self._processor
+        except BaseException:
+            self.close()
+            raise
 
     def submit(self) -> None:
         for job in self.work:
@@ -222,11 +268,19 @@ class TransformersContinuous:
     def step(self) -> bool:
         """One turn of its loop; False once nothing is left to do."""
         if not self._processor.prepare_next_batch():
-            return False
+            return False  # a batch still in flight holds only requests that have finished
         self._processor._generation_step(self.model)
-        self._processor.update_batch()
+        if self._launched or not self._ahead:  # running ahead, the results read are those of the batch before
+            self._processor.update_batch()
+        self._launched = True
         self.steps += 1
         return True
+
+    @property
+    def all_decode(self) -> bool:
+        """Whether every request has its first token and none its last."""
+        running = self._processor.scheduler.active_requests
+        return len(running) == len(self.work) and all(state.generated_tokens for state in running.values())
 
     @property
     def outputs(self) -> dict[str, list[int]]:
@@ -244,10 +298,14 @@ class TransformersContinuous:
         return self._done
 
     def close(self) -> None:
-        """Give the model its own attention back."""
-        self._processor = self._manager.batch_processor = None
-        if self._manager._original_attn_impl is not None:
-            self.model.set_attn_implementation(self._manager._original_attn_impl)
+        """Give the model its own attention back, and the memory free."""
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize(self.model.device)  # a batch in flight still writes to what is freed here
+        if self._manager is not None:
+            self._manager.batch_processor = None
+        self._manager = self._processor = None
+        if self.model.config._attn_implementation != self._attention_before:
+            self.model.set_attn_implementation(self._attention_before)
 
 
 def transformers_continuous(

@@ -10,12 +10,15 @@ from core import Engine, EngineConfig, InflightError, Request, SamplingParams, W
 from core.baselines import (
     BaselineRun,
     Job,
+    TransformersContinuous,
+    Variant,
     article,
     contender,
     continuous_settings,
     generate_serial,
     generate_waves,
     jobs,
+    paged_name,
     transformers_continuous,
 )
 from core.compare import compare, engine_contender
@@ -69,6 +72,40 @@ def test_every_baseline_writes_what_our_engine_writes(build):
     for run in runs:
         assert run.outputs == expected
     assert len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4  # the model says something
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_transformers_continuous_with_an_attention_of_choice(attention):
+    model, workload = _llama(), _workload()
+    expected = Engine(model, None, EngineConfig(max_num_seqs=5)).run(workload).outputs
+    before = model.config._attn_implementation
+    driver = TransformersContinuous(model, jobs(workload, None), 5, 64, Variant(attention))
+    assert model.config._attn_implementation == paged_name(attention)
+    driver.submit()
+    seen = []
+    while driver.step():
+        seen.append(driver.all_decode)
+    assert {r: list(result.generated_tokens) for r, result in driver.finished().items()} == expected
+    assert seen == [True] * 5 + [False] * 15  # all prompts fit one step, and the shortest answer has six tokens
+    driver.close()
+    assert model.config._attn_implementation == before
+
+
+def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
+    model = _llama()
+    before, work = model.config._attn_implementation, jobs(_workload(), None)
+    with pytest.raises(Exception, match=r"(?i)flash"):
+        TransformersContinuous(model, work, 5, 64, Variant("flash_attention_2"))
+    with pytest.raises(RuntimeError, match="(?i)async"):
+        TransformersContinuous(model, work, 5, 64, Variant("eager", use_async_batching=True))
+    assert model.config._attn_implementation == before
+
+
+def test_waves_are_cut_when_their_time_is_up():
+    ticks = iter(range(1000))
+    run = generate_waves(_gpt2(), jobs(_workload(), None), 3, clock=lambda: float(next(ticks)), limit_s=8)
+    assert run.about["cut"] and run.steps == 8
+    assert {request: len(ids) for request, ids in run.outputs.items()} == {"r0": 6, "r1": 8, "r2": 8}
 
 
 def test_steps_and_times_are_those_of_the_waves():
