@@ -155,7 +155,7 @@ def test_keys_and_buttons(visit, traces):
     page.click("[data-act=next]")
     assert at() == 1
     page.keyboard.press("Shift+Slash")
-    assert page.locator(".keys[open]").count() == 1
+    assert page.locator(".card[open]").count() == 1
     page.keyboard.press("Escape")
     page.select_option(".speed", "60")
     page.evaluate("document.activeElement.blur()")

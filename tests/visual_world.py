@@ -59,6 +59,7 @@ def record(config: EngineConfig, *requests: Request, num_blocks: int | None = No
         "config": config.to_json(),
         "workload": Workload(requests).to_json(),
         "prompts": prompts,
+        "num_blocks": blocks,
         "device": "none",
     }
     trace = Trace(header, events)

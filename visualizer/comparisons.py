@@ -195,6 +195,7 @@ def document(shown: Shown) -> dict[str, Any]:
             "warnings": comparison.warnings + busy(shown.environment),
             "method": method(comparison),
             "where": where(shown.environment),
+            "notes": notes(comparison),
         },
         "figures": _figures(shown),
         "table": table(comparison),
@@ -228,6 +229,12 @@ def where(environment: Mapping[str, Any]) -> str:
         f"{environment['hardware']} ({environment['device']}), {_counted(environment['cpus'], 'CPU')}, {_counted(environment['threads'], 'thread')}, "
         f"{environment['dtype']}, {environment['model']['name']}, torch {versions.get('torch', '?')}"
     )
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What the engines had to say about the machine, each sentence once."""
+    headers = [run.trace.header for run in comparison.runs.values() if run.trace is not None]
+    return list(dict.fromkeys(note for header in headers for note in header.get("notes") or ()))
 
 
 def busy(environment: Mapping[str, Any]) -> list[str]:

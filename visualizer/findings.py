@@ -17,6 +17,7 @@ from core.trace import Trace
 
 WASTE = {
     "padding": "finished rows computed until their wave ends",
+    "overrun": "rows of requests that had stopped",
     "barrier": "empty behind the barrier",
     "stalled": "held, nothing computed",
     "empty": "empty",
@@ -118,7 +119,7 @@ def lane_steps(comparison: Comparison) -> str:
         if not wasted:
             said.append(f"{name} wastes none of its {counts['total']:,.0f} lane-steps")
             continue
-        most = max(WASTE, key=lambda kind: counts[kind])
+        most = max(WASTE, key=lambda kind: counts.get(kind, 0))
         said.append(
             f"{name} wastes {percent(wasted / counts['total'])} of its {counts['total']:,.0f} lane-steps, "
             + (f"all {WASTE[most]}" if counts[most] == wasted else f"mostly {WASTE[most]}")

@@ -15,11 +15,13 @@ from core.errors import InflightError
 from core.events import Segment, StepEvent, Why
 from core.trace import Trace
 
-Doing = Literal["prefill", "decode", "stalled", "finished"]
+Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
 
 class LaneRow(NamedTuple):
-    """A held lane. doing: what its request computed in the step's last pass for it; "finished" rows are computed as padding."""
+    """A held lane. doing: what its request computed in the step's last pass for it; "finished" rows are computed as padding, "overrun"
+    for a request that had stopped when its step was already launched.
+    """
 
     lane: int
     request: str
@@ -77,6 +79,11 @@ class Fold:
         """The state before the first step."""
         return cls(EngineConfig.from_json(header["config"]).num_lanes, dict(prompt_lengths))
 
+    @property
+    def has_work(self) -> bool:
+        """Whether anybody waits or runs."""
+        return bool(self.line) or not self.finished.keys() >= set(self.lanes.values())
+
     def begin(self, event: StepEvent) -> None:
         """Arrivals, cancellations between steps, preemptions, admissions and new blocks: the state while the passes run."""
         for request, _ in event.arrived:
@@ -84,11 +91,10 @@ class Fold:
             self.since[request] = self.arrived[request] = event.step
         for request, _ in event.finished:
             if ended_before(event, request):
-                self._end(request, event)
+                self._finish(request, event)
+        self._leave(event, released(event) - at_work(event))
         for request, tokens_lost, lane in event.preempted:
             self._free(lane, request, event.step, preempted=True)
-            self.tables.pop(request, None)
-            self.computed.pop(request, None)
             self.lost[request] = tokens_lost
             self.line.insert(0, request)
             self.since[request] = event.step
@@ -113,16 +119,18 @@ class Fold:
             self.num_tokens[sampled.request] += 1
         for request, _ in event.finished:
             if not ended_before(event, request):
-                self._end(request, event)
+                self._finish(request, event)
+        self._leave(event, released(event))
 
     def frame(self, event: StepEvent) -> Frame:
         """A copy of the state for a picture; call between `begin` and `end`."""
         latest: dict[str, Segment] = {s.request: s for s in event.segments}
+        overrun = {o.request for o in event.overrun}
         rows = []
         for lane, request in sorted(self.lanes.items()):
             segment = latest.get(request)
             if segment:
-                doing: Doing = "prefill" if segment.phase == "prefill" else "decode"
+                doing: Doing = "overrun" if request in overrun else "prefill" if segment.phase == "prefill" else "decode"
                 rows.append(LaneRow(lane, request, doing, segment.length, segment.kv_len))
             else:
                 doing = "finished" if request in self.finished else "stalled"
@@ -137,21 +145,34 @@ class Fold:
                 blocks[block] = (*blocks.get(block, ()), request)
         return Frame(event.step, tuple(rows), waiting, blocks)
 
-    def _end(self, request: str, event: StepEvent) -> None:
-        """A request is over; lanes fall free where the event says that blocks were given back."""
+    def _finish(self, request: str, event: StepEvent) -> None:
+        """A request is over; its lane it keeps until its blocks are given back."""
         self.finished[request] = event.step
         if request in self.line:
             self.line.remove(request)
-        released = {c.request for c in event.kv.changes if c.released}
+
+    def _leave(self, event: StepEvent, leaving: set[str]) -> None:
+        """Finished requests whose blocks are given back leave their lanes."""
         for lane, holder in list(self.lanes.items()):
-            if holder in self.finished and holder in released:
+            if holder in self.finished and holder in leaving:
                 self._free(lane, holder, event.step, preempted=False)
-                self.tables.pop(holder, None)
-                self.computed.pop(holder, None)
 
     def _free(self, lane: int, request: str, step: int, preempted: bool) -> None:
         self.freed[lane] = Freed(request, step, preempted)
         self.lanes.pop(lane, None)
+        self.tables.pop(request, None)
+        self.computed.pop(request, None)
+
+
+def released(event: StepEvent) -> set[str]:
+    """Requests whose blocks the event says were given back, before its passes or after them."""
+    return {change.request for change in event.kv.changes if change.released}
+
+
+def at_work(event: StepEvent) -> set[str]:
+    """Requests that have a lane while the passes run: whoever computes, for nothing or not, and whoever stalls."""
+    rows = {row.request for forward in event.passes for row in forward.finished_rows}
+    return rows | {s.request for s in event.segments} | {s.request for s in event.stalled}
 
 
 def ended_before(event: StepEvent, request: str) -> bool:

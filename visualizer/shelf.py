@@ -32,9 +32,12 @@ class Shelf:
         folder.mkdir(parents=True, exist_ok=True)
 
     def put(self, trace: Trace, source: str | None = None, pinned: bool = False) -> dict:
-        """Store a run; `{"id", "url"}`. source: what its header should say on the page. pinned: it stays, however many come after it."""
+        """Store a run; `{"id", "url"}`. source: what its header should say on the page, where it does not say that it was simulated.
+
+        pinned: it stays, however many come after it.
+        """
         data = replay(trace)
-        if source:
+        if source and data["header"].get("source") != "simulated":
             data["header"] = {**data["header"], "source": source}
         path = write(self._folder, data)
         kept = path.with_suffix(".jsonl")

@@ -67,11 +67,18 @@ export class Palette {
       };
     });
     this.none = { solid: this.soft, fill: this.soft, text: this.panel, tint: this.empty, cached: this.rule, faint: this.empty };
+    const grey = mix(this.pad, this.ink, 0.25); // computed for nothing
+    this.waste = { solid: grey, fill: grey, text: this.panel, tint: this.empty, cached: mix(grey, this.panel, 0.5), faint: this.empty };
     this._hatches = new Map();
   }
 
   of(request) {
     return request && request.hue >= 0 ? this.hues[request.hue] : this.none;
+  }
+
+  /** What a pass computed for an item: its request's colours, grey where it was for nothing. */
+  ofItem(item) {
+    return item.overrun ? this.waste : this.of(item.request);
   }
 
   /** Diagonal hatching: computed for nobody. */

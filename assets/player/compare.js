@@ -117,10 +117,11 @@ export class Compare {
     const { says } = doc;
     setText(this.$(".outputs"), says.outputs);
     setText(this.$(".method"), says.method);
-    setText(this.$(".where"), `Measured on ${says.where}.`);
+    setText(this.$(".where"), [`Measured on ${says.where}.`, ...(says.notes || [])].join(" "));
     setText(this.$(".warnings"), says.warnings.join("\n"));
     this.$(".warnings").hidden = !says.warnings.length;
     this.$(".article").hidden = doc.name !== "gpt2-six";
+    this.$(".legend-overrun").hidden = !Object.values(doc.runs).some((r) => r.events.some((e) => (e.overrun || []).length));
     this.charts.show(doc.figures, doc.name);
     this._table();
     this.same.show(doc.equivalence);

@@ -24,7 +24,7 @@ export async function picture(app) {
     image.setAttribute("style", "position:absolute;inset:0;width:100%;height:100%");
     canvas.replaceWith(image);
   });
-  for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .keys, .hidden-text")) gone.remove();
+  for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .card, .hidden-text")) gone.remove();
   const scrolls = [...root.querySelectorAll(".texts")];
   [...copy.querySelectorAll(".texts")].forEach((el, i) => { el.style.marginTop = `${-scrolls[i].scrollTop}px`; });
   copy.style.position = "relative";

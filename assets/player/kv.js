@@ -43,7 +43,7 @@ export class LengthsView {
       const colours = palette.of(request);
       const old = (room * lane.before) / run.longest;
       const now = (room * lane.kvLen) / run.longest;
-      const finished = request.finished && request.finished.step < frame.i;
+      const finished = Boolean(request.finished && request.finished.step < frame.i); // kept for the wave, or overrun
       g.fillStyle = finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid;
       g.fillRect(label, y, old, height);
       if (now > old) {

@@ -3,9 +3,14 @@
 //   chart (past at full strength, future at 22 %) is painted once per run, size and focus; a step only moves the playhead.
 
 import { clamp, measure, milliseconds, plural, setAttr, setFont, setText, Surface } from "./dom.js";
-import { DECODE, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
+import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
 
 const GUTTER = 24;
+
+/** What the device did between two steps of an asynchronous run. */
+export function idleWords({ seconds, forHost }, before) {
+  return forHost ? `device waited ${milliseconds(seconds)} for the host before step ${before}` : `device idle for ${milliseconds(seconds)} before step ${before}: nobody to serve`;
+}
 
 export class LanesView {
   constructor(panel, app) {
@@ -13,7 +18,7 @@ export class LanesView {
     this.key = panel.querySelector(".key");
     this.canvas = panel.querySelector("canvas");
     this.head = panel.querySelector(".playhead");
-    this.legend = Object.fromEntries(["waste", "stalled", "gone"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
+    this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "idle"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
     this.surface = new Surface(this.canvas, () => {
       this._stamp = null;
       app.redraw();
@@ -81,7 +86,7 @@ export class LanesView {
     const pitch = (surface.h - this.axis - this.queueHeight) / numLanes;
     this.pitch = pitch;
     const gap = pitch >= 7 ? 2 : pitch >= 4 ? 1 : 0;
-    const counted = { prefill: 0, decode: 0, wasted: 0, stalled: 0, preempted: 0, waiting: 0 };
+    const counted = { prefill: 0, decode: 0, wasted: 0, overrun: 0, stalled: 0, preempted: 0, waiting: 0 };
     this.pieces = [];
 
     for (let lane = 0; lane < numLanes; lane += 1) {
@@ -96,7 +101,8 @@ export class LanesView {
         const n = j - i;
         if (status & PREFILL) counted.prefill += n;
         if (status & DECODE) counted.decode += n;
-        if (status & WASTED) counted.wasted += n;
+        if (status & (WASTED | OVERRUN)) counted.wasted += n;
+        if (status & OVERRUN) counted.overrun += n;
         if (status & STALLED) counted.stalled += n;
         if (status & PREEMPTED) counted.preempted += n;
         if (stay >= 0) this._piece(g, i, j, y, height, status, run.stays[stay], focus);
@@ -104,6 +110,7 @@ export class LanesView {
       }
     }
     for (let i = 0; i < run.length; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, i, lane, run.request(request), gap, focus);
+    this._idle(g, palette);
     this._letters(g, gap, focus);
     this._queue(g, most, counted, palette);
     this._ground(gap);
@@ -135,13 +142,33 @@ export class LanesView {
         g.fillStyle = colours.solid;
         g.fillRect(x, y, width, height);
       } else if (status & PREFILL) this._prefill(g, x, y, width, height, colours);
-      else if (status & WASTED) {
+      else if (status & (WASTED | OVERRUN)) {
         g.fillStyle = palette.hatch(g, palette.pad, palette.empty);
         g.fillRect(x, y, width, height);
       } else { // holds the lane, computes nothing
         g.fillStyle = colours.cached;
         g.fillRect(x, y + height * 0.4, width, Math.max(1, height * 0.2));
       }
+    }
+  }
+
+  /** On the clock of an asynchronous run: the device idle between two steps, dotted across all lanes. */
+  _idle(g, palette) {
+    const { run } = this.app;
+    this.idle = 0;
+    if (!this.clock || !run.asynchronous) return;
+    g.globalAlpha = 1;
+    for (let i = 1; i < run.length; i += 1) {
+      const idle = run.idleBefore(i);
+      if (!idle) continue;
+      this.idle += idle.seconds;
+      const from = this.right(i - 1);
+      const width = this.left(i) - from;
+      if (width < 0.4) continue;
+      g.fillStyle = palette.panel;
+      g.fillRect(from, this.axis, width, run.numLanes * this.pitch);
+      g.fillStyle = palette.warn;
+      for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(from, this.axis + (lane + 0.5) * this.pitch - 0.75, width, 1.5);
     }
   }
 
@@ -285,11 +312,11 @@ export class LanesView {
 
   _key(c) {
     const parts = [plural(c.prefill, "prefill"), `${c.decode} decode`];
-    if (c.wasted) parts.push(`${c.wasted} wasted`);
+    if (c.wasted) parts.push(`${c.wasted} wasted${c.overrun ? ` (${c.overrun} overrun)` : ""}`);
     if (c.stalled) parts.push(`${c.stalled} stalled`);
     if (c.preempted) parts.push(`${c.preempted} preempted`);
     this.summary = `${parts.join(", ")} lane-steps`;
-    for (const [name, n] of [["waste", c.wasted], ["stalled", c.stalled], ["gone", c.preempted]]) this.legend[name].hidden = !n;
+    for (const [name, n] of [["waste", c.wasted - c.overrun], ["overrun", c.overrun], ["stalled", c.stalled], ["gone", c.preempted], ["idle", this.idle]]) if (this.legend[name]) this.legend[name].hidden = !n;
     setAttr(this.canvas, "aria-label", `Lanes over time: ${this.summary}`);
   }
 
@@ -320,7 +347,9 @@ export class LanesView {
       this.head.style.transform = `translateX(${x.toFixed(2)}px)`;
     }
     const e = frame.event;
-    setText(this.key, `step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
+    const idle = run.idleBefore(frame.i);
+    const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
+    setText(this.key, `${waited}step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
   }
 
   setClock(on) {
@@ -336,6 +365,8 @@ export class LanesView {
     if (!run || !run.length || x < GUTTER - 2 || y < this.axis) return null;
     const i = this.indexAt(x);
     const e = run.events[i];
+    const gap = this.clock && i + 1 < run.length && x > this.right(i) ? run.idleBefore(i + 1) : null;
+    if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };
     const when = `step ${e.step}`;
     const lane = Math.floor((y - this.axis) / this.pitch);
     if (lane >= run.numLanes) return { request: null, lines: [[`${when}: ${plural(run.numWaiting[i], "request")} waiting`]] };
@@ -343,7 +374,7 @@ export class LanesView {
     const stay = run.holders[i][lane] ?? -1;
     if (stay < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
     const { request } = run.stays[stay];
-    const what = status & WASTED ? "finished; its row is computed as padding until the wave ends"
+    const what = status & OVERRUN ? "overrun: it had stopped when this step was already launched, computed for nothing" : status & WASTED ? "finished; its row is computed as padding until the wave ends"
       : (status & PREFILL) && (status & DECODE) ? "prefill, then its first decode" : status & PREFILL ? "prefill" : status & DECODE ? "decode" : "stalled, nothing computed";
     const lines = [[{ request }, ` lane ${lane}, ${when}: ${what}`]];
     const gone = e.preempted.find((p) => p.lane === lane);
@@ -382,7 +413,7 @@ export class LanesView {
   }
 
   table(frame) {
-    const words = (s) => [[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [STALLED, "stalled"]]
+    const words = (s) => [[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [OVERRUN, "overrun"], [STALLED, "stalled"]]
       .filter(([bit]) => s & bit).map(([, word]) => word).join(", ") || "idle";
     const { run } = this.app;
     return {

@@ -2,7 +2,7 @@
 // O(rows + pixels). Zoom, minimap and the words for a hovered cell. Derives who may look at whom from passes.js alone.
 
 import { clamp, h, measure, plural, setAttr, setFont, setText, shorten, Surface } from "./dom.js";
-import { allowedKeys, itemAt, visible } from "./passes.js";
+import { allowedKeys, itemAt, overrunWords, visible } from "./passes.js";
 import { rgbOf } from "./colours.js";
 import { Weights } from "./weights.js";
 
@@ -122,7 +122,7 @@ export class MaskView {
       const first = item.q0 + item.pads;
       if (item.length) {
         g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
-        g.fillStyle = palette.of(item.request).faint;
+        g.fillStyle = palette.ofItem(item).faint;
         const [x, y] = [at.x(clamp(item.k0, k0, k1)), at.y(Math.max(first, q0))];
         g.fillRect(x, y, at.x(clamp(item.k0 + item.kvLen, k0, k1)) - x, at.y(Math.min(first + item.length, q1)) - y);
         g.globalAlpha = 1;
@@ -154,7 +154,7 @@ export class MaskView {
     const [q0, q1, k0, k1] = at.view;
     for (const item of items) {
       if (!item.length) continue;
-      const colours = palette.of(item.request);
+      const colours = palette.ofItem(item);
       g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
       const first = item.q0 + item.pads;
       const cachedEnd = clamp(item.k0 + item.start, k0, k1);
@@ -182,7 +182,7 @@ export class MaskView {
     for (const item of items) {
       const found = weights.get(item.request.id);
       if (!item.length || !found) continue;
-      const colours = palette.of(item.request);
+      const colours = palette.ofItem(item);
       const strength = focus && focus !== item.request ? 0.2 : 1;
       const first = item.q0 + item.pads;
       for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
@@ -251,7 +251,7 @@ export class MaskView {
     for (let x = 0; x < W; x += 1) {
       const k = Math.min(k1 - 1, k0 + Math.floor((x + 0.5) / sx));
       const item = itemAt(pass, k, "k");
-      const { cached, solid } = palette.of(item.request);
+      const { cached, solid } = palette.ofItem(item);
       const [r, gr, b] = rgbOf(k - item.k0 < item.start ? cached : solid);
       colour[x] = (b << 16) | (gr << 8) | r;
       weight[x] = focus && focus !== item.request ? 0.2 : 1;
@@ -315,7 +315,7 @@ export class MaskView {
       if (!item.kvLen || item.k0 >= k1 || item.k0 + item.kvLen <= k0) continue;
       const x = at.x(Math.max(item.k0, k0));
       const width = at.x(Math.min(item.k0 + item.kvLen, k1)) - x;
-      const colours = palette.of(item.request);
+      const colours = palette.ofItem(item);
       g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
       g.fillStyle = colours.tint;
       g.fillRect(x, 0, Math.max(width - 1, 0.5), (BAND - 4) * at.big);
@@ -351,7 +351,7 @@ export class MaskView {
       g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
       const first = item.q0 + item.pads;
       const [top, bottom] = [at.y(Math.max(item.q0, q0)), at.y(Math.min(first + item.length, q1))];
-      g.fillStyle = palette.of(item.request).solid;
+      g.fillStyle = palette.ofItem(item).solid;
       g.fillRect(at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
       g.fillStyle = palette.ink;
       if (at.ch >= 9 * at.big && !at.compact) {
@@ -418,7 +418,7 @@ export class MaskView {
       if (!item.length) continue;
       const top = y + (item.q0 + item.pads) * sy;
       const left = x + item.k0 * sx;
-      g.fillStyle = palette.of(item.request).solid;
+      g.fillStyle = palette.ofItem(item).solid;
       g.beginPath();
       g.moveTo(left, top);
       g.lineTo(left + Math.max(1, (item.start + 1) * sx), top);
@@ -507,6 +507,7 @@ export class MaskView {
     };
     const allowed = reason === undefined;
     const how = keyPosition === position ? "itself" : `${plural(position - keyPosition, "token")} back`;
+    if (query.overrun) lines.push(overrunWords(query));
     lines.push([allowed ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}` : words[reason]]);
     const weighed = allowed && this.drawn.weights && this.drawn.weights.get(query.request.id);
     if (weighed) lines.push([`Weight ${weighed.weights[offset][keyPosition]} in layer ${this.weights.layer}, head ${this.weights.head}`]);
@@ -523,7 +524,7 @@ export class MaskView {
     if (!cell.inRows) return null;
     if (cell.side) {
       const item = itemAt(cell.pass, cell.q, "q");
-      return { request: item.request, hot: { request: item.request, row: cell.q }, lines: [[{ request: item.request }, ` ${plural(item.length, "query", "queries")}, ${item.phase}`]] };
+      return { request: item.request, hot: { request: item.request, row: cell.q }, lines: [[{ request: item.request }, ` ${plural(item.length, "query", "queries")}, ${item.phase}`], ...(item.overrun ? [overrunWords(item)] : [])] };
     }
     if (!cell.inCols) return null;
     const said = this.explain(cell.q, cell.k);
@@ -585,7 +586,8 @@ export class MaskView {
     const { canvas, d } = this.surface;
     const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
     const allowed = new Set();
-    for (const c of this.app.palette.hues) for (const hex of [c.solid, c.cached]) allowed.add(parseInt(hex.slice(1), 16));
+    const { hues, waste } = this.app.palette;
+    for (const c of [...hues, waste]) for (const hex of [c.solid, c.cached]) allowed.add(parseInt(hex.slice(1), 16));
     const cells = [];
     for (let q = at.view[0]; q < at.view[1]; q += 1) {
       const row = [];
@@ -606,12 +608,12 @@ export class MaskView {
     const window = this.window();
     return {
       caption: `Attention mask of pass ${pass.index + 1}`,
-      columns: ["Request", "Queries", "Sees keys", "Cached", "New", "Pads"],
+      columns: ["Request", "Queries", "Sees keys", "Cached", "New", "Pads", "Note"],
       rows: pass.items.map((i) => [
         i.request.letter,
         i.length ? `${i.start} to ${i.kvLen - 1}` : "none (finished)",
         i.length ? `its own, up to itself${window === null ? "" : `, at most ${window} back`}` : "nothing",
-        String(i.start), String(i.length), String(i.pads),
+        String(i.start), String(i.length), String(i.pads), i.overrun ? "overrun: computed for nothing" : "",
       ]),
     };
   }

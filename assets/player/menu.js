@@ -67,6 +67,7 @@ const KEYS = [
 ];
 
 export function showKeys(dialog) {
+  dialog.setAttribute("aria-label", "Keys");
   dialog.replaceChildren(
     h("h2", {}, "Keys"),
     h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k)])), h("dd", {}, what)])),

@@ -1,7 +1,7 @@
 // The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
 
 import { measure, plural, setAttr, setFont, setText, Surface } from "./dom.js";
-import { visible } from "./passes.js";
+import { overrunWords, visible } from "./passes.js";
 
 const GAP = 2;
 
@@ -28,6 +28,7 @@ export class PackedRow {
         cells.push({ item, fold: rest, from: item.start + shown, text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`, phase: item.phase });
       }
     }
+    if (pass.graphPads) cells.push({ item: pass.items.at(-1), graph: pass.graphPads, bucket: pass.bucket, text: `+${pass.graphPads} graph padding` });
     return cells;
   }
 
@@ -66,7 +67,9 @@ export class PackedRow {
     const pads = passes.reduce((n, p) => n + p.padding, 0);
     setText(this.title, passes.length > 1 ? `${passes.length} forward passes` : "One forward pass");
     const shape = passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
-    setText(this.key, `${shape}${plural(tokens, "token")}${pads ? ` + ${plural(pads, "pad")}` : passes.length ? ", no padding" : ""}`);
+    const over = event.overrun.reduce((n, o) => n + o.rows, 0);
+    const graph = passes.reduce((n, p) => n + p.graphPads, 0);
+    setText(this.key, `${shape}${plural(tokens, "token")}${over ? ` (${over} overrun)` : ""}${pads ? ` + ${plural(pads, "pad")}` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];
@@ -112,7 +115,7 @@ export class PackedRow {
     for (const cell of placed) this._ink(g, cell, style);
     this.cells = placed;
     setAttr(surface.canvas, "aria-label", `${passes.length > 1 ? `${passes.length} passes` : "One pass"}: ${passes.map((p) => p.items
-      .map((i) => `${i.request.letter} ${i.finished ? "finished" : `${i.length} ${i.phase}`}${i.pads ? ` after ${plural(i.pads, "pad")}` : ""}`).join(", ")).join("; ")}`);
+      .map((i) => `${i.request.letter} ${i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`}${i.pads ? ` after ${plural(i.pads, "pad")}` : ""}`).join(", ")).join("; ")}`);
   }
 
   /** Too many even for one cell a request: as many as fit, then how many are left. */
@@ -121,7 +124,7 @@ export class PackedRow {
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
       const count = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
-      const last = { ...rest[0], fold: count, from: null, text: `+${plural(count, "token")} of ${plural(rest.length, "request")}`, sum: true };
+      const last = { ...rest[0], fold: count, from: null, text: `+${plural(count, "token")} of ${plural(rest.filter((c) => !c.graph).length, "request")}`, sum: true };
       const placed = this._place(g, [[...cells.slice(0, n), last]], style, left, this.surface.w, this.surface.h);
       if (placed) return placed;
     }
@@ -131,19 +134,21 @@ export class PackedRow {
   _ink(g, cell, style) {
     const { palette, focus, hot } = this.app;
     const colours = palette.of(cell.item.request);
-    g.globalAlpha = focus && focus !== cell.item.request ? 0.2 : 1;
+    const strength = focus && (focus !== cell.item.request || cell.graph) ? 0.2 : 1;
+    g.globalAlpha = strength;
     const { x, y, w, h } = cell;
+    const forNobody = cell.pads || cell.graph || (cell.item.overrun && !cell.sum);
     g.beginPath();
     g.roundRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5, 4);
     g.textBaseline = "middle";
-    if (cell.pads || cell.sum) {
+    if (forNobody || cell.sum) {
       g.fillStyle = cell.sum ? palette.empty : palette.hatch(g);
       g.fill();
-      if (cell.pads) {
+      if (forNobody) {
         g.fillStyle = palette.panel;
         g.globalAlpha *= 0.8;
         g.fillRect(x + style.pad - 2, y + 3, w - 2 * style.pad + 4, h - 6);
-        g.globalAlpha = focus && focus !== cell.item.request ? 0.2 : 1;
+        g.globalAlpha = strength;
       }
       g.fillStyle = palette.soft;
     } else if (cell.phase === "decode") {
@@ -177,7 +182,7 @@ export class PackedRow {
     g.fillRect(0, 1, cw * pass.width, rh * pass.rows);
     pass.items.forEach((item, row) => {
       if (!item.length) return;
-      const colours = palette.of(item.request);
+      const colours = palette.ofItem(item);
       g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
       g.fillStyle = item.phase === "decode" ? colours.solid : colours.tint;
       g.fillRect(item.pads * cw, 1 + row * rh, item.length * cw, rh - (rh > 4 ? 1 : 0));
@@ -196,19 +201,20 @@ export class PackedRow {
     const { item } = cell;
     const request = item.request;
     if (cell.sum) return { request: null, lines: [[cell.text]] };
+    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${plural(cell.bucket, "position")}, ${cell.graph} of them for nobody`]] };
     if (cell.pads) {
       const why = item.finished ? "finished; its row is still computed until the wave ends" : "shorter than this pass is wide";
       return { request, lines: [[{ request }, ` ${plural(cell.pads, "pad")}: ${why}`]] };
     }
     if (cell.fold) {
       const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
-      return { request, lines: [[{ request }, ` ${plural(cell.fold, "more token")}${range}`]] };
+      return { request, lines: [[{ request }, ` ${plural(cell.fold, "more token")}${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
     }
     const text = this.app.run.tokenText(request, cell.position);
     return {
       request,
       hot: { request, q: cell.position, keys: [cell.position, cell.position + 1] },
-      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${plural(item.length, "prompt token")} in this pass`]],
+      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${plural(item.length, "prompt token")} in this pass`]],
     };
   }
 
@@ -218,10 +224,10 @@ export class PackedRow {
       caption: "Tokens of this forward pass, in order",
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads"],
       rows: frame.passes.flatMap((p) => p.items.map((i) => [
-        String(p.index + 1), i.request.letter, i.phase, i.length ? `${i.start} to ${i.kvLen - 1}` : "none",
+        String(p.index + 1), i.request.letter, i.overrun ? `${i.phase}, overrun` : i.phase, i.length ? `${i.start} to ${i.kvLen - 1}` : "none",
         Array.from({ length: Math.min(i.length, 40) }, (_, n) => visible(run.tokenText(i.request, i.start + n))).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
         String(i.pads),
-      ])),
+      ]).concat(p.graphPads ? [[String(p.index + 1), "nobody", "graph padding", "none", "", String(p.graphPads)]] : [])),
     };
   }
 }

@@ -6,10 +6,11 @@
 export function passesOf(run, event) {
   const byPass = event.passes.map(() => []);
   for (const segment of event.segments) byPass[segment.passIndex].push(segment);
+  const overrun = new Set(event.overrun.map((o) => o.request)); // computed for nothing
   return event.passes.map((forward, index) => {
     const padded = forward.layout === "padded";
     const items = [
-      ...byPass[index].map((s) => ({ ...s, request: run.request(s.request), finished: false })),
+      ...byPass[index].map((s) => ({ ...s, request: run.request(s.request), finished: false, overrun: overrun.has(s.request) })),
       ...forward.finishedRows.map(([request, lane]) => ({
         request: run.request(request), lane, phase: "finished", start: 0, length: 0, kvLen: 0, finished: true,
       })),
@@ -23,8 +24,14 @@ export function passesOf(run, event) {
       q += item.pads + item.length;
       k += item.kvLen;
     }
-    return { index, ...forward, padded, items, nq: q, nk: k };
+    const graphPads = forward.bucket ? Math.max(0, forward.bucket - forward.rows * forward.width) : 0; // a CUDA graph comes in a few sizes
+    return { index, ...forward, padded, items, nq: q, nk: k, graphPads };
   });
+}
+
+/** Why an item's positions were computed for nothing. */
+export function overrunWords(item) {
+  return [{ request: item.request }, " had stopped when this step was already launched: overrun, computed for nothing"];
 }
 
 /** The item whose queries (or keys) hold position x. */

@@ -23,6 +23,7 @@ import { Live } from "./live.js";
 import { Editor } from "./editor.js";
 import { exportMenu } from "./export.js";
 import { plain } from "./chips.js";
+import { SOURCES, factsOf, notesOf, showFacts } from "./facts.js";
 
 const FOCUS_VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"];
 
@@ -352,6 +353,7 @@ export class Player {
     opens(".runs-button", () => this._runItems());
     opens(".export-button", () => exportMenu(this));
     opens(".more-button", () => this._moreItems());
+    $(".source").addEventListener("click", () => this.run && showFacts($(".card"), this.run));
     $(".share-button").addEventListener("click", () => this.address.copy());
     const edit = $(".edit-button");
     edit.hidden = !this.server;
@@ -389,7 +391,8 @@ export class Player {
     items.push(
       { text: this.palette.dark ? "Light" : "Dark", act: () => this.setTheme(this.palette.dark ? "light" : "dark") },
       { text: this.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => this.tables.toggle() },
-      { text: "Keys", note: "What the keyboard does", act: () => showKeys(this.$(".keys")) });
+      { text: "Keys", note: "What the keyboard does", act: () => showKeys(this.$(".card")) });
+    if (this.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(this.$(".card"), this.run) });
     return items;
   }
 
@@ -415,17 +418,15 @@ export class Player {
     const { header } = this.run;
     const source = header.source || "recorded";
     const model = (header.model && header.model.name) || "";
-    const device = header.device_name || header.device || "";
-    const date = String(header.created || "").slice(0, 10);
-    const word = { recorded: "Recorded", live: "Live run", uploaded: "Uploaded" }[source] || source;
     const mark = this.$(".source");
-    setText(mark.querySelector(".word"), word);
+    setText(mark.querySelector(".word"), SOURCES[source] || source);
     setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((t) => ` · ${t}`).join(""));
-    mark.title = [`${word}${date ? ` on ${date}` : ""}`, model, device, header.dtype, this.run.complete ? "" : "cut short"].filter(Boolean).join(" · ");
+    mark.title = factsOf(this.run).map(([name, words]) => `${name}: ${words}`).join("\n");
+    mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
     this.presetChips.forEach((chip, i) => chip.classList.toggle("on", this.options.catalogue[i] === this.entry));
     this.root.querySelector(".legend-pad").hidden = !["static", "dynamic", "split", "split-chunked"].includes(header.policy);
-    this.root.querySelector(".legend-waste").hidden = header.policy !== "static";
+    this.root.querySelector(".mask .legend-overrun").hidden = !this.run.asynchronous;
     this._fitChips();
   }
 
@@ -519,7 +520,7 @@ export class Player {
       if (e.key === " " && el.tagName === "BUTTON" && !el.classList.contains("play")) return; // Space presses the focused button
       if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;
       if (this.transport.key(e)) e.preventDefault();
-      else if (e.key === "?") showKeys(this.$(".keys"));
+      else if (e.key === "?") showKeys(this.$(".card"));
       else if (e.key === "p") this.present(!this.presenter);
       else if (e.key === "t") this.tables.toggle();
       else if (e.key === "c") this.setClock(!this.lanes.clock);

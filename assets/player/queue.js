@@ -3,6 +3,7 @@
 import { count, h, milliseconds, plural, setAttr, setText } from "./dom.js";
 import { chip, wasAdmitted } from "./chips.js";
 
+const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 const BINDING = { lanes: "lanes", budget: "budget", blocks: "blocks", barrier: "barrier", prefill: "one prompt at a time" };
 
 /** The reason of the head of the line, with its numbers. */
@@ -29,12 +30,12 @@ export class QueueView {
     });
     this.binding = find(".binding");
     this.timeKey = find(".time-key");
-    this.times = ["schedule", "prepare", "forward", "sample", "other"].map((name) => {
-      const bar = h("i", { "aria-hidden": "true" });
-      const value = h("dd", {});
-      find(".timings").append(h("dt", {}, name), bar, value);
-      return { bar, value };
+    this.times = PARTS.map(() => {
+      const [name, bar, value] = [h("dt", {}), h("i", { "aria-hidden": "true" }), h("dd", {})];
+      find(".timings").append(name, bar, value);
+      return { name, bar, value };
     });
+    this.waited = find(".waited");
     this.rows = [];
     this.parts = [];
   }
@@ -46,17 +47,27 @@ export class QueueView {
     this._time(frame);
   }
 
-  /** Where the step's time went, as measured; "other" is what no part claims. */
+  /** Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device. */
   _time(frame) {
-    const { tStart, tEnd, timings } = frame.event;
+    const { run } = this.app;
+    const { tStart, tEnd, timings: [schedule, prepare, forward, sample] } = frame.event;
     const total = tEnd - tStart;
-    setText(this.timeKey, milliseconds(total));
-    const parts = [...timings, Math.max(0, total - timings.reduce((a, b) => a + b, 0))];
-    this.times.forEach(({ bar, value }, n) => {
-      setText(value, milliseconds(parts[n] || 0));
-      const scale = `scaleX(${(total ? Math.min(1, (parts[n] || 0) / total) : 0).toFixed(3)})`;
+    const beside = run.asynchronous;
+    setText(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
+    const other = Math.max(0, total - forward - sample - (beside ? 0 : schedule + prepare));
+    const parts = beside
+      ? { forward, sample, other, "host: schedule": schedule, "host: prepare": prepare }
+      : { schedule, prepare, forward, sample, other };
+    Object.entries(parts).forEach(([part, seconds], n) => {
+      const { name, bar, value } = this.times[n];
+      setText(name, part);
+      setText(value, milliseconds(seconds));
+      const scale = `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`;
       if (bar._scale !== scale) bar.style.transform = bar._scale = scale;
     });
+    const idle = run.idleBefore(frame.i);
+    this.waited.hidden = !(idle && idle.worth);
+    if (!this.waited.hidden) setText(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
   }
 
   _waiting(frame) {
@@ -110,9 +121,11 @@ export class QueueView {
     const total = limit ?? decode + prefill + pads;
     setText(this.budgetKey, limit === null ? "no limit" : `${decode + prefill} of ${limit}`);
     const byRequest = new Map();
+    const nothing = new Set(frame.event.overrun.map((o) => o.request));
     for (const s of frame.event.segments) {
-      const key = s.phase + s.request;
-      byRequest.set(key, { request: app.run.request(s.request), phase: s.phase, n: (byRequest.get(key)?.n || 0) + s.length });
+      const phase = nothing.has(s.request) ? "overrun" : s.phase;
+      const key = phase + s.request;
+      byRequest.set(key, { request: app.run.request(s.request), phase, n: (byRequest.get(key)?.n || 0) + s.length });
     }
     const parts = [...byRequest.values()].sort((a, b) => (a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0));
     if (limit === null && pads) parts.push({ request: null, phase: "pads", n: pads });
@@ -140,9 +153,10 @@ export class QueueView {
       else delete el.dataset.request;
       setText(el, share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "");
     });
-    setText(this.split, limit === null
+    const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
+    setText(this.split, (limit === null
       ? `${decode} decode + ${prefill} prefill${pads ? ` + ${plural(pads, "pad")}` : ""}`
-      : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${plural(pads, "pad")} besides` : ""}`);
+      : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${plural(pads, "pad")} besides` : ""}`) + (over ? `; ${over} of it overrun` : ""));
     setAttr(bar, "aria-label", `Token budget: ${this.split.textContent}`);
   }
 

@@ -5,7 +5,7 @@
 
 import { clamp, h, milliseconds, plural, setText, Surface } from "./dom.js";
 import { LanesView } from "./lanes.js";
-import { DECODE, PREFILL, Run, STALLED, WASTED, countUpTo } from "./run.js";
+import { HELD, Run, countUpTo } from "./run.js";
 
 const LEFT = 24; // where the lanes begin: the lanes view's own gutter
 const STRIP = 18; // the axis above them all
@@ -59,9 +59,10 @@ class RacerLanes extends LanesView {
 
   _key(c) {
     const { run } = this.app;
-    const idle = run.length * run.numLanes - run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & (PREFILL | DECODE | WASTED | STALLED)).length, 0);
+    const idle = run.length * run.numLanes - run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
     const parts = [plural(c.prefill, "prefill"), `${c.decode} decode`];
-    if (c.wasted) parts.push(`${c.wasted} padding`);
+    if (c.wasted - c.overrun) parts.push(`${c.wasted - c.overrun} padding`);
+    if (c.overrun) parts.push(`${c.overrun} overrun`);
     if (idle > 0) parts.push(`${idle} idle`);
     this.canvas.setAttribute("aria-label", `Lanes of ${this.app.name}: ${parts.join(", ")} lane-steps`);
   }

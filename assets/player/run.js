@@ -6,7 +6,8 @@
 import { dealHue, letterOf } from "./colours.js";
 import { passesOf } from "./passes.js";
 
-export const PREFILL = 1, DECODE = 2, WASTED = 4, STALLED = 8, PREEMPTED = 16;
+export const PREFILL = 1, DECODE = 2, WASTED = 4, STALLED = 8, PREEMPTED = 16, OVERRUN = 32;
+export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // somebody is in the lane
 
 /** The number of entries of the ascending `list` that are at most `x`. */
 export function countUpTo(list, x) {
@@ -23,7 +24,7 @@ export function countUpTo(list, x) {
 const record = (names) => (row) => Object.fromEntries(names.map((name, i) => [name, row[i]]));
 const readers = {
   why: record(["limit", "have", "need", "total"]),
-  pass: record(["layout", "rows", "width", "tokens", "padding", "tStart", "tEnd", "finishedRows"]),
+  pass: record(["layout", "rows", "width", "tokens", "padding", "tStart", "tEnd", "finishedRows", "bucket"]),
   segment: record(["passIndex", "request", "lane", "phase", "start", "length", "kvLen"]),
   budget: record(["limit", "decode", "prefill", "unused", "binding"]),
 };
@@ -51,6 +52,7 @@ function readEvent(e) {
       prefixHits: e.kv[3].map(([request, tokens]) => ({ request, tokens })),
     },
     budget: readers.budget(e.budget),
+    overrun: (e.overrun || []).map(([request, rows]) => ({ request, rows })),
   };
 }
 
@@ -171,7 +173,9 @@ export class Run {
     const i = this.events.length;
     for (const stay of this._leaving) this._leave(stay, i - 1, "finished");
     this._leaving = [];
-    const computing = new Set(event.segments.map((s) => s.request));
+    const working = new Set([...event.segments, ...event.stalled].map((s) => s.request)); // in a lane while the passes run
+    for (const forward of event.passes) for (const [request] of forward.finishedRows) working.add(request);
+    const overrun = new Set(event.overrun.map((o) => o.request));
 
     // at the start of the step: arrivals, cancellations, preemptions, admissions
     for (const { request, t } of event.arrived) {
@@ -193,12 +197,9 @@ export class Run {
       status[lane] |= PREEMPTED;
     }
     const preempted = new Set(event.preempted.map((p) => p.request));
-    const cancelled = new Set(event.finished.filter((f) => f.reason === "cancelled" && !computing.has(f.request)).map((f) => f.request));
     for (const { request, released } of event.kv.changes) {
-      if (released && cancelled.has(request)) {
-        const stay = this._stayOf(this._meet(request));
-        if (stay >= 0) this._leave(stay, i - 1, "cancelled");
-      }
+      const stay = released && !working.has(request) && !preempted.has(request) ? this._stayOf(this._meet(request)) : -1;
+      if (stay >= 0) this._leave(stay, i - 1, "finished");
     }
     for (const { request, lane } of event.admitted) {
       const met = this._meet(request);
@@ -232,7 +233,7 @@ export class Run {
       const stay = this.stays[this._stayOf(this._meet(s.request))];
       if (stay) stay.kvLen = s.kvLen;
       this.longest = Math.max(this.longest, s.kvLen);
-      status[s.lane] |= s.phase === "decode" ? DECODE : PREFILL;
+      status[s.lane] |= overrun.has(s.request) ? OVERRUN : s.phase === "decode" ? DECODE : PREFILL;
     }
     for (const forward of event.passes) for (const [, lane] of forward.finishedRows) status[lane] |= WASTED;
     for (const { request } of event.stalled) {
@@ -284,6 +285,20 @@ export class Run {
     if (position < prompt.length) return prompt[position];
     const output = this.texts.output[request.id] || [];
     return output[position - prompt.length] ?? "";
+  }
+
+  get asynchronous() {
+    return Boolean((this.header.execution || {}).asynchronous);
+  }
+
+  /** Seconds that the device of an asynchronous run was idle before step i, and whether it waited for the host or had nobody to serve. */
+  idleBefore(i) {
+    if (!this.asynchronous || i < 1) return null;
+    const seconds = this.events[i].tStart - this.events[i - 1].tEnd;
+    if (seconds <= 0) return null;
+    const served = this.numWaiting[i - 1] > 0 || this.holders[i - 1].some((index) => index >= 0 && this.stays[index].to >= i);
+    const step = this.events[i].tEnd - this.events[i].tStart;
+    return { seconds, forHost: served, worth: seconds > 0.01 * step };
   }
 
   frame(i) {

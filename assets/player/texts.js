@@ -50,7 +50,7 @@ export class TextsView {
       ...frame.waiting.filter((w) => w.preempted).map((w) => w.request),
       ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
     ])];
-    setText(this.key, `${held.length} running`);
+    setText(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
     while (this.rows.length < shown.length) {
       const row = { chip: h("span", {}), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), fresh: h("mark", {}), note: h("span", { class: "note" }) };
       row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.prompt, row.output, row.fresh, row.note));

@@ -17,10 +17,11 @@ from core.masks import Mask, Position
 from core.trace import Trace
 from visualizer.captions import Captioner, letter, plain
 from visualizer.frames import prompt_lengths
-from visualizer.theme import EMPTY, HUES, INK, RULE, TEMPLATE, deal, tint
+from visualizer.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, deal, tint
 
 MAX_CELLS = 60_000
 _ROW_PIXELS, _SPACE_PIXELS = 13, 150
+_NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
 
 
 def step_figure(trace: Trace, step: int) -> go.Figure:
@@ -32,7 +33,8 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
         raise InflightError(
             f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}. The player draws it in tiles."
         )
-    hues, letters = deal(trace), _letters(trace)
+    letters = _letters(trace)
+    hues = {**deal(trace), **{o.request: _NOTHING for o in event.overrun}}
     heights = [h for m in masks for h in (60, max(120, _ROW_PIXELS * len(m.queries)))]
     figure = make_subplots(
         rows=max(1, len(heights)), cols=1, row_heights=heights or None, vertical_spacing=0.4 / max(1, len(heights))
@@ -58,7 +60,7 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
 def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatmap:
     """Every computed position in packed order; pads are empty."""
     z = [[_code(q, hues, 2) for q in mask.queries]]
-    texts = [[_label(q, letters) for q in mask.queries]]
+    texts = [[_label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "") for q in mask.queries]]
     return go.Heatmap(z=z, text=texts, hovertemplate="%{text}<extra></extra>", xgap=1, **_colours())
 
 
@@ -100,7 +102,7 @@ def _code(position: Position, hues: dict[str, int], shade: int) -> int:
 
 
 def _colours() -> dict:
-    table: Sequence[str] = [EMPTY, *(c for hue in HUES for c in (tint(hue, 0.5), hue))]
+    table: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
     steps = len(table)
     scale = [(edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)]
     return {
