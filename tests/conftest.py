@@ -9,5 +9,8 @@ os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_ANALY
 import torch
 from transformers.utils import logging
 
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run on CPU tensors; read when a module that has kernels is imported
+
 torch.set_num_threads(1)
 logging.disable_progress_bar()

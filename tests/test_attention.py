@@ -10,34 +10,10 @@ from core.attention.observe import LayerCall, PrivateMask, window_of
 from core.attention.spec import AttentionSpec, Backend
 from core.kv_pool import KVPool, KVShape
 from core.packing import pack
-from core.request import BlockTable
-from core.scheduler_output import ScheduledRequest, SchedulerOutput
 from families import RUNS, WINDOW, world
+from passes import BLOCK, passes
 
-BLOCK = 4
 CPU = torch.device("cpu")
-
-
-@st.composite
-def passes(draw):
-    """A pass of up to five requests whose blocks are scattered or not, in either layout."""
-    layout = draw(st.sampled_from(["packed", "padded"]))
-    rows, next_block = [], 0
-    for lane in range(draw(st.integers(1, 5))):
-        length, start = draw(st.integers(1, 7)), draw(st.integers(0, 13))
-        count = -(-(start + length) // BLOCK)
-        blocks = list(range(next_block, next_block + count))
-        next_block += count
-        if draw(st.booleans()):
-            blocks.reverse()
-        table = BlockTable().extend(tuple(blocks))
-        rows.append(ScheduledRequest(f"r{lane}", lane, "prefill", tuple(range(length)), start, table, True))
-    if layout == "padded" and draw(st.booleans()):  # a row that has finished
-        rows.append(
-            ScheduledRequest("done", len(rows), "decode", (), 5, BlockTable().extend((next_block, next_block + 1)), False)
-        )
-        next_block += 2
-    return SchedulerOutput(layout, tuple(rows)), next_block
 
 
 @settings(max_examples=150, deadline=None)
