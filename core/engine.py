@@ -8,6 +8,7 @@ import platform
 import time
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,13 +16,15 @@ import torch
 from core import models
 from core.attention import cpu
 from core.attention.spec import Backend
-from core.config import EngineConfig
+from core.config import EngineConfig, Execution
 from core.detokenize import StopWatch
-from core.errors import InflightError, InvalidRequest
+from core.errors import ExecutionFailed, InflightError, InvalidRequest
 from core.events import Arrived, StepEvent
-from core.model_runner import ModelRunner, PassResult, Runner
+from core.gpu.memory import Room, measure_room, memory_used
+from core.model_runner import PassResult, Runner
 from core.models import ModelAdapter
 from core.request import Request, RequestState, SamplingParams
+from core.runners import choose_attention, failure_reason, is_device_failure, new_runner
 from core.scheduler import Scheduler
 from core.scheduler_output import SchedulerOutput
 from core.trace import Trace
@@ -35,14 +38,15 @@ class Engine:
     """Continuous batching, or an older policy, on a transformers model.
 
     model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
-    backend: see `core.attention.spec`. clock: seconds, for tests of timing.
+    execution: how passes are computed. backend: attention of one's own, see `core.attention.spec`. clock: seconds, for tests of timing.
 
-    Raises UnsupportedModel for a model that cannot be run exactly.
+    Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that cannot be had here.
     """
 
     _trace: Trace
     _step: int  # of the next turn
     _turn: Turn | None  # launched, not read
+    _made_runner: Runner | None
 
     def __init__(
         self,
@@ -50,23 +54,32 @@ class Engine:
         tokenizer: Any | None = None,
         config: EngineConfig | None = None,
         *,
-        backend: Backend = cpu.BACKEND,
+        execution: Execution | None = None,
+        backend: Backend | None = None,
         clock=time.perf_counter,
         sleep=time.sleep,
     ) -> None:
         self.adapter = ModelAdapter.probe(model) if isinstance(model, torch.nn.Module) else model
-        self.tokenizer, self.config = tokenizer, config or EngineConfig()
+        self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
         self._backend, self._clock, self._sleep = backend, clock, sleep
+        self._choice = choose_attention(self.adapter, self.execution, backend)
+        self._room: Room | None = None  # of the device, measured once
+        self._num_pool_blocks, self._made_runner = 0, None
         self._reset("step", "interactive", None)
 
     @classmethod
     def from_pretrained(
-        cls, name: str, config: EngineConfig | None = None, device: str = "auto", dtype: str | torch.dtype = "auto"
+        cls,
+        name: str,
+        config: EngineConfig | None = None,
+        device: str = "auto",
+        dtype: str | torch.dtype = "auto",
+        execution: Execution | None = None,
     ) -> Engine:
         """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence."""
         where = models.resolve_device(device)
         model, tokenizer = models.load(name, where, models.resolve_dtype(dtype, where))
-        return cls(ModelAdapter.probe(model, name), tokenizer, config)
+        return cls(ModelAdapter.probe(model, name), tokenizer, config, execution=execution)
 
     # -- a whole workload --------------------------------------------------------------------------------------------
 
@@ -86,6 +99,7 @@ class Engine:
         for prompt, request in zip(prompts, workload, strict=True):
             self._check_pool(request, prompt, num_blocks)
         self._reset(workload.arrival_unit, workload.name, num_blocks)
+        self._start()
         for prompt, request in zip(prompts, workload, strict=True):
             self._enqueue(request, prompt)
         return self._steps()
@@ -101,6 +115,8 @@ class Engine:
                     self._step = max(self._step, math.ceil(self._pending[0][0]))
             trace.complete = True
         finally:
+            if trace is self._trace and self._made_runner is not None:
+                self._describe()
             if not trace.complete and trace is self._trace:  # left early: the engine is free for another run, the trace stays
                 self._drop_work()
 
@@ -178,8 +194,22 @@ class Engine:
         turn.scheduling += self._clock() - began
         if output is None:
             return False
-        turn.launched.append((output, self._runner.launch(output, self._params)))
+        with self._computing(turn):
+            turn.launched.append((output, self._runner.launch(output, self._params)))
         return True
+
+    @contextmanager
+    def _computing(self, turn: Turn) -> Iterator[None]:
+        """Whatever fails inside is told in a sentence, and its memory given back; raises ExecutionFailed."""
+        try:
+            yield
+        except Exception as error:
+            if not is_device_failure(error):
+                raise
+            self._made_runner = None
+            raise ExecutionFailed(
+                f"Step {turn.step} could not be computed: {failure_reason(error, self.adapter.device)}."
+            ) from error
 
     def _go_on(self, turn: Turn) -> None:
         """Launch what is left of a turn, its tokens unread."""
@@ -192,7 +222,8 @@ class Engine:
         """Read each pass of the turn before the next one is planned."""
         while len(turn.results) < len(turn.launched):
             output, launched = turn.launched[-1]
-            result = launched.result()
+            with self._computing(turn):
+                result = launched.result()
             turn.results.append(result)
             stopped = self._stopped(output, result)
             began = self._clock()
@@ -210,7 +241,8 @@ class Engine:
         except Exception as error:  # what was launched before it has run all the same, and goes on record
             failure = error
         for output, launched in turn.launched:
-            result = launched.result()
+            with self._computing(turn):
+                result = launched.result()
             turn.results.append(result)
             stopped = self._stopped(output, result)
             began = self._clock()
@@ -236,17 +268,31 @@ class Engine:
         """An empty engine at step 0."""
         if num_blocks is None:
             num_blocks = self._num_blocks(self.adapter.max_model_len or 2048)
-        if getattr(self, "_num_pool_blocks", None) != num_blocks:
-            self._runner = self._new_runner(num_blocks)
-        self._num_pool_blocks = num_blocks
+        if self._num_pool_blocks != num_blocks:
+            self._num_pool_blocks, self._made_runner = num_blocks, None
         self._drop_work()
         self._params: dict[str, SamplingParams] = {}
         self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
         self._unit, self._step, self._origin = unit, 0, self._clock()
         self._trace = Trace(self._header(name, num_blocks), [], complete=False, tokenizer=self.tokenizer)
 
+    def _start(self) -> None:
+        """Have everything ready, and the clock at zero."""
+        self._describe()
+        if self.adapter.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.adapter.device)
+        self._origin = self._clock()
+
+    @property
+    def _runner(self) -> Runner:
+        """Made when it is first needed: it takes the pool's memory."""
+        if self._made_runner is None:
+            self._made_runner = self._new_runner(self._num_pool_blocks)
+            self._describe()
+        return self._made_runner
+
     def _new_runner(self, num_blocks: int) -> Runner:
-        return ModelRunner(self.adapter, num_blocks, self.config.block_size, self._backend, self._clock)
+        return new_runner(self.adapter, self.config, self.execution, self._backend, num_blocks, self._clock)
 
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
@@ -261,12 +307,27 @@ class Engine:
         return round(self._clock() - self._origin, 6)
 
     def _num_blocks(self, longest: int) -> int:
-        """Blocks in the pool: as configured, or room for the longest request in every lane, within a memory bound."""
+        """Blocks in the pool: as configured, or room for the longest request in every lane, as far as memory goes."""
         if self.config.num_blocks is not None:
             return self.config.num_blocks
         each = -(-longest // self.config.block_size)
-        affordable = _POOL_BYTES_ON_CPU // (self._kv_bytes_per_token * self.config.block_size)
+        bytes_per_block = self._kv_bytes_per_token * self.config.block_size
+        if self.adapter.device.type == "cuda":
+            affordable = self._measured_room(longest).blocks(bytes_per_block)
+        else:
+            affordable = _POOL_BYTES_ON_CPU // bytes_per_block
         return max(1, min(each * self.config.num_lanes, affordable))
+
+    def _measured_room(self, longest: int) -> Room:
+        """What the device has for the pool, by a pass as large as this engine's can be."""
+        budget = self.config.max_num_batched_tokens
+        tokens = budget if self.config.batching.token_budget else longest * self.config.num_lanes
+        if self._room is None or self._room.tokens < tokens:
+            self._num_pool_blocks, self._made_runner = 0, None  # their memory counts as free
+            self._room = measure_room(
+                self.adapter, tokens, self.config.num_lanes, self.execution.gpu_memory_utilization, self._backend or cpu.BACKEND
+            )
+        return self._room
 
     @property
     def _kv_bytes_per_token(self) -> int:
@@ -314,7 +375,8 @@ class Engine:
         if tokens > room:
             raise InvalidRequest(
                 f"Request {request.id}: {len(prompt)} prompt tokens and {request.sampling.max_new_tokens} new ones exceed the whole "
-                f"KV pool of {num_blocks} blocks of {self.config.block_size} tokens."
+                f"KV pool of {num_blocks} blocks of {self.config.block_size} tokens"
+                + (f"; {self._room.sentence}." if self._room is not None and self.config.num_blocks is None else ".")
             )
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
@@ -372,8 +434,13 @@ class Engine:
     def _event(self, turn: Turn) -> StepEvent:
         """What happened, on record."""
         start, end = turn.started, self._now()
-        if self._runner.asynchronous and turn.results:  # the host's own times overlap: the device's are in order
-            start, end = round(turn.results[0].t_start - self._origin, 6), round(turn.results[-1].t_end - self._origin, 6)
+        if self.adapter.device.type == "cuda" and self._trace.events:
+            turn.not_before(self._trace.events[-1].t_end + self._origin)
+            start = max(start, self._trace.events[-1].t_end)
+        if turn.results:
+            if self._runner.asynchronous:  # the host's own times overlap: the device's are in order
+                start, end = round(turn.results[0].t_start - self._origin, 6), 0.0
+            end = max(end, round(turn.results[-1].t_end - self._origin, 6))
         budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
         return turn.event(self._origin, start, end, self._num_pool_blocks, budget)
 
@@ -405,6 +472,22 @@ class Engine:
             "prompts": {},
             "versions": {"python": platform.python_version(), **models.versions()},
         }
+
+    def _describe(self) -> None:
+        """What the header says of how passes are computed: known in full once they have been."""
+        header, device = self._trace.header, self.adapter.device
+        if self._runner.execution:
+            header["execution"] = self._runner.execution
+        notes = [*self._choice.notes, *self._runner.notes]
+        if device.type == "cuda":
+            major, minor = torch.cuda.get_device_capability(device)
+            if self.adapter.dtype == torch.float16 and major < 8:
+                notes.append(f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.")
+            header["memory"] = memory_used(
+                self.adapter, self._num_pool_blocks * self.config.block_size * self._kv_bytes_per_token
+            )
+        if notes:
+            header["notes"] = notes
 
 
 def _unknown_characters(tokenizer: Any, prompt: str) -> str:

@@ -11,6 +11,12 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def first_sentence(error: BaseException) -> str:
+    """What went wrong, in one sentence without its full stop: others' exceptions bring whole pages."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.split(". ")[0][:300].rstrip(".: ")
+
+
 class InflightError(Exception):
     """A request, workload, model, limit or trace that cannot be accepted; the message says why in one sentence."""
 
@@ -37,3 +43,7 @@ class InvalidTrace(InflightError, ValueError):
 
 class UnsupportedModel(InflightError):
     """A model that cannot be loaded, or whose attention cannot be packed without changing its results."""
+
+
+class ExecutionFailed(InflightError):
+    """A step that could not be computed: the device ran out of memory, or a kernel failed. What ran before it is on record."""

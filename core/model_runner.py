@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
@@ -36,6 +36,11 @@ def observing(observer: Observer) -> Iterator[None]:
         _observer.reset(token)
 
 
+def current_observer() -> Observer | None:
+    """Who watches the passes now, if anybody."""
+    return _observer.get()
+
+
 class PassResult(NamedTuple):
     """samples: one for each scheduled request that samples, in order. Times are those of the clock, in seconds.
 
@@ -65,10 +70,16 @@ class Runner(Protocol):
     """What an engine needs of whatever computes its passes, in the order in which they are launched.
 
     asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
+    execution: the options in effect, as a trace's header tells them; empty for passes computed one by one at once. notes: a sentence
+    for whatever is not as one would expect.
     """
 
     @property
     def asynchronous(self) -> bool: ...
+    @property
+    def execution(self) -> dict: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched: ...
 
 
@@ -76,6 +87,8 @@ class ModelRunner:
     """A model and its KV pool of `num_blocks` blocks."""
 
     asynchronous = False
+    execution: dict = {}
+    notes: Sequence[str] = ()
 
     def __init__(
         self,
@@ -98,7 +111,7 @@ class ModelRunner:
         with self._weights.in_use():
             logits = self.adapter.forward(batch, self.pool, self.backend)
         t2 = self.clock()
-        observer = _observer.get()
+        observer = current_observer()
         if observer is not None:
             observer(output, logits)
         samples = sample(logits, rows) if rows else []

@@ -220,6 +220,11 @@ class ModelAdapter:
         return next((length for name in names if (length := getattr(self.config, name, None))), None)
 
     @property
+    def num_heads(self) -> int:
+        """Query heads of a layer."""
+        return self.config.num_attention_heads
+
+    @property
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 

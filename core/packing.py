@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from core.attention.paged_layout import PagedLayout
 from core.scheduler_output import SchedulerOutput
 
 
@@ -31,7 +32,8 @@ class PackedBatch:
     """One forward pass: R rows of W positions (R = 1 in the packed layout).
 
     input_ids, position_ids: int64 `[R, W]`. slot_mapping: int64 `[R * W]`, where each position's K and V go (pads: the trash slot).
-    sample_rows: int64 `[n]`, flat positions whose logits are sampled, in order of the segments that sample.
+    sample_rows: int64 `[n]`, flat positions whose logits are sampled, in order of the segments that sample. Who attends to what is told
+    by `segments`, or to the paged kernel by `paged` alone.
     """
 
     layout: str
@@ -39,7 +41,8 @@ class PackedBatch:
     position_ids: torch.Tensor
     slot_mapping: torch.Tensor
     sample_rows: torch.Tensor
-    segments: tuple[AttentionSegment, ...]
+    segments: tuple[AttentionSegment, ...] = ()
+    paged: PagedLayout | None = None
     _masks: dict = field(default_factory=dict, repr=False)
 
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:

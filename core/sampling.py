@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,6 +30,23 @@ class Sample(NamedTuple):
 
 def sample(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[Sample]:
     """Choose one token for each row of `logits [n, V]`."""
+    if logits.device.type == "mps":
+        logits = logits.cpu()  # the noise takes float64, which MPS does not have
+    tokens, logprobs, margins = choose(logits, rows)
+    facts = torch.stack([logprobs, margins]).tolist()
+    return as_samples(tokens.tolist(), *facts)
+
+
+def as_samples(tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]) -> list[Sample]:
+    """What was chosen, as plain numbers."""
+    return [
+        Sample(int(token), round(logprob, 5), round(margin, 5)) if math.isfinite(logprob) else Sample(None, 0.0, 0.0)
+        for token, logprob, margin in zip(tokens, logprobs, margins, strict=True)
+    ]
+
+
+def choose(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens (int64), logprobs and margins `[n]` on the device of `logits [n, V]`; a logprob that is not finite if a logit is not."""
     logits = logits.float()
     best, first = logits.amax(-1), _argmax(logits)
     runner_up = logits.scatter(1, first[:, None], torch.finfo(logits.dtype).min).amax(-1)  # a finite margin where there is none
@@ -39,11 +56,7 @@ def sample(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[Sample]:
         tokens = first.clone()
         tokens[noisy] = _draw(logits[noisy], [rows[i] for i in noisy])
     logprobs = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]  # on CPU 1.6 times as fast as logsumexp; NaN if a logit is
-    facts = torch.stack([logprobs, best - runner_up]).tolist()
-    return [
-        Sample(token, round(logprob, 5), round(margin, 5)) if math.isfinite(logprob) else Sample(None, 0.0, 0.0)
-        for token, logprob, margin in zip(tokens.tolist(), *facts, strict=True)
-    ]
+    return tokens, logprobs, best - runner_up
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
@@ -69,7 +82,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
         drop = (before >= top_p[:, None]) | (torch.arange(vocab_size, device=device) >= top_k[:, None])
         drop[:, 0] = False
         scaled = torch.empty_like(scaled).scatter_(1, order, ordered.masked_fill(drop, -torch.inf))
-    keys = torch.tensor([_key(r.params.seed, r.position) for r in rows], device=device)
+    keys = torch.tensor([noise_key(r) for r in rows], device=device)
     return (scaled + gumbel_noise(keys, vocab_size)).argmax(-1)
 
 
@@ -91,10 +104,10 @@ def gumbel_noise(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:
     return uniform.log_().neg_().log_().neg_().float()
 
 
-def _key(seed: int, position: int) -> int:
+def noise_key(row: SamplingRow) -> int:
     """SplitMix64 of seed and position, as a signed 64-bit integer."""
     mask = 2**64 - 1
-    z = (seed + (position + 1) * 0x9E3779B97F4A7C15) & mask
+    z = (row.params.seed + (row.position + 1) * 0x9E3779B97F4A7C15) & mask
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
     z ^= z >> 31

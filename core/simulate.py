@@ -245,6 +245,8 @@ class SimulatedRunner:
     """`ModelRunner` without a model: every pass takes what it costs, every sample is the same token."""
 
     asynchronous = False
+    execution: dict = {}
+    notes: Sequence[str] = ()
 
     def __init__(self, cost: Cost, clock: SimulatedClock) -> None:
         self.cost, self.clock = cost, clock

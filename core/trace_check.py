@@ -230,10 +230,10 @@ class Checker:
             return f"request {s.request!r} does not hold lane {s.lane}"
         if s.length < 1 or s.kv_len != s.start + s.length or s.start != cached:
             return f"request {s.request!r} computes positions that do not follow its cache"
-        num_tokens = self._num_tokens[s.request]
-        if s.kv_len > num_tokens:
+        num_tokens, late = self._num_tokens[s.request], s.request in self._late
+        if s.kv_len > num_tokens and not late:
             return f"request {s.request!r} computes tokens that it does not have"
-        decoding = s.length == 1 and s.kv_len == num_tokens > self._num_prompt[s.request]
+        decoding = s.length == 1 and (late or s.kv_len == num_tokens > self._num_prompt[s.request])
         if s.phase != ("decode" if decoding else "prefill"):
             return f"request {s.request!r} is not in the phase {s.phase!r}"
         if self._held.get(s.request, 0) * self._config.block_size < s.kv_len:

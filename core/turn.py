@@ -31,6 +31,10 @@ class Turn:
         """The pass launched last."""
         return self.launched[-1][0]
 
+    def not_before(self, time: float) -> None:
+        """Move what seems earlier: the device's clock and the host's agree to some microseconds only."""
+        self.results = [r._replace(t_start=max(r.t_start, time), t_end=max(r.t_end, time)) for r in self.results]
+
     def event(self, origin: float, start: float, end: float, num_blocks: int, budget: int | None) -> StepEvent:
         """What happened, on record.
 

@@ -1,0 +1,104 @@
+"""Which runner computes an engine's passes: the paged kernel where it can be had, a call of SDPA for each sequence elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from core.attention import cpu
+from core.attention.spec import Backend
+from core.config import EngineConfig, Execution
+from core.errors import InvalidConfig
+from core.model_runner import ModelRunner, Runner
+from core.models import ModelAdapter
+
+
+class Choice(NamedTuple):
+    """How passes are computed here, and a sentence for whatever was asked for but cannot be had."""
+
+    paged: bool
+    notes: tuple[str, ...] = ()
+
+
+def choose_attention(adapter: ModelAdapter, execution: Execution, backend: Backend | None) -> Choice:
+    """Whether the paged kernel runs this model on its device. A backend of one's own is always used as it is.
+
+    Raises InvalidConfig where the kernel is asked for by name and cannot be had.
+    """
+    obstacle = _obstacle(adapter, backend)
+    if execution.attention == "triton" and obstacle:
+        raise InvalidConfig(f"The paged kernel cannot be had: {obstacle}.")
+    paged = execution.attention == "triton" or (execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle)
+    if execution.asynchronous and not paged:
+        reason = obstacle or f"attention is {execution.attention!r} on {adapter.device.type}"
+        raise InvalidConfig(f"Asynchronous execution needs the paged kernel, which is not in use: {reason}.")
+    if execution.attention == "auto" and adapter.device.type == "cuda" and obstacle and backend is None:
+        return Choice(False, (f"Without the paged kernel, so slower: {obstacle}.",))
+    return Choice(paged)
+
+
+def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
+    """Why the paged kernel cannot run here, in words that end a sentence."""
+    if backend is not None:
+        return "another backend was given"
+    if adapter.plug == "cache":
+        return f"{adapter.name} attends in a way of its own, through its cache"
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if adapter.device.type != "cuda" and not interpreted:
+        return f"it runs on CUDA, not on {adapter.device.type} (TRITON_INTERPRET=1 interprets it on a CPU, slowly)"
+    return None
+
+
+def new_runner(
+    adapter: ModelAdapter,
+    config: EngineConfig,
+    execution: Execution,
+    backend: Backend | None,
+    num_blocks: int,
+    clock: Callable[[], float],
+) -> Runner:
+    """The runner for a pool of `num_blocks` blocks."""
+    if not choose_attention(adapter, execution, backend).paged:
+        return ModelRunner(adapter, num_blocks, config.block_size, backend or cpu.BACKEND, clock)
+    from core.gpu.graphs import CudaCapture
+    from core.gpu.runner import PagedRunner  # imports triton
+
+    on_cuda = adapter.device.type == "cuda"
+    runner = PagedRunner(
+        adapter,
+        num_blocks,
+        config.block_size,
+        config.num_lanes,
+        adapter.max_model_len or num_blocks * config.block_size,
+        execution,
+        clock,
+        CudaCapture() if execution.cuda_graphs and on_cuda else None,
+        on_cuda if execution.asynchronous is None else execution.asynchronous,
+    )
+    if config.batching.layout == "packed":
+        runner.prepare(config.max_num_batched_tokens if config.batching.token_budget else config.num_lanes)
+    return runner
+
+
+def is_device_failure(error: Exception) -> bool:
+    """Whether the device failed, or a kernel for it, rather than the code that asked."""
+    return isinstance(error, (RuntimeError, MemoryError)) or type(error).__module__.startswith("triton")
+
+
+def failure_reason(error: Exception, device: torch.device) -> str:
+    """What happened, in words that end a sentence."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        if device.type != "cuda":
+            return "the machine ran out of memory"
+        free, total = torch.cuda.mem_get_info(device)
+        return f"the GPU ran out of memory ({free / 2**30:.2f} of {total / 2**30:.2f} GiB were free); a smaller KV pool or budget needs less"
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    if device.type == "cuda" and "CUDA error" in reason:
+        return f"{reason}; if the next run fails too, the process has lost the GPU and must be started again"
+    return reason
