@@ -8,11 +8,11 @@ pytest.importorskip("triton", reason="the paged runner needs the package triton,
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paged_world import PagedMemoryModel, again, paged_engine
 
 from core import Trace, Workload
 from core.config import POLICIES
 from core.trace_check import Checker
+from paged_world import PagedMemoryModel, again, paged_engine
 from worlds import generate, memory_engine, request, requests
 
 MIXED = ((9, 10, 0), (3, 16, 0), (17, 12, 2), (1, 14, 5), (6, 3, 5), (5, 1, 6))

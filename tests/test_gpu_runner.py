@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
 
-from paged_world import GATHERING, PagedEngine, again, traced
-
 from core import Engine, EngineConfig, Trace, Workload
 from core.config import Execution
 from core.errors import InvalidConfig
+from families import FAMILIES, RUNS, world
+from paged_world import GATHERING, PagedEngine, again, traced
 
 ATTENDING = [f.name for f in FAMILIES if f.plug == "attention"]
 QUICK = ("llama", "gemma2", "gpt_oss", "deepseek_v3")
