@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from core import models
-from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.detokenize import StopWatch
@@ -61,7 +60,7 @@ class Engine:
     ) -> None:
         self.adapter = ModelAdapter.probe(model) if isinstance(model, torch.nn.Module) else model
         self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
-        self._backend, self._clock, self._sleep = backend, clock, sleep
+        self._clock, self._sleep = clock, sleep
         self._choice = choose_attention(self.adapter, self.execution, backend)
         self._room: Room | None = None  # of the device, measured once
         self._num_pool_blocks, self._made_runner = 0, None
@@ -292,7 +291,7 @@ class Engine:
         return self._made_runner
 
     def _new_runner(self, num_blocks: int) -> Runner:
-        return new_runner(self.adapter, self.config, self.execution, self._backend, num_blocks, self._clock)
+        return new_runner(self.adapter, self.config, self.execution, self._choice, num_blocks, self._clock)
 
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
@@ -325,7 +324,7 @@ class Engine:
         if self._room is None or self._room.tokens < tokens:
             self._num_pool_blocks, self._made_runner = 0, None  # their memory counts as free
             self._room = measure_room(
-                self.adapter, tokens, self.config.num_lanes, self.execution.gpu_memory_utilization, self._backend or cpu.BACKEND
+                self.adapter, tokens, self.config.num_lanes, self.execution.gpu_memory_utilization, self._choice.backend
             )
         return self._room
 

@@ -34,12 +34,12 @@ DEFINITIONS: dict[str, str] = {
     "tpot_s": "TPOT, time per output token: (E2E − TTFT) ÷ (tokens − 1), one number for each finished request of two tokens or more.",
     "e2e_s": "E2E: from a request's arrival to its last token, of finished requests.",
     "queue_s": "Queue time: from a request's arrival to the start of the first pass that computes it.",
-    "padding_waste": "Padding waste: pad positions ÷ positions computed.",
-    "positions": "Positions computed by the model: real tokens and pads.",
+    "padding_waste": "Padding waste: positions computed for nobody ÷ positions computed.",
+    "positions": "Positions computed by the model: real tokens, and those for nobody: pads of a row or of a CUDA graph, overruns.",
     "lane_occupancy": "Lane occupancy: useful lane-steps ÷ all lane-steps (lanes × steps).",
     "lane_steps": (
-        "Where every lane-step went. Useful: a request in that lane computed tokens; padding: a finished row computed until its wave "
-        "ends; barrier: empty while others wait for the wave to end; stalled: held by a request that computed nothing; empty: no request."
+        "Where every lane-step went. Useful: a request in that lane computed tokens; padding: a row computed for a request that had "
+        "finished, until its wave ends or as an overrun; barrier: empty while others wait for the wave to end; stalled: held by a request that computed nothing; empty: no request."
     ),
     "budget_use": "Budget use: tokens computed ÷ token budget, over the steps that have one.",
     "budget_tokens": "Tokens computed under a budget, and the sum of the budgets.",
@@ -51,7 +51,8 @@ DEFINITIONS: dict[str, str] = {
     "overrun_rows": "Overrun: rows computed for a request that had already stopped (asynchronous execution).",
     "time_s": (
         "Wall time by part. Schedule, prepare, forward and sample as the step measured them; other: the rest of the steps; between: "
-        "outside any step (waiting for arrivals, the caller's own work)."
+        "outside any step (waiting for arrivals, the caller's own work). With asynchronous execution schedule and prepare are the host's, "
+        "beside the device's own work, and between is how long the device waited for the host."
     ),
     "goodput": "Goodput: requests that finish and meet all stated SLOs, per second of wall time.",
 }
@@ -233,8 +234,10 @@ def _lane_steps(trace: Trace) -> dict[str, int]:
     num_lanes = EngineConfig.from_json(trace.header["config"]).num_lanes
     counts = dict.fromkeys(("useful", "padding", "barrier", "stalled", "empty"), 0)
     for event in trace.events:
-        useful = {segment.lane for segment in event.segments}
+        overrun = {row.request for row in event.overrun}
+        useful = {segment.lane for segment in event.segments if segment.request not in overrun}
         padding = {row.lane for forward in event.passes for row in forward.finished_rows} - useful
+        padding |= {segment.lane for segment in event.segments if segment.request in overrun}
         stalled = {s.request for s in event.stalled}
         free = num_lanes - len(useful) - len(padding) - len(stalled)
         behind_barrier = event.waiting.why is not None and event.waiting.why.limit == "barrier"
@@ -247,7 +250,9 @@ def _lane_steps(trace: Trace) -> dict[str, int]:
 
 def _positions(trace: Trace) -> dict[str, int]:
     passes = [forward for event in trace.events for forward in event.passes]
-    tokens, padding = sum(p.tokens for p in passes), sum(p.padding for p in passes)
+    in_vain = sum(row.rows for event in trace.events for row in event.overrun)
+    beyond = sum(p.bucket - p.rows * p.width for p in passes if p.bucket is not None)
+    tokens, padding = sum(p.tokens for p in passes) - in_vain, sum(p.padding for p in passes) + in_vain + beyond
     return {"tokens": tokens, "padding": padding, "computed": tokens + padding}
 
 
@@ -266,7 +271,8 @@ def _tokens_recomputed(trace: Trace) -> int:
 def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
     parts = {name: sum(getattr(e.timings, name) for e in trace.events) for name in ("schedule", "prepare", "forward", "sample")}
     in_steps = sum(event.t_end - event.t_start for event in trace.events)
-    parts["other"] = in_steps - sum(parts.values())
+    apart = trace.header.get("execution", {}).get("asynchronous")
+    parts["other"] = in_steps - (parts["forward"] + parts["sample"] if apart else sum(parts.values()))
     parts["between"] = wall - in_steps
     return {name: _rounded(value) for name, value in parts.items()}
 

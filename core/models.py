@@ -268,13 +268,19 @@ class ModelAdapter:
     def _implementation(self, name: str) -> Iterator[None]:
         """Route attention for the time of a pass: `model(...)` and `generate` keep working as before outside it."""
         before = [config._attn_implementation_internal for config in self._configs]
+        # Where there is a pad token, some models look for it among the ids, which waits for the device.
+        pads = [(config, pad) for config in self._configs if (pad := getattr(config, "pad_token_id", None)) is not None]
         for config in self._configs:
             config._attn_implementation_internal = name
+        for config, _ in pads:
+            config.pad_token_id = None
         try:
             yield
         finally:
             for config, implementation in zip(self._configs, before, strict=True):
                 config._attn_implementation_internal = implementation
+            for config, pad in pads:
+                config.pad_token_id = pad
 
     # -- probing -----------------------------------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ from core.models import ModelAdapter
 
 
 class Choice(NamedTuple):
-    """How passes are computed here, and a sentence for whatever was asked for but cannot be had."""
+    """How passes are computed here, and a sentence for whatever one would expect but cannot be had."""
 
     paged: bool
+    backend: Backend
     notes: tuple[str, ...] = ()
 
 
@@ -33,12 +34,15 @@ def choose_attention(adapter: ModelAdapter, execution: Execution, backend: Backe
     if execution.attention == "triton" and obstacle:
         raise InvalidConfig(f"The paged kernel cannot be had: {obstacle}.")
     paged = execution.attention == "triton" or (execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle)
-    if execution.asynchronous and not paged:
+    if paged:
+        from core.attention import triton_paged  # not everywhere is triton
+
+        return Choice(True, triton_paged.BACKEND)
+    if execution.asynchronous:
         reason = obstacle or f"attention is {execution.attention!r} on {adapter.device.type}"
         raise InvalidConfig(f"Asynchronous execution needs the paged kernel, which is not in use: {reason}.")
-    if execution.attention == "auto" and adapter.device.type == "cuda" and obstacle and backend is None:
-        return Choice(False, (f"Without the paged kernel, so slower: {obstacle}.",))
-    return Choice(paged)
+    missed = execution.attention == "auto" and adapter.device.type == "cuda" and backend is None
+    return Choice(False, backend or cpu.BACKEND, (f"Without the paged kernel, so slower: {obstacle}.",) if missed else ())
 
 
 def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
@@ -59,13 +63,13 @@ def new_runner(
     adapter: ModelAdapter,
     config: EngineConfig,
     execution: Execution,
-    backend: Backend | None,
+    choice: Choice,
     num_blocks: int,
     clock: Callable[[], float],
 ) -> Runner:
     """The runner for a pool of `num_blocks` blocks."""
-    if not choose_attention(adapter, execution, backend).paged:
-        return ModelRunner(adapter, num_blocks, config.block_size, backend or cpu.BACKEND, clock)
+    if not choice.paged:
+        return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock)
     from core.gpu.graphs import CudaCapture
     from core.gpu.runner import PagedRunner  # imports triton
 
@@ -80,6 +84,7 @@ def new_runner(
         clock,
         CudaCapture() if execution.cuda_graphs and on_cuda else None,
         on_cuda if execution.asynchronous is None else execution.asynchronous,
+        choice.backend,
     )
     if config.batching.layout == "packed":
         runner.prepare(config.max_num_batched_tokens if config.batching.token_budget else config.num_lanes)

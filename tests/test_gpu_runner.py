@@ -53,6 +53,17 @@ def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     assert "notes" not in trace.header
 
 
+def test_a_pad_token_is_not_looked_for():
+    """It would wait for the device in every pass."""
+    config = world("gpt2").model.config
+    config.pad_token_id = 7
+    try:
+        assert "notes" not in run("gpt2", RUNS["chunked"], capture=traced, attention=GATHERING).header
+        assert config.pad_token_id == 7
+    finally:
+        config.pad_token_id = None
+
+
 def test_a_model_that_waits_for_the_device_is_computed_anew_and_says_so_once():
     layer = world("llama").model.model.layers[0]
     hook = layer.register_forward_pre_hook(lambda module, args: None if args[0].sum().item() > -1e9 else args)

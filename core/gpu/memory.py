@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from core.attention.paged_layout import paged_layout
 from core.attention.spec import Backend
+from core.errors import InvalidConfig
 from core.kv_pool import KVPool
 from core.models import ModelAdapter
-from core.packing import pack
+from core.packing import PackedBatch, pack
 from core.request import BlockTable
 from core.scheduler_output import ScheduledRequest, SchedulerOutput
 
 _GIB = 2**30
+_BLOCK = 16
 
 
 @dataclass(frozen=True)
@@ -49,27 +52,37 @@ class Room:
 
 
 def measure_room(adapter: ModelAdapter, tokens: int, lanes: int, utilization: float, backend: Backend) -> Room:
-    """Compute a pass of so many tokens, all in one request, and see what it takes. Raises torch.OutOfMemoryError if it cannot be."""
+    """Compute a pass of so many tokens, all in one request, and see what it takes.
+
+    Raises InvalidConfig if not even that pass can be computed.
+    """
     device = adapter.device
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
-    before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    block = 16
-    pool = KVPool(adapter.shapes, -(-tokens // block), block, adapter.dtype, device)
-    held = torch.cuda.memory_allocated(device)
-    table = BlockTable(tuple(range(pool.num_blocks)))
-    request = ScheduledRequest("probe", 0, "prefill", (0,) * tokens, 0, table, samples=True)
-    logits = adapter.forward(pack(SchedulerOutput("packed", (request,)), block, pool.trash_slot, device), pool, backend)
-    rows = min(lanes, tokens)
-    sampling = (
-        rows * logits.shape[-1] * (logits.element_size() + 4 * 4)
-    )  # logits of every lane, and float32 copies to sample from
-    torch.cuda.synchronize(device)
-    peak = torch.cuda.max_memory_allocated(device) - held + sampling
+    try:
+        pool = KVPool(adapter.shapes, -(-tokens // _BLOCK), _BLOCK, adapter.dtype, device)
+        held = torch.cuda.memory_allocated(device)
+        logits = adapter.forward(_longest_pass(adapter, tokens, pool), pool, backend)
+        torch.cuda.synchronize(device)
+    except torch.OutOfMemoryError:
+        raise InvalidConfig(
+            f"A pass of {tokens:,} tokens does not fit into the GPU: {free / _GIB:.2f} of {total / _GIB:.2f} GiB are free beside the model."
+        ) from None
+    row = logits.shape[-1] * (logits.element_size() + 4 * 4)  # logits, and float32 copies to sample from
+    peak = torch.cuda.max_memory_allocated(device) - held + min(lanes, tokens) * row
     del pool, logits
     torch.cuda.empty_cache()
-    return Room(total, total - free + (torch.cuda.memory_allocated(device) - before), peak, tokens, utilization)
+    return Room(total, total - free, peak, tokens, utilization)
+
+
+def _longest_pass(adapter: ModelAdapter, tokens: int, pool: KVPool) -> PackedBatch:
+    """One prompt as long as a pass can be."""
+    request = ScheduledRequest("probe", 0, "prefill", (0,) * tokens, 0, BlockTable(tuple(range(pool.num_blocks))), samples=True)
+    output = SchedulerOutput("packed", (request,))
+    kv_heads = min(shape.num_kv_heads for shape in adapter.shapes.values())
+    layout = paged_layout(output, pool.block_size, adapter.num_heads, kv_heads, adapter.device)
+    return replace(pack(output, pool.block_size, pool.trash_slot, adapter.device), paged=layout)
 
 
 def memory_used(adapter: ModelAdapter, pool_bytes: int) -> dict[str, int]:

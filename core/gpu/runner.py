@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from core.attention import triton_paged
 from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
 from core.attention.spec import Backend
 from core.config import Execution
@@ -36,6 +35,7 @@ class PagedRunner:
     """A model and its KV pool, read by the paged kernel. See `Runner`.
 
     num_lanes: of the engine. longest: tokens of the longest request. capture: how passes become graphs; None computes each anew.
+    backend: attends by `PackedBatch.paged` alone.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class PagedRunner:
         longest: int,
         execution: Execution,
         clock: Callable[[], float],
-        capture: Capture | None = None,
-        asynchronous: bool = True,
-        backend: Backend = triton_paged.BACKEND,
+        capture: Capture | None,
+        asynchronous: bool,
+        backend: Backend,
     ) -> None:
         self.adapter, self.asynchronous = adapter, asynchronous
         device = adapter.device
