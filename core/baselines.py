@@ -248,8 +248,15 @@ class TransformersContinuous:
                 model.set_attn_implementation(paged_name(variant.attention))
             with torch.no_grad():
                 self._manager = model.init_continuous_batching(config, continuous_batching_config=settings)
+                resolved = self._manager.continuous_batching_config.use_cuda_graph
+                if variant.use_cuda_graph and not any(resolved if isinstance(resolved, tuple) else (resolved,)):
+                    raise InflightError("transformers turns CUDA graphs off here.")
                 self._processor = self._manager._create_batch_processor()
                 self._manager.batch_processor = self._processor
+                if variant.use_cuda_graph and (variant.attention or "").startswith("flash"):
+                    self._processor.warmup(
+                        model
+                    )  # its decode passes come in a few sizes, all of which can be captured beforehand
         except BaseException:
             self.close()
             raise

@@ -91,6 +91,7 @@ def test_transformers_continuous_with_an_attention_of_choice(attention):
     assert model.config._attn_implementation == before
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU all of these run")
 def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
     model = _llama()
     before, work = model.config._attn_implementation, jobs(_workload(), None)
@@ -98,6 +99,8 @@ def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
         TransformersContinuous(model, work, 5, 64, Variant("flash_attention_2"))
     with pytest.raises(RuntimeError, match="(?i)async"):
         TransformersContinuous(model, work, 5, 64, Variant("eager", use_async_batching=True))
+    with pytest.raises(InflightError, match="graphs off"):
+        TransformersContinuous(model, work, 5, 64, Variant("eager", use_cuda_graph=True))
     assert model.config._attn_implementation == before
 
 
