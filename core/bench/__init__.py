@@ -3,6 +3,7 @@
     python -m core bench                        all of them
     python -m core bench decode-step --json     one
     python -m core bench --rate …               throughput against latency under load, see `core.load`
+    python -m core bench --gpu                  the CUDA path, see `core.bench.gpu`
 
 A benchmark is a function `run(options) -> Report` in a module of this package, registered in `BENCHMARKS`.
 """

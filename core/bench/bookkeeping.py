@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from core.bench.method import Limit, Options, Report, load_average
 from core.bench.worlds import greedy
 from core.config import EngineConfig
 from core.engine import Engine
+from core.errors import InflightError
 from core.presets import preset
 from core.request import Request, RequestState, SamplingParams
 from core.scheduler import Scheduler
+from core.trace import Trace
+from core.workload import Workload
 
 NAME = "bookkeeping"
 TITLE = "Scheduling at 64 running requests, recording, and a trace on disk"
@@ -78,26 +82,40 @@ def _recording(options: Options) -> tuple[float, float, float]:
         )
     engine = Engine(model, tokenizer, chosen.config)
     engine.run(workload)
-    recording = _Stopwatch(options.clock)
-    engine._event = recording.around(engine._event)  # type: ignore[method-assign]
-    trace = engine.run(workload)
-    total = sum(event.t_end - event.t_start for event in trace.events)
+    share, trace = recording_share(engine, workload, options.clock)
     tokens = sum(len(event.sampled) for event in trace.events)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.jsonl"
         trace.save(path)
         size = path.stat().st_size
-    return recording.seconds / total, (size - 100 * tokens) / len(trace.events), size / tokens
+    return share, (size - 100 * tokens) / len(trace.events), size / tokens
+
+
+def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
+    """Of the time of a run's steps, the share that went into making their events; and the run.
+
+    Raises InflightError if events are made elsewhere than where this looks.
+    """
+    recording = _Stopwatch(clock)
+    engine._event = recording.around(engine._event)  # type: ignore[method-assign]
+    try:
+        trace = engine.run(workload)
+    finally:
+        del engine._event  # the method of the class again
+    if recording.calls != len(trace.events):
+        raise InflightError(f"{len(trace.events)} events were made in {recording.calls} calls, so their cost is not known.")
+    return recording.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
 
 
 class _Stopwatch:
-    """Adds up the time spent in a function."""
+    """Adds up the time spent in a function, and the calls."""
 
-    def __init__(self, clock) -> None:
-        self.seconds, self._clock = 0.0, clock
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.seconds, self.calls, self._clock = 0.0, 0, clock
 
     def around(self, function):
         def timed(*args, **kwargs):
+            self.calls += 1
             started = self._clock()
             try:
                 return function(*args, **kwargs)

@@ -12,10 +12,14 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from transformers.utils import logging as transformers_logging
 
 from core import models
 from core.bench import BENCHMARKS
+from core.bench import gpu as gpu_benchmark
+from core.bench.gpu.printing import print_gpu
 from core.bench.method import Options, Report, load_average
+from core.bench.printing import print_benchmarks
 from core.cli.options import SLO, Device, Dtype, Json, Model, Threads, check_policy, engine_for, parse_slos, with_limits, writable
 from core.cli.output import Work, line, number, percent, print_json, seconds, sentence, table
 from core.compare import config_for, environment
@@ -29,6 +33,7 @@ from core.simulate import SimulatedEngine, cost_named, flow
 
 _LOAD = "Load"
 _SIMULATE = "Simulation"
+_GPU = "GPU"
 
 
 @with_limits
@@ -65,6 +70,16 @@ def bench(
     requests: Annotated[
         int | None, typer.Option(min=1, help="A stream of this many requests.", rich_help_panel=_SIMULATE)
     ] = None,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="The CUDA path against transformers and against its memory.", rich_help_panel=_GPU)
+    ] = False,
+    parts: Annotated[
+        str | None, typer.Option(help="Which parts, separated by commas.", show_default="all", rich_help_panel=_GPU)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the parts that --out holds already.", rich_help_panel=_GPU)
+    ] = False,
+    minutes: Annotated[float, typer.Option(min=0, help="No part begins that would end later.", rich_help_panel=_GPU)] = 8.0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -74,8 +89,15 @@ def bench(
     limits: dict[str, Any],
 ) -> None:
     """Measure speed beside other ways to serve the same requests; with --rate, throughput against latency under load."""
+    printed: Callable[[dict[str, Any]], None]
     writable(out)
-    if rate or simulate:
+    if gpu:
+        if names or rate or simulate or requests:
+            raise InflightError("The GPU benchmark stands for itself: choose of it with --parts.")
+        data, printed = _gpu(quick, parts, resume, minutes, out), print_gpu
+    elif parts or resume:
+        raise InflightError("--parts and --resume belong to --gpu.")
+    elif rate or simulate:
         sweep = Sweep(
             _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
             shapes=tuple(load_shapes(lengths)) if lengths else None, slos=parse_slos(slo) or SLOs(),
@@ -88,12 +110,12 @@ def bench(
             data = _stream(simulate, configs, sweep, requests)
         else:
             data = _load(simulate, configs, sweep, model or models.BUILTIN_MODELS[0], device, dtype, threads)
-        printed: Callable[[dict[str, Any]], None] = _print_stream if requests else _print_load
+        printed = _print_stream if requests else _print_load
     elif requests:
         raise InflightError("A stream of requests is simulated: give --simulate too.")
     else:
-        data, printed = _benchmarks(names, Options(repeats, quick), threads), _print_benchmarks
-    if out is not None:
+        data, printed = _benchmarks(names, Options(repeats, quick), threads), print_benchmarks
+    if out is not None and not gpu:  # which has written after every part
         out.write_text(jsonlib.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     if json:
         print_json(data)
@@ -130,39 +152,20 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
     }
 
 
-def _print_benchmarks(data: dict[str, Any]) -> None:
-    for report in data["benchmarks"]:
-        line(report["title"])
-        if report["seconds"]:
-            rows = [
-                (name, seconds(t["median"]), f"{seconds(t['min'])} to {seconds(t['max'])}")
-                for name, t in report["seconds"].items()
-            ]
-            table(("  contender", "median", "min to max"), [(f"  {a}", b, c) for a, b, c in rows], right=("median", "min to max"))
-        for ratio in report["ratios"]:
-            line(
-                f"  {ratio['faster']} against {ratio['than']}: {ratio['median']:.2f}× ({ratio['min']:.2f} to {ratio['max']:.2f})"
-                + _verdict(ratio["met"], f"at least {ratio['at_least']}×")
-            )
-        for limit in report["limits"]:
-            line(
-                f"  {limit['what']}: {limit['value']:g} {limit['unit']}"
-                + _verdict(limit["met"], f"at most {limit['at_most']:g}" if limit["at_most"] else "")
-            )
-        if report["outputs_identical"] is not None:
-            line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}")
-        if report["load_average"]:
-            line(f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after")
-        line()
-    where = data["environment"]
-    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
-    line(
-        f"Medians of {data['repeats']} rounds, ratios round by round. {where['hardware']}, {where['cpus']} CPUs, {where['threads']} threads; {versions}."
-    )
+# -- on a GPU --------------------------------------------------------------------------------------------------------
 
 
-def _verdict(met: bool | None, bar: str) -> str:
-    return "" if met is None else f"; the bar is {bar}: {'met' if met else 'MISSED'}"
+def _gpu(quick: bool, parts: str | None, resume: bool, minutes: float, out: Path | None) -> dict[str, Any]:
+    if resume and out is None:
+        raise InflightError("--resume needs the file to go on from: give --out too.")
+    if not torch.cuda.is_available():
+        raise InflightError("The GPU benchmark needs a CUDA device, and torch finds none here.")
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    names = [name.strip() for name in parts.split(",")] if parts else None
+    device = gpu_benchmark.Device(torch.device("cuda", torch.cuda.current_device()))
+    scale = gpu_benchmark.TINY if quick else gpu_benchmark.FULL
+    return gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=sentence)
 
 
 # -- under load ------------------------------------------------------------------------------------------------------

@@ -72,16 +72,19 @@ class Ratio:
 
 
 class Limit(NamedTuple):
-    """A number that must not exceed `at_most` (None: for information)."""
+    """A number that must not exceed `at_most`, or must reach `at_least` (neither: for information)."""
 
     what: str
     value: float
     unit: str
     at_most: float | None = None
+    at_least: float | None = None
 
     @property
     def met(self) -> bool | None:
-        return None if self.at_most is None else self.value <= self.at_most
+        if self.at_most is None and self.at_least is None:
+            return None
+        return (self.at_most is None or self.value <= self.at_most) and (self.at_least is None or self.value >= self.at_least)
 
     def to_json(self) -> dict[str, Any]:
         return {**self._asdict(), "met": self.met}
