@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core.compare import config_for
-from core.config import POLICIES, EngineConfig
+from core.config import POLICIES, EngineConfig, Execution
 from core.engine import Engine
 from core.errors import InflightError, InvalidConfig
 from core.metrics import SLOs
@@ -45,29 +45,42 @@ LIMITS: dict[str, str] = {
     "prefix_caching": "Full blocks of equal prefixes are shared (continuous).",
     "prefill_first": "Prefill chunks take budget before decodes.",
 }
-_TYPES: dict[str, Any] = {"int": int, "int | None": int, "bool": bool}
+EXECUTION: dict[str, str] = {
+    "attention": "auto, triton (the paged kernel) or sdpa (a call for each sequence).",
+    "cuda_graphs": "Replay passes of few tokens as CUDA graphs.",
+    "asynchronous": "Launch the next step before this one is read.",
+    "fused_sampling": "One kernel from logits to tokens.",
+    "gpu_memory_utilization": "Share of the GPU's memory that may be used, KV pool included.",
+}
+_TYPES: dict[str, Any] = {"int": int, "int | None": int, "bool": bool, "bool | None": bool, "float": float, "Attention": str}
 
 
 def with_limits(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its parameter `limits`, an option for every limit of `EngineConfig`; only those given arrive."""
+    """Give a command an option for every limit of `EngineConfig` in place of its parameter `limits`, and if it has a parameter
+    `execution`, one for every field of `Execution`; only those given arrive.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, tuple[type, dict[str, str]]] = {"limits": (EngineConfig, LIMITS), "execution": (Execution, EXECUTION)}
+    groups = {name: group for name, group in groups.items() if name in signature.parameters}
 
     @functools.wraps(command)
     def call(*args: Any, **kwargs: Any) -> None:
-        given = {name: kwargs.pop(name) for name in LIMITS}
-        command(*args, **kwargs, limits={name: value for name, value in given.items() if value is not None})
+        given = {name: {option: kwargs.pop(option) for option in helps} for name, (_, helps) in groups.items()}
+        chosen = {name: {k: v for k, v in values.items() if v is not None} for name, values in given.items()}
+        command(*args, **kwargs, **chosen)
 
-    signature = inspect.signature(command, eval_str=True)
     options = [
         inspect.Parameter(
             f.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[_TYPES[str(f.type)] | None, typer.Option(help=LIMITS[f.name], show_default=False)],
+            annotation=Annotated[_TYPES[str(f.type)] | None, typer.Option(help=helps[f.name], show_default=False)],
         )
-        for f in fields(EngineConfig)
-        if f.name != "policy"
+        for record, helps in groups.values()
+        for f in fields(record)
+        if f.name in helps
     ]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values() if p.name != "limits"]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values() if p.name not in groups]
     call.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
     return call
@@ -103,7 +116,9 @@ def check_policy(policy: str) -> None:
         raise InvalidConfig(f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}.")
 
 
-def engine_for(model: str, config: EngineConfig, device: str, dtype: str, threads: int | None) -> Engine:
+def engine_for(
+    model: str, config: EngineConfig, device: str, dtype: str, threads: int | None, execution: Execution | None = None
+) -> Engine:
     """Load a model, quietly: this program prints its own lines."""
     import torch
     from transformers.utils import logging
@@ -112,7 +127,7 @@ def engine_for(model: str, config: EngineConfig, device: str, dtype: str, thread
     logging.set_verbosity_error()
     if threads is not None:
         torch.set_num_threads(threads)
-    return Engine.from_pretrained(model, config, device=device, dtype=dtype)
+    return Engine.from_pretrained(model, config, device=device, dtype=dtype, execution=execution)
 
 
 def parse_slos(given: list[str] | None) -> SLOs | None:

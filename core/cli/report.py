@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
@@ -47,7 +48,9 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     if len(lives) > MOST_ROWS:
         line(f"… and {len(lives) - MOST_ROWS} more; --json has them all.")
     line()
-    for text in totals(metrics(trace, slos)):
+    for text in totals(metrics(trace, slos), bool(trace.header.get("execution", {}).get("asynchronous"))):
+        line(text)
+    for text in circumstances(trace.header):
         line(text)
     if not trace.complete:
         line("This run was cut short.")
@@ -73,8 +76,22 @@ def headline(trace: Trace) -> Text:
     return text
 
 
-def totals(numbers: dict[str, Any]) -> list[str]:
-    """The metrics in four or five lines."""
+def circumstances(header: Mapping[str, Any]) -> list[str]:
+    """How passes were computed and what memory that took, where it is on record; then whatever was not as one would expect."""
+    lines = []
+    if execution := header.get("execution"):
+        words = ("cuda_graphs", "CUDA graphs"), ("asynchronous", "asynchronous"), ("fused_sampling", "fused sampling")
+        lines.append(
+            f"executed with {execution['attention']} attention" + "".join(f", {w}" for k, w in words if execution.get(k))
+        )
+    if memory := header.get("memory"):
+        sizes = ", ".join(f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB" for name in ("weights", "kv_pool", "peak"))
+        lines.append(f"memory: {sizes}")
+    return lines + list(header.get("notes", ()))
+
+
+def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
+    """The metrics in four or five lines. asynchronous: the host's time ran beside the device's."""
     lanes, positions, kv, parts = numbers["lane_steps"], numbers["positions"], numbers["kv_blocks"], numbers["time_s"]
     wall = numbers["wall_s"]
     lines = [
@@ -87,7 +104,7 @@ def totals(numbers: dict[str, Any]) -> list[str]:
         + f"KV use {percent(numbers['kv_use'])} (at most {number(kv['peak'])} of {number(kv['total'])} blocks), "
         f"{number(numbers['preemptions'])} preemptions, {number(numbers['tokens_recomputed'])} tokens recomputed"
         + (f", {number(numbers['cached_tokens'])} cached" if numbers["cached_tokens"] else ""),
-        "time: " + ", ".join(f"{name} {percent(value / wall)}" for name, value in parts.items()) if wall else "time: none",
+        _time(parts, wall, asynchronous) if wall else "time: none",
     ]
     if "goodput" in numbers:
         good = numbers["goodput"]
@@ -96,6 +113,14 @@ def totals(numbers: dict[str, Any]) -> list[str]:
         )
         lines.append(f"goodput {number(good['requests_per_s'])} requests/s: {good['met']} met {slos} ({percent(good['share'])})")
     return lines
+
+
+def _time(parts: Mapping[str, float], wall: float, asynchronous: bool) -> str:
+    shares = {name: f"{name} {percent(value / wall)}" for name, value in parts.items()}
+    if not asynchronous:
+        return "time: " + ", ".join(shares.values())
+    device = f"device: {shares['forward']}, {shares['sample']}, waiting for the host {percent(parts['between'] / wall)}"
+    return f"{device}; host beside it: {shares['schedule']}, {shares['prepare']}"
 
 
 def print_steps(trace: Trace) -> None:

@@ -24,6 +24,7 @@ from core.cli.options import (
 )
 from core.cli.output import Work, print_json, sentence
 from core.cli.report import print_steps, print_summary, summary
+from core.config import Execution
 from core.engine import Engine
 from core.simulate import simulated_engine
 from core.workload import Workload
@@ -52,6 +53,7 @@ def run(
     json: Json = False,
     *,
     limits: dict[str, Any],
+    execution: dict[str, Any],
 ) -> None:
     """Run a preset or a workload file and print what happened.
 
@@ -61,7 +63,9 @@ def run(
     config = asked.config(policy)
     writable(out)
     engine = (
-        simulated_engine(simulate, config, asked.model) if simulate else engine_for(asked.model, config, device, dtype, threads)
+        simulated_engine(simulate, config, asked.model)
+        if simulate
+        else engine_for(asked.model, config, device, dtype, threads, Execution(**execution))
     )
     done = _work(engine, asked.workload)
     trace = engine.trace

@@ -29,6 +29,7 @@ from core.scheduler_output import SchedulerOutput
 
 MOST_GRAPH_TOKENS = 2048  # a longer pass computes for longer than its launches take
 _LEAST_MIXED_BUCKET = 64
+_GREEDY = SamplingRow(SamplingParams(), 0)
 
 
 class PagedRunner:
@@ -59,6 +60,8 @@ class PagedRunner:
         self._tables = LaneTables(num_lanes, max(1, min(num_blocks, -(-longest // block_size))))
         self._device_tables = torch.zeros(self._tables.blocks.shape, dtype=torch.int32, device=device)
         self._last_tokens = torch.zeros(num_lanes, dtype=torch.int64, device=device)
+        self._cold = torch.zeros(num_lanes, dtype=torch.float32, device=device)  # temperatures where every row is greedy
+        self._no_keys = torch.zeros(num_lanes, dtype=torch.int64, device=device)
         self._num_kv_heads = min(shape.num_kv_heads for shape in adapter.shapes.values())
         self._queries = queries_per_tile(-(-adapter.num_heads // self._num_kv_heads))
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
@@ -93,7 +96,6 @@ class PagedRunner:
         began = self._clock()
         changed, blocks = self._tables.update(output)
         host = lay_out(output, self._tables, self.pool.block_size, self.pool.trash_slot)
-        rows = [SamplingRow(params[s.request], s.kv_len) for s in output.scheduled if s.samples]
         if len(changed):
             self._device_tables.view(-1).index_copy_(0, self._moved(changed), self._moved(blocks))
         start = self._device_clock.mark()
@@ -102,7 +104,7 @@ class PagedRunner:
         observer = current_observer()
         if observer is not None:
             observer(output, logits)
-        facts = self._sample(logits, rows, sample_lanes) if rows else None
+        facts = self._sample(logits, sample_lanes, output, params) if len(sample_lanes) else None
         sampled = self._device_clock.mark()
         return PagedPass(self._device_clock, (start, forward, sampled), self._clock() - began, facts, bucket)
 
@@ -176,14 +178,22 @@ class PagedRunner:
 
     # -- sampling ----------------------------------------------------------------------------------------------------
 
-    def _sample(self, logits: torch.Tensor, rows: list[SamplingRow], lanes: torch.Tensor) -> torch.Tensor:
+    def _sample(
+        self, logits: torch.Tensor, lanes: torch.Tensor, output: SchedulerOutput, params: Mapping[str, SamplingParams]
+    ) -> torch.Tensor:
         """Choose and keep the tokens; what the host will read: float64 `[3, n]`, token, logprob and margin."""
-        if self._execution.fused_sampling and not any(row.params.top_k or row.params.top_p < 1 for row in rows):
-            temperatures = torch.tensor([row.params.temperature for row in rows], dtype=torch.float32)
-            keys = torch.tensor([noise_key(row) if row.params.temperature else 0 for row in rows], dtype=torch.int64)
+        chosen = [params[s.request] for s in output.scheduled if s.samples]
+        filtered = any(p.top_k or p.top_p < 1 for p in chosen)
+        noisy = any(p.temperature for p in chosen)
+        rows = [SamplingRow(params[s.request], s.kv_len) for s in output.scheduled if s.samples] if filtered or noisy else []
+        if not self._execution.fused_sampling or filtered:
+            tokens, logprobs, margins = choose(logits, rows or [_GREEDY] * len(chosen))
+        elif noisy:
+            temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
+            keys = torch.tensor([noise_key(row) for row in rows], dtype=torch.int64)
             tokens, logprobs, margins = sample_rows(logits, self._moved(temperatures), self._moved(keys))
         else:
-            tokens, logprobs, margins = choose(logits, rows)
+            tokens, logprobs, margins = sample_rows(logits, self._cold[: len(chosen)], self._no_keys[: len(chosen)])
         self._last_tokens.index_copy_(0, lanes, tokens)
         facts = torch.stack((tokens.double(), logprobs.double(), margins.double()))
         if facts.device.type != "cuda":
