@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from dataclasses import fields, replace
 
 import pytest
@@ -332,6 +333,14 @@ def test_a_part_that_fails_says_why_and_the_next_one_runs(small_parts, tmp_path)
     data = run(SLOW, Device(CPU, clock), out=tmp_path / "x.json")
     assert log == ["a", "b", "c"] and [p["status"] for p in data["parts"].values()] == ["done", "failed", "done"]
     assert data["parts"]["b"]["why"] == "RuntimeError: CUDA error: out of memory" and data["parts"]["b"]["took_s"] == 10
+    assert data["parts"]["b"]["where"][-1].startswith("test_bench_gpu.py:") and data["parts"]["a"]["where"] == []
+
+
+def test_numbers_that_are_none_fail_a_part(monkeypatch, tmp_path):
+    monkeypatch.setattr(session, "parts", lambda scale: [Part("a", "A", 0, lambda world: {"ratio": math.nan})])
+    monkeypatch.setattr(session, "report", lambda data: report({**data, "parts": {}}))
+    data = run(TINY, Device(CPU), out=tmp_path / "x.json")
+    assert data["parts"]["a"]["status"] == "failed" and "float" in data["parts"]["a"]["why"]
 
 
 def test_resuming_runs_the_rest_with_what_failed_last(small_parts, tmp_path):

@@ -14,7 +14,8 @@ The result, as `--out` writes it after every part:
     created   when it began
     quick     true: the shapes were tiny, and no number means anything
     key       what two results must share to be one: device, its name, memory and capability, versions, and the whole `Scale`
-    parts     by name: title, status (done, failed, not run), why (a sentence, if not done), took_s, and result (if done):
+    parts     by name: title, status (done, failed, not run), why (a sentence, if not done), where (calls that led to a failure), took_s,
+              and result (if done):
       accuracy                 workload; greedy: requests, tokens, different_requests, differences (see `core.compare`); logits: tokens,
                                packed_rms, alone_rms, logits_rms, packed_max, alone_max, same_best_token, ratio
       qwen3-0.6b               parameters; all and compared: a run of this engine (below), with runs_tok_s, time_s by part, metrics,

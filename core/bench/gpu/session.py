@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from core.bench.gpu.verdict import report
 from core.errors import InflightError, first_sentence
 
 SCHEMA = 1
+_FRAMES = 8  # of a failure, the innermost ones: enough to find it without running it again
 
 
 def chosen_parts(scale: Scale, names: Sequence[str] | None) -> list[Part]:
@@ -96,16 +98,21 @@ def _ran(part: Part, world: World) -> dict[str, Any]:
     try:
         device.free()
         result = part.run(world)
+        json.dumps(result, allow_nan=False)  # numbers that are none are a failure too
         record = _record(part, "done", result=result)
     except Exception as error:  # whatever happens in one part, the others run
-        record = _record(part, "failed", why=f"{type(error).__name__}: {first_sentence(error)}")
+        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+        where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+        record = _record(part, "failed", why=f"{type(error).__name__}: {first_sentence(error)}", where=where)
     with suppress(RuntimeError):  # of a lost device, which the caller asks for
         device.free()
     return {**record, "took_s": round(device.clock() - started, 1)}
 
 
-def _record(part: Part, status: str, *, why: str | None = None, result: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    return {"title": part.title, "status": status, "why": why, "took_s": None, "result": result}
+def _record(
+    part: Part, status: str, *, why: str | None = None, where: Sequence[str] = (), result: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return {"title": part.title, "status": status, "why": why, "where": list(where), "took_s": None, "result": result}
 
 
 def _in_words(record: Mapping[str, Any]) -> str:

@@ -25,7 +25,8 @@ def report(data: Mapping[str, Any]) -> Report:
                 ours, theirs = done[main]["compared"], done[name]
                 count = ours["workload"]["requests"]
                 found.times |= {f"{OURS}, {count} requests": [ours["seconds"]], f"{name}, {count} requests": [theirs["seconds"]]}
-                found.ratios.append(Ratio(OURS, name, (ours["output_tok_s"] / theirs["output_tok_s"],), at_least))
+                if theirs["output_tok_s"]:  # a run that was cut at once wrote nothing
+                    found.ratios.append(Ratio(OURS, name, (ours["output_tok_s"] / theirs["output_tok_s"],), at_least))
     for shape in data["key"]["scale"]["decode"]:
         part = done.get(f"{shape['name']}-decode")
         if part is not None:
