@@ -53,6 +53,8 @@ def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
         return f"{adapter.name} attends in a way of its own, through its cache"
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
+    if adapter.device.type == "cuda" and (capability := torch.cuda.get_device_capability(adapter.device)) < (8, 0):
+        return f"it is built for compute capability 8.0 and later, and this GPU has {capability[0]}.{capability[1]}"
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     if adapter.device.type != "cuda" and not interpreted:
         return f"it runs on CUDA, not on {adapter.device.type} (TRITON_INTERPRET=1 interprets it on a CPU, slowly)"

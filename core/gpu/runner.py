@@ -203,7 +203,7 @@ class PagedRunner:
     def _moved(self, values: Any) -> torch.Tensor:
         """On the device, by a copy that nobody waits for."""
         tensor = torch.as_tensor(values)
-        return tensor if self.adapter.device.type == "cpu" else tensor.pin_memory().to(self.adapter.device, non_blocking=True)
+        return (tensor.pin_memory() if self.adapter.device.type == "cuda" else tensor).to(self.adapter.device, non_blocking=True)
 
 
 @dataclass
