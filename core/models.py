@@ -33,7 +33,7 @@ from core.attention import cpu
 from core.attention.observe import OBSERVER_NAME, ObservingCache, PrivateMask, observation, window_of
 from core.attention.plug import ATTENTION_NAME, PagedCache, StepContext, additive_mask, step_context
 from core.attention.spec import Backend
-from core.errors import UnsupportedModel
+from core.errors import UnsupportedModel, first_sentence
 from core.kv_pool import KVPool, KVShape
 from core.packing import PackedBatch, pack
 from core.request import BlockTable
@@ -56,7 +56,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
         resolved = torch.device(device)
         torch.empty(1, device=resolved).cpu()  # "meta" exists, but computes nothing
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        raise UnsupportedModel(f"There is no device {str(device)!r} here: {_first_sentence(error)}.") from None
+        raise UnsupportedModel(f"There is no device {str(device)!r} here: {first_sentence(error)}.") from None
     return resolved
 
 
@@ -101,7 +101,7 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
                 f"The model {_quoted(name)} is neither built in ({', '.join(BUILTIN_MODELS)}) nor a folder here, "
                 "and the Hugging Face hub cannot be reached."
             ) from None
-        raise _unloadable(name, _first_sentence(error)) from None
+        raise _unloadable(name, first_sentence(error)) from None
     model, report = loaded
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if absent:
@@ -128,12 +128,6 @@ def _hub_answers() -> bool:
     except Exception:  # no network, no name, a proxy that refuses, or the user's own offline switch
         return False
     return True
-
-
-def _first_sentence(error: BaseException) -> str:
-    """What went wrong, without its full stop."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.split(". ")[0][:300].rstrip(".: ")
 
 
 # -- one model, ready to run ---------------------------------------------------------------------------------------------
@@ -341,7 +335,7 @@ class ModelAdapter:
                     for ids in (a, a + [1], b)
                 ]
         except Exception as error:
-            raise _Unfit(f"it does not run by itself ({_first_sentence(error)})") from None
+            raise _Unfit(f"it does not run by itself ({first_sentence(error)})") from None
         size = 4
         pool = KVPool(self.shapes, 5, size, self.dtype, self.device)
 
@@ -354,7 +348,7 @@ class ModelAdapter:
             try:
                 return self.forward(batch, pool)
             except Exception as error:
-                raise _Unfit(f"a {layout} pass fails ({_first_sentence(error)})") from None
+                raise _Unfit(f"a {layout} pass fails ({first_sentence(error)})") from None
 
         results("packed", _part(0, a[:3], 0, samples=False))
         packed = results("packed", _part(0, a[3:], 3), _part(1, b, 0))
