@@ -1,5 +1,7 @@
 """The Compare tab: what the server answers, and the page in a real Chromium, race and panels against the traces they show."""
 
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
 from __future__ import annotations
 
 import asyncio
@@ -10,12 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from axe_playwright_python.sync_playwright import Axe
 from test_comparison_views import CURVE, ENVIRONMENT
 
-from browser import chromium, visit  # noqa: F401 - fixtures
+from browser import chromium, visit  # noqa: F401
 from core import Engine, EngineConfig, Workload
 from core.compare import Comparison, Run
 from core.equivalence import equivalence
+from page_server import page_url  # noqa: F401
 from visualizer import findings
 from visualizer.compare import TO_RECORD, Tasks, fork_document
 from visualizer.compare_page import compare_script, packed_plotly, page_html, parts_script, write_files
@@ -215,7 +219,7 @@ def shown() -> Shown:
 
 
 @pytest.fixture
-def open_page(visit, shown):  # noqa: F811
+def open_page(visit, shown):
     def go(size="desk", hash=""):
         options = {
             "tabs": [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}],
@@ -314,13 +318,49 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     assert page.locator(".metrics thead th").nth(1).get_attribute("title").startswith("Wall time")
 
 
+@pytest.mark.parametrize(("size", "scheme"), [("desk", "light"), ("desk", "dark"), ("phone", "light")])
+def test_no_serious_violation_of_accessibility(open_page, size, scheme):
+    page = open_page(size, hash=f"&theme={scheme}")
+    page.locator("[name=leak]").check()
+    for tabled in (False, True):
+        page.evaluate("(on) => { inflightCompare.race.showTable(on); inflightCompare.$('.drawer').hidden = !on; }", tabled)
+        page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")
+        found = Axe().run(page).response["violations"]
+        assert not [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+def test_the_race_can_be_read_as_a_table(open_page, shown):
+    page = open_page()
+    page.keyboard.press("t")
+    rows = "[...document.querySelectorAll('.race .table-holder tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+    assert (
+        page.locator(".race .table-holder").is_visible()
+        and page.locator(".table-button").first.get_attribute("aria-pressed") == "true"
+    )
+    page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(2), inflightCompare.race.draw()")
+    for name, step, lanes, waiting, tokens, done, total in page.evaluate(rows):
+        events = shown.comparison.runs[name].trace.events
+        event = events[2]
+        assert step == str(event.step) and waiting == str(event.waiting.count) and total == f"{len(events)} steps"
+        assert (
+            tokens == str(sum(len(e.sampled) for e in events[:2])) and done == f"{sum(len(e.finished) for e in events[:2])} of 4"
+        )
+        assert lanes.count("decode") == len({s.lane for s in event.segments if s.phase == "decode"})
+    page.locator(".race .table-holder").focus()
+    page.keyboard.press("End")
+    page.wait_for_function("() => inflightCompare.race.now === inflightCompare.race.span")
+    assert [row[1] for row in page.evaluate(rows)] == ["done", "done"]
+    page.keyboard.press("t")
+    assert not page.locator(".race .table-holder").is_visible()
+
+
 @pytest.mark.parametrize("size", ["phone", "tablet"])
 def test_it_fits_narrow_screens(open_page, size):
     page = open_page(size)
     assert page.evaluate(
         "document.documentElement.scrollWidth <= innerWidth && inflightCompare.$('.scroll').scrollWidth <= inflightCompare.$('.scroll').clientWidth"
     )
-    bar = page.locator(".compare .transport")
+    bar = page.locator(".compare .page > .transport")
     assert bar.bounding_box()["y"] + bar.bounding_box()["height"] <= page.viewport_size["height"] + 1
     if size == "phone":
         small = page.evaluate(
@@ -328,6 +368,36 @@ def test_it_fits_narrow_screens(open_page, size):
         )
         assert not small
         assert page.evaluate("inflightCompare.$('.transport').scrollWidth <= inflightCompare.$('.transport').clientWidth")
+
+
+def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
+    page = visit(page_url, hash="run=chunk-7-by-4")
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    page.fill("[name=max_num_seqs]", "2")
+    page.fill(".request-row input >> nth=0", "3")
+    said = page.evaluate("inflight.editor.spec()")
+    page.click(".compare-these")
+    page.wait_for_function("() => window.inflightCompare && !inflightCompare.$('.drawer').hidden", timeout=60_000)
+    form = page.locator(".inflight-compare .drawer")
+    page.wait_for_function("() => inflightCompare.$('[name=max_num_seqs]').value === '2'")
+    assert form.locator("[name=preset] option:checked").inner_text() == "those of the Watch tab"
+    assert form.locator(".preset-shows").inner_text().endswith("as edited there.")
+    form.locator("[name=repeats]").fill("1")
+    form.locator(".run-button").click()
+    page.wait_for_function("() => inflightCompare.doc && inflightCompare.doc.source === 'live'", timeout=120_000)
+    doc = page.evaluate(
+        "({title: inflightCompare.doc.title, name: inflightCompare.doc.name, header: inflightCompare.doc.runs.continuous.header})"
+    )
+    assert (doc["title"], doc["name"]) == ("Your requests", "custom") and doc["header"]["config"]["max_num_seqs"] == 2
+    assert [r["sampling"]["max_new_tokens"] for r in doc["header"]["workload"]["requests"]] == [
+        r["sampling"]["max_new_tokens"] for r in said["workload"]["requests"]
+    ]
+    page.locator(".inflight-compare .tabs button", has_text="Watch").click()
+    page.fill(".request-row input >> nth=0", "")
+    page.click(".compare-these")
+    page.wait_for_function("() => inflightCompare.$('.run-message.bad')")
+    assert "cannot be run: Request 1: new tokens must be a whole number" in form.locator(".run-message").inner_text()
 
 
 def test_dark_is_dark_and_a_fork_is_flagged(open_page):
@@ -344,4 +414,22 @@ def test_dark_is_dark_and_a_fork_is_flagged(open_page):
     page.wait_for_function("() => inflightCompare.fork.race.lastMs !== undefined && !inflightCompare.fork.race.flag.hidden")
     assert page.locator(".fork-says").inner_text().startswith("Fork at step 1:")
     assert "write the same tokens" in page.locator(".fork-after").inner_text()
+    bar = page.locator(".fork-bar")
+    main = page.evaluate("inflightCompare.race.now")
+    bar.locator("[data-act=first]").click()
+    page.wait_for_function("() => inflightCompare.fork.race.now === 0")
+    bar.locator("[data-act=next]").click()
+    assert page.evaluate("inflightCompare.fork.race.now") > 0
+    page.locator(".fork-race .race-area").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => inflightCompare.fork.race.now === 1")
+    bar.locator(".play").click()
+    page.wait_for_function(
+        "() => inflightCompare.fork.race.now === inflightCompare.fork.race.span && !inflightCompare.fork.race.playing",
+        timeout=30_000,
+    )
+    assert page.evaluate("inflightCompare.race.now") == main  # the race above stands still
+    page.locator(".fork-tools .table-button").click()
+    assert page.locator(".fork-race .table-holder tbody tr").count() == 2
     assert compare_script().count("window.inflightCompareMount") == 1

@@ -228,6 +228,23 @@ def test_every_preset_can_be_started_from(open_page):
     assert set(PRESETS) <= set(offered)
 
 
+@pytest.mark.parametrize("part", ["watch", "compare"])
+def test_every_button_of_the_bar_is_within_reach_on_a_phone(open_page, part):
+    page = open_page(size="phone", hash=f"part={part}" if part == "compare" else "")
+    if part == "compare":
+        page.wait_for_function("() => window.inflightCompare && inflightCompare.doc", timeout=60_000)
+    top = page.locator(".top:visible")
+    for box in top.locator("button:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())"):
+        assert box["left"] >= 0 and box["right"] <= 390.5 and box["width"] >= 40
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_nothing_in_the_editor_is_cut_off(open_page, size):
+    page = open_page(size=size)
+    edit(page, "gpt2-six")
+    assert page.evaluate("(() => { const b = document.querySelector('.drawer-body'); return b.scrollWidth <= b.clientWidth; })()")
+
+
 @pytest.mark.parametrize("how", [{}, {"size": "phone"}, {"color_scheme": "dark"}])
 def test_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(**how)

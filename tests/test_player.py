@@ -14,7 +14,7 @@ from browser import chromium, seek, visit  # noqa: F401
 from core.config import POLICIES, EngineConfig
 from core.presets import PRESETS
 from core.trace import Texts, Trace
-from page_server import page_url  # noqa: F401
+from page_server import page_url, serve  # noqa: F401
 from visual_world import record, request
 from visualizer import bundle
 from visualizer.recorded import TRACES
@@ -281,6 +281,50 @@ def test_the_picture_can_be_taken_away(visit, traces):
         page.click("text=Picture of this view")
     content = found.value.path().read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 30_000
+
+
+def test_a_zoomed_mask_moves_by_its_minimap(visit, traces):
+    page = visit(replay=replay(traces["static"]))
+    seek(page, 0)
+    page.evaluate("inflight.mask.zoom = { view: [0, 6, 0, 6] }, inflight.draw()")
+    view = "inflight.mask.drawn.at.view"
+    nq, nk = page.evaluate("[inflight.mask.drawn.pass.nq, inflight.mask.drawn.pass.nk]")
+    box, map_ = page.locator(".panel.mask canvas").bounding_box(), page.evaluate("inflight.mask.minimap")
+    page.mouse.move(box["x"] + map_["x"] + 5, box["y"] + map_["y"] + 5)
+    assert page.evaluate("inflight.mask.hit(inflight.mask.minimap.x + 5, inflight.mask.minimap.y + 5).lines[0][0]").startswith(
+        "The whole mask"
+    )
+    page.mouse.down()
+    page.mouse.move(box["x"] + map_["x"] + map_["w"], box["y"] + map_["y"] + map_["h"], steps=5)
+    page.wait_for_function(f"([q, k]) => {view}[1] === q && {view}[3] === k", arg=[nq, nk])
+    page.mouse.move(box["x"] + map_["x"] - 60, box["y"] + map_["y"] - 60, steps=3)  # held: it follows beyond its edge
+    page.mouse.up()
+    page.wait_for_function(f"() => {view}.join() === '0,6,0,6'")
+    assert page.evaluate("[inflight.pinned, inflight.mask.zoom !== null]") == [None, True]
+
+
+def test_two_fingers_zoom_the_mask(visit, traces):
+    page = visit(replay=replay(traces["static"]), size="phone")
+    seek(page, 0)
+    box = page.locator(".panel.mask canvas").bounding_box()
+    touch = page.context.new_cdp_session(page)
+    x, y = box["x"] + box["width"] / 2 + 20, box["y"] + box["height"] / 2
+
+    def fingers(kind: str, apart: float) -> None:
+        points = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}] if kind != "touchEnd" else []
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    size = "(() => { const v = inflight.mask.drawn.at.view; return [v[1] - v[0], v[3] - v[2]]; })()"
+    whole = page.evaluate(size)
+    fingers("touchStart", 30)
+    for apart in (40, 60, 90):
+        fingers("touchMove", apart)
+    third = [max(4, round(n / 3)) for n in whole]  # the fingers are three times as far apart
+    page.wait_for_function(f"(third) => {size}.join() === third.join()", arg=third)
+    for apart in (60, 40, 25):
+        fingers("touchMove", apart)
+    fingers("touchEnd", 0)
+    page.wait_for_function(f"(whole) => {size}.join() === whole.join() && inflight.mask.zoom === null", arg=whole)
 
 
 # -- looks -----------------------------------------------------------------------------------------------------------------
@@ -602,6 +646,60 @@ def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
     page.click(".run-button")
     assert "whole number" in page.inner_text(".run-message")
     assert page.evaluate("inflight.run.length") == before
+
+
+def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(visit):
+    """A public Space stops a run after 600 steps: here six requests, one after the other, want 720."""
+    with serve(SPACE_ID="me/inflight") as url:
+        page = visit(url)
+        before = page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]")
+        requests = [
+            {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 120, "ignore_eos": True}, "arrival": 0}
+            for i in range(6)
+        ]
+        config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
+        spec = {
+            "workload": {"schema": 1, "name": "long", "requests": requests},
+            "config": config,
+            "model": "shakespeare-char",
+            "device": "cpu",
+        }
+        page.click(".edit-button")
+        page.wait_for_selector(".request-row")
+        assert page.evaluate("(spec) => inflight.editor.runSpec(spec)", spec) is False
+        assert page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]") == before
+        message = page.locator(".run-message.bad")
+        assert "stopped after 600 steps" in message.inner_text()
+        message.get_by_role("button", name="Show the 600 steps until it failed").click()
+        page.wait_for_function("() => inflight.run.length === 600 && inflight.drawn === 599")
+        assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", False]
+        assert "stopped after 600 steps" in message.inner_text()
+        message.get_by_role("button", name="Back to the run before").click()
+        page.wait_for_function("(n) => inflight.run.length === n", arg=before[1])
+
+
+def test_another_run_can_be_looked_at_while_one_goes_on(visit, page_url):
+    page = visit(page_url)
+    shown = page.evaluate("inflight.run.length")
+    requests = [
+        {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 200, "ignore_eos": True}, "arrival": 0}
+        for i in range(4)
+    ]
+    config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
+    page.evaluate(
+        "(spec) => { window.ran = inflight.editor._state().then(() => inflight.editor.runSpec(spec)); }",
+        {
+            "workload": {"schema": 1, "name": "long", "requests": requests},
+            "config": config,
+            "model": "shakespeare-char",
+            "device": "cpu",
+        },
+    )
+    page.wait_for_function("() => inflight.run.header.source === 'live' && inflight.run.length > 2", timeout=120_000)
+    page.evaluate("inflight.open(inflight.options.catalogue[0])")
+    page.wait_for_function("() => inflight.run.header.source === 'recorded'")
+    assert page.evaluate("ran") is True
+    assert page.evaluate("[inflight.run.length, inflight.live.run.length]") == [shown, 800]
 
 
 def test_cancel_keeps_what_ran(visit, page_url):

@@ -255,9 +255,9 @@ class Tasks:
             task.progress = {**task.progress, "index": task.progress["total"], "contender": ""}
             shown = Shown(
                 result,
-                asked.workload.name,
+                asked.workload.name if _is_preset(asked.workload) else "custom",
                 environment(engines[0].trace.header),
-                title=_title(asked.workload),
+                title=PRESETS[asked.workload.name].title if _is_preset(asked.workload) else "Your requests",
                 created=_now(),
                 cost=cost_curve(adapter, repeats=3, seconds=_COST_SECONDS, on_point=task.tick),
             )
@@ -367,8 +367,9 @@ def _preset(name: str) -> dict:
     return {"name": name, "title": found.title, "shows": found.shows, "spec": spec}
 
 
-def _title(workload: Workload) -> str:
-    return PRESETS[workload.name].title if workload.name in PRESETS else "Your requests"
+def _is_preset(workload: Workload) -> bool:
+    """Whether these are a preset's requests, not some that were made from them."""
+    return workload.name in PRESETS and PRESETS[workload.name].workload == workload
 
 
 def _now() -> str:

@@ -3,17 +3,15 @@
 import { h } from "./dom.js";
 import { HUES, mix, rgbOf } from "./colours.js";
 import { download } from "./export.js";
+import { fetchBytes } from "./server.js";
 
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
 const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 
 /** Plotly's own script, packed: {Plotly, source}. */
 async function fetchPlotly(url) {
-  const answer = await fetch(url);
-  if (!answer.ok) throw new Error(`status ${answer.status}`);
-  const bytes = await answer.arrayBuffer();
-  const head = new Uint8Array(bytes, 0, 2);
-  const packed = head[0] === 0x1f && head[1] === 0x8b;
+  const bytes = await fetchBytes(url);
+  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
   const source = await (packed ? new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text() : new Response(bytes).text());
   if (!window.Plotly) {
     const script = document.createElement("script");

@@ -1,26 +1,26 @@
 // The Compare page: a race on top, what was measured below it. One document (visualizer/comparisons.py) is all it shows; a server, where
 // there is one, measures others.
 
-import { h, clamp, plural, setText } from "./dom.js";
-import { Palette } from "./colours.js";
+import { h, plural, setText } from "./dom.js";
 import { Charts } from "./charts.js";
 import { download } from "./export.js";
 import { Fork } from "./fork.js";
-import { RACE_SPEEDS, Race } from "./race.js";
+import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast } from "./look.js";
+import { FIRST, NewComparison } from "./new_comparison.js";
+import { Race } from "./race.js";
+import { RaceBar } from "./race_bar.js";
 import { Same } from "./same.js";
-import { Server } from "./server.js";
+import { Server, fetchJson } from "./server.js";
 import { Tooltip } from "./tooltip.js";
-
-const FIRST = ["static", "continuous"]; // who races unless chosen
 
 export class Compare {
   /**
    * root: the element of compare.html. options: {tabs, plotly: url, server: whether there is an API, base, comparisons: [{name, title,
-   * shows, url}] (without a server), remember(hash)}.
+   * shows, url}] (without a server), remember(hash), watched() → the spec of the Watch tab}.
    */
   constructor(root, options = {}) {
     this.root = root;
-    this.options = { tabs: [], comparisons: [], server: false, remember: () => {}, ...options };
+    this.options = { tabs: [], comparisons: [], server: false, remember: () => {}, watched: null, ...options };
     this.layout = "desk";
     this.doc = null;
     this.spec = null; // what the document ran: {workload, config, model, device}
@@ -37,20 +37,26 @@ export class Compare {
     this.tooltip = new Tooltip($(".tooltip"), this);
     const race = { palette: () => this.palette, layout: () => this.layout, tooltip: this.tooltip };
     this.race = new Race($(".race"), { ...race, onchange: () => this._moment() });
+    this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race, "the race");
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
     const asking = { ask: (...args) => this.ask(...args), base: () => this.spec, server: Boolean(this.server) };
     this.same = new Same($(".same"), asking);
     this.fork = new Fork($(".panel.fork"), { ...asking, race, fetchDoc: (url) => this._fetch(url), policies: () => this.catalogue.policies.map((p) => p.name) });
     $(".panel.fork").hidden = !this.server;
     $(".new-button").hidden = !this.server;
-    this._bar();
-    this._form();
+    this.form = new NewComparison($(".drawer"), {
+      ask: asking.ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+    });
+    this._top();
     this._keys();
-    this._watch();
+    new ResizeObserver(() => this._size()).observe($(".page"));
+    onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
     this.ready = this._start();
   }
 
-  shown() {
+  /** The part is opened. wish: "watched" to compare the Watch tab's requests. */
+  shown(wish) {
+    if (wish === "watched" && this.server) this.ready.then(() => this.form.openOnWatched());
     this._theme();
     this.race.redraw();
     this._remember();
@@ -60,7 +66,7 @@ export class Compare {
     try {
       if (this.server) this.catalogue = await this.server.call("comparisons");
       this._chips();
-      this._presets();
+      if (this.server) this.form.fill(this.catalogue);
       if (this.server) this.fork.knobs(this.catalogue.knobs);
       const wanted = new URLSearchParams(location.hash.slice(1)).get("comparison");
       const entry = this.catalogue.recorded.find((e) => e.name === wanted) || this.catalogue.recorded[0];
@@ -93,11 +99,16 @@ export class Compare {
     }
   }
 
+  /** A comparison that was asked for here. */
+  async _made(url, spec) {
+    const doc = await this._fetch(url);
+    this.entry = null;
+    this.show(doc, spec);
+  }
+
   async _fetch(url) {
     if (!this._documents.has(url)) {
-      const answer = await fetch(url);
-      if (!answer.ok) throw new Error(`status ${answer.status}`);
-      this._documents.set(url, await answer.json());
+      this._documents.set(url, await fetchJson(url));
     }
     return this._documents.get(url);
   }
@@ -111,8 +122,7 @@ export class Compare {
     this.chosen = new Set(doc.source === "live" || first.length < 2 ? racing : first);
     this._who();
     this._race();
-    this.race.speed = this.race.fittingSpeed();
-    this.$(".speed").value = String(this.race.speed);
+    this.bar.fit();
     this._headline();
     const { says } = doc;
     setText(this.$(".outputs"), says.outputs);
@@ -190,56 +200,21 @@ export class Compare {
   }
 
   empty(sentence) {
-    const box = this.$(".empty-state");
-    box.hidden = !sentence;
-    if (sentence) setText(box.querySelector("p"), sentence);
+    showEmpty(this.root, sentence);
   }
 
   // -- the moment ------------------------------------------------------------------------------------------------------
 
   _moment() {
     const { race } = this;
-    setText(this.$(".race-time"), race.readout());
+    this.bar.draw();
     const gap = race.gap();
     setText(this.$(".gap"), gap ? `${gap[0]} is ${plural(gap[1], "token")} ahead of ${gap[2]}` : race.now >= race.span ? "all are done" : "");
-    const play = this.$(".play");
-    if (play.classList.contains("on") !== race.playing) {
-      play.classList.toggle("on", race.playing);
-      play.setAttribute("aria-label", race.playing ? "Pause" : "Play");
-      play.setAttribute("aria-pressed", String(race.playing));
-    }
-    const clock = this.$(".clock-button");
-    setText(clock, `${this.layout === "phone" ? "" : "Axis: "}${race.clock ? "time" : "steps"}`);
-    clock.setAttribute("aria-pressed", String(race.clock));
   }
 
-  _act(name) {
-    const { race } = this;
-    const verbs = {
-      first: () => race.seek(0), last: () => race.seek(Infinity), play: () => race.toggle(), prev: () => this._land(-1), next: () => this._land(1),
-      clock: () => race.setClock(!race.clock),
-    };
-    verbs[name]?.();
-  }
-
-  _land(direction) {
-    this.race.toggle(false);
-    this.race.land(direction);
-  }
-
-  _bar() {
+  _top() {
     const { $ } = this;
-    $(".tabs").replaceChildren(...this.options.tabs.map((tab) => h("button", {
-      type: "button", "aria-current": tab.name === "compare" ? "page" : null, onclick: () => this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: tab.name, bubbles: true })),
-    }, tab.title)));
-    $(".tabs").hidden = this.options.tabs.length < 2;
-    $(".speed").replaceChildren(...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)));
-    $(".speed").value = "1";
-    $(".speed").addEventListener("change", () => { this.race.speed = Number($(".speed").value); });
-    $(".transport").addEventListener("click", (e) => {
-      const button = e.target.closest("[data-act]");
-      if (button) this._act(button.dataset.act);
-    });
+    fillTabs(this.root, this.options.tabs, "compare");
     const name = () => `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}`;
     $(".csv-button").addEventListener("click", () => this.doc && download(`${name()}.csv`, new Blob([this.doc.csv], { type: "text/csv" })));
     $(".json-button").addEventListener("click", () => this.doc && download(`${name()}.json`, new Blob([JSON.stringify(this.doc.data, null, 1)], { type: "application/json" })));
@@ -270,86 +245,6 @@ export class Compare {
     return last;
   }
 
-  _presets() {
-    const { elements } = this.form;
-    elements.preset.replaceChildren(...this.catalogue.presets.map((p) => h("option", { value: p.name }, p.title)));
-    this.$(".policy-rows").replaceChildren(...this.catalogue.policies.map((p) => h("label", { class: "check" },
-      h("input", { type: "checkbox", name: "policy", value: p.name, checked: FIRST.includes(p.name) }), h("span", {}, p.name, h("small", {}, p.shows)))));
-    elements.repeats.max = String(this.catalogue.most_repeats);
-    elements.repeats.value = String(Math.min(3, this.catalogue.most_repeats));
-    const first = this.catalogue.presets.find((p) => p.name === "gpt2-six") || this.catalogue.presets[0];
-    if (first) elements.preset.value = first.name;
-    this._preset();
-  }
-
-  _preset() {
-    const preset = this.catalogue.presets.find((p) => p.name === this.form.elements.preset.value);
-    if (!preset) return;
-    setText(this.$(".preset-shows"), preset.shows);
-    for (const name of ["max_num_seqs", "max_num_batched_tokens"]) this.form.elements[name].value = String(preset.spec.config[name]);
-  }
-
-  _form() {
-    this.form = this.$(".drawer");
-    this.$(".new-button").addEventListener("click", () => this.toggleForm());
-    this.$(".drawer-close").addEventListener("click", () => this.toggleForm(false));
-    this.form.elements.preset.addEventListener("change", () => this._preset());
-    this.form.addEventListener("submit", (e) => {
-      e.preventDefault();
-      this._run();
-    });
-    this.$(".drawer .cancel-button").addEventListener("click", () => this._cancel?.());
-  }
-
-  toggleForm(on = this.form.hidden) {
-    this.form.hidden = !on;
-    this.$(".new-button").setAttribute("aria-expanded", String(on));
-    this.$(".new-button").classList.toggle("on", on);
-    if (on) this.form.elements.preset.focus({ preventScroll: true });
-  }
-
-  async _run() {
-    const { elements } = this.form;
-    const preset = this.catalogue.presets.find((p) => p.name === elements.preset.value);
-    const policies = [...this.form.querySelectorAll("[name=policy]:checked")].map((box) => box.value);
-    if (!preset || this._running) return;
-    const config = { ...preset.spec.config, max_num_seqs: Number(elements.max_num_seqs.value), max_num_batched_tokens: Number(elements.max_num_batched_tokens.value) };
-    const spec = { ...preset.spec, config };
-    this._busy(true);
-    this._tell("The model is loaded …");
-    try {
-      const answer = await this.ask("compare", { ...spec, policies, repeats: Number(elements.repeats.value) }, (progress, cancel) => {
-        this._cancel = cancel;
-        if (progress.ahead) return this._tell(`${progress.ahead} ahead of you in line.`);
-        if (!progress.total) return undefined;
-        this.$(".drawer .run-progress i").style.transform = `scaleX(${clamp(progress.index / progress.total, 0, 1)})`;
-        const turn = progress.round ? `round ${progress.round}` : "warm-up";
-        return this._tell(progress.contender ? `Run ${progress.index + 1} of ${progress.total}: ${progress.contender}, ${turn}.` : "The cost of a step on this device …");
-      });
-      const doc = await this._fetch(answer.url);
-      this.entry = null;
-      this.show(doc, spec);
-      this._tell("Done: the race shows the runs of median time.");
-      if (this.layout === "phone") this.toggleForm(false);
-    } catch (error) {
-      this._tell(error.message, true);
-    }
-    this._busy(false);
-  }
-
-  _busy(on) {
-    this._running = on;
-    this.$(".drawer .run-button").disabled = on;
-    this.$(".drawer .cancel-button").hidden = !on;
-    this.$(".drawer .run-progress").hidden = !on;
-    this.$(".drawer .run-progress i").style.transform = "scaleX(0)";
-  }
-
-  _tell(sentence, bad = false) {
-    setText(this.$(".run-message"), sentence);
-    this.$(".run-message").classList.toggle("bad", bad);
-  }
-
   // -- around it -----------------------------------------------------------------------------------------------------------
 
   _remember() {
@@ -359,67 +254,44 @@ export class Compare {
   _theme() {
     const player = document.querySelector("#watch .inflight[data-theme]");
     const wanted = new URLSearchParams(location.hash.slice(1)).get("theme");
-    const dark = player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : document.body.classList.contains("dark") || (!document.querySelector("gradio-app") && matchMedia("(prefers-color-scheme: dark)").matches);
-    const theme = dark ? "dark" : "light";
-    if (this.root.dataset.theme === theme && this.palette) return;
-    this.root.dataset.theme = theme;
-    this.palette = new Palette(this.root);
-    this.palette.hues.forEach((c, i) => {
-      for (const [name, value] of [["hue", c.solid], ["tint", c.tint], ["cached", c.cached], ["faint", c.faint]]) this.root.style.setProperty(`--${name}-${i}`, value);
-    });
+    const dark = player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
+    if (this.palette && this.palette.dark === dark) return;
+    this.palette = paintTheme(this.root, dark);
     this.race?.redraw();
-    this.fork?.race?.redraw();
+    this.fork?.race.redraw();
     this.charts?.repaint();
   }
 
   _size() {
     const width = this.$(".page").clientWidth;
     if (!width) return;
-    const layout = width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk";
+    const layout = layoutOf(width);
     if (layout === this.layout) return;
     this.layout = layout;
     this.root.dataset.layout = layout;
     this.race?.redraw();
+    this.fork?.race.redraw();
     this.charts?.repaint();
-  }
-
-  _watch() {
-    new ResizeObserver(() => this._size()).observe(this.$(".page"));
-    const themes = new MutationObserver(() => this._theme());
-    themes.observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    const player = document.querySelector("#watch .inflight");
-    if (player) themes.observe(player, { attributes: true, attributeFilter: ["data-theme"] });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._theme());
   }
 
   _keys() {
     document.addEventListener("keydown", (e) => {
-      if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || getComputedStyle(this.root).display === "none") return;
-      const el = e.target;
+      if (!isOurKey(e, this.root)) return;
       if (e.key === "Escape") {
-        if (!this.form.hidden) this.toggleForm(false);
+        if (this.form.isOpen) this.form.toggle(false);
         return;
       }
-      if (/^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || (e.key === " " && el.tagName === "BUTTON" && !el.classList.contains("play"))) return;
-      const { race } = this;
-      const far = e.shiftKey ? 10 : 1;
-      const keys = {
-        ArrowRight: () => race.step(far), ArrowLeft: () => race.step(-far), " ": () => race.toggle(), n: () => this._land(1), b: () => this._land(-1),
-        c: () => race.setClock(!race.clock),
-      };
-      if (el.closest?.(".race-area")) Object.assign(keys, { Home: () => race.seek(0), End: () => race.seek(Infinity) });
-      if (el.closest?.(".metrics") || !keys[e.key]) return;
-      keys[e.key]();
+      if (isTyping(e.target) || pressesButton(e) || e.target.closest?.(".metrics")) return;
+      const bar = e.target.closest?.(".panel.fork") && this.fork.stands ? this.fork.bar : this.bar;
+      const act = bar.key(e);
+      if (!act) return;
+      act();
       e.preventDefault();
     });
   }
 
   toast(sentence, ms = 5000) {
-    const el = this.$(".toast");
-    setText(el, sentence);
-    el.hidden = false;
-    clearTimeout(this._toast);
-    this._toast = setTimeout(() => { el.hidden = true; }, ms);
+    showToast(this.root, sentence, ms);
   }
 }
 

@@ -1,6 +1,7 @@
 // The workload editor: requests, limits and sampling as a form; what it says is a spec, which the engine runs.
 
-import { h, icon, setText } from "./dom.js";
+import { h, icon, plural, setText } from "./dom.js";
+import { Drawer } from "./drawer.js";
 import { download } from "./export.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
@@ -18,7 +19,7 @@ export class Editor {
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
-    $(".drawer-close").addEventListener("click", () => this.toggle(false));
+    this.frame = new Drawer(drawer, "Edit requests", { close: () => this.toggle(false), cancel: () => app.live.cancel() });
     $(".add-request").addEventListener("click", () => {
       this._row({ prompt: "To be, or not to be", sampling: { max_new_tokens: 16 }, arrival: this.rows.length }, true);
       this._touch();
@@ -26,6 +27,9 @@ export class Editor {
     $(".save-workload").addEventListener("click", () => this._save());
     $(".load-workload").addEventListener("click", () => $(".workload-file").click());
     $(".workload-file").addEventListener("change", (e) => this._load(e.target));
+    const compare = $(".compare-these");
+    compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
+    compare.addEventListener("click", () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: "watched" }, bubbles: true })));
     this.field("preset").addEventListener("change", () => this._preset(this.field("preset").value));
     this.field("policy").addEventListener("change", () => this._policy());
     drawer.addEventListener("input", (e) => {
@@ -36,22 +40,27 @@ export class Editor {
       e.preventDefault();
       this.run();
     });
-    $(".cancel-button").addEventListener("click", () => app.live.cancel());
     this.touchedSampling = new Set();
   }
 
-  async toggle(on = this.drawer.hidden) {
-    this.drawer.hidden = !on;
-    this.app.$(".edit-button").setAttribute("aria-expanded", String(on));
-    this.app.$(".edit-button").classList.toggle("on", on);
-    if (!on) {
-      this.app.$(".edit-button").focus();
-      return;
-    }
-    this.$(".drawer-close").focus({ preventScroll: true });
-    if (await this._state()) {
-      if (this.app.run && this.shown !== this.app.run) this._fromRun();
-    }
+  async toggle(on = !this.frame.isOpen) {
+    this.frame.toggle(on, this.app.$(".edit-button"));
+    if (on) await this._follow();
+  }
+
+  /** The form says the run on screen, unless it says already what became of that one. False where no engine answers. */
+  async _follow() {
+    if (!(await this._state())) return false;
+    if (this.app.run && this.shown !== this.app.run) this._fromRun();
+    return true;
+  }
+
+  /** What the form says, for whoever else wants to run it: {spec, says}. Throws a sentence. */
+  async said() {
+    if (!(await this._follow())) throw new Error(this.frame.message.textContent);
+    const fault = this._fault();
+    if (fault) throw new Error(`The Watch tab's requests cannot be run: ${fault}`);
+    return { spec: this.spec(), says: `${plural(this.rows.length, "request")}, ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
   }
 
   /** What can be run here, asked once. */
@@ -186,8 +195,7 @@ export class Editor {
   /** Picture and controls never disagree in silence. */
   _touch() {
     const changed = this.asShown !== JSON.stringify(this.spec());
-    const button = this.$(".run-button");
-    setText(button, changed ? "Run these changes" : "Run");
+    setText(this.frame.button, changed ? "Run these changes" : "Run");
     if (!this.app.running) this._say(changed ? "Changed: the picture still shows the last run." : "");
   }
 
@@ -214,9 +222,7 @@ export class Editor {
   }
 
   _say(sentence, bad = false) {
-    const el = this.$(".run-message");
-    setText(el, sentence);
-    el.classList.toggle("bad", bad);
+    this.frame.say(sentence, bad);
   }
 
   // -- running --------------------------------------------------------------------------------------------------------------
@@ -228,29 +234,27 @@ export class Editor {
   }
 
   async runSpec(spec) {
-    const { app } = this;
-    const [bar, cancel, button] = [this.$(".run-progress"), this.$(".cancel-button"), this.$(".run-button")];
+    const { app, frame } = this;
     this.visitor ??= Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
-    [bar.hidden, cancel.hidden, button.disabled] = [false, false, true];
-    bar.firstElementChild.style.transform = "scaleX(0)";
+    frame.busy(true);
     this._say("Starting the engine.");
     const said = JSON.stringify(spec);
     const ran = await app.live.start({ ...spec, visitor: this.visitor }, {
       progress: (share, words) => {
-        bar.firstElementChild.style.transform = `scaleX(${Math.min(1, share)})`;
+        frame.progress(share);
         this._say(words);
       },
       done: (words) => this._say(words),
-      failed: (sentence) => {
-        this._say(sentence, true);
-        if (this.drawer.hidden) app.toast(sentence, 8000);
+      failed: (sentence, action) => {
+        frame.say(sentence, true, action);
+        if (!frame.isOpen) app.toast(sentence, action ? 20000 : 8000, action);
       },
     });
-    [bar.hidden, cancel.hidden, button.disabled] = [true, true, false];
-    if (ran) {
+    frame.busy(false);
+    if (ran && app.run === app.live.run) {
       this.asShown = said;
       this.shown = app.run;
-      setText(button, said === JSON.stringify(this.spec()) ? "Run" : "Run these changes");
+      setText(frame.button, said === JSON.stringify(this.spec()) ? "Run" : "Run these changes");
       this.spoken = await pack(this._brief(spec));
       app.changed();
     }

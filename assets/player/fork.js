@@ -2,6 +2,7 @@
 
 import { h, setText } from "./dom.js";
 import { Race } from "./race.js";
+import { RaceBar } from "./race_bar.js";
 
 const KNOB_WORDS = {
   policy: "policy", max_num_seqs: "lanes", max_num_batched_tokens: "token budget", block_size: "block size", num_blocks: "KV blocks",
@@ -21,6 +22,8 @@ export class Fork {
       this._run();
     });
     $(".fork-cancel").addEventListener("click", () => this._cancel?.());
+    this.race = new Race($(".fork-race"), { ...options.race, onchange: () => this.bar.draw() });
+    this.bar = new RaceBar($(".fork-bar"), $(".fork-tools"), this.race, "the fork");
   }
 
   /** knobs: names. */
@@ -34,8 +37,7 @@ export class Fork {
   reset() {
     setText(this.$(".fork-says"), "");
     setText(this.$(".fork-after"), "");
-    this.$(".fork-race").replaceChildren();
-    this.race = null;
+    this._stand(false);
     this._message("");
     this._values();
   }
@@ -79,9 +81,19 @@ export class Fork {
     const [says, after = ""] = doc.says.fork;
     setText(this.$(".fork-says"), says);
     setText(this.$(".fork-after"), after);
-    this.race = new Race(this.$(".fork-race"), this.options.race);
-    this.race.clock = false;
+    this._stand(true);
+    this.race.clock = false; // steps: they part at one
     this.race.show(doc);
+    this.bar.fit();
+  }
+
+  get stands() {
+    return !this.$(".fork-race").hidden;
+  }
+
+  _stand(on) {
+    this.race.toggle(false);
+    this.$(".fork-race").hidden = this.$(".fork-bar").hidden = this.$(".fork-tools").hidden = !on;
   }
 
   _message(words, bad = false) {

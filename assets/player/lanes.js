@@ -2,6 +2,7 @@
 //
 //   chart (past at full strength, future at 22 %) is painted once per run, size and focus; a step only moves the playhead.
 
+import { roundUnit } from "./axis.js";
 import { clamp, measure, milliseconds, plural, setAttr, setFont, setText, Surface } from "./dom.js";
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
 
@@ -293,10 +294,7 @@ export class LanesView {
     g.textBaseline = "alphabetic";
     g.fillStyle = palette.soft;
     const span = (this.surface.w - GUTTER) / this.per;
-    const rough = span / Math.max(3, this.surface.w / (this.clock ? 110 : 70));
-    const magnitude = 10 ** Math.floor(Math.log10(rough));
-    let unit = [1, 2, 5, 10].map((m) => m * magnitude).find((u) => u >= rough) || rough;
-    if (!this.clock) unit = Math.max(1, Math.round(unit));
+    const unit = roundUnit(span, Math.max(3, this.surface.w / (this.clock ? 110 : 70)), !this.clock);
     for (let v = Math.ceil(this.start / unit) * unit; ; v += unit) {
       const x = GUTTER + (v - this.start) * this.per;
       if (x > this.surface.w - 14) break;

@@ -1,6 +1,6 @@
 // The parts of the page, one at a time: Watch, which is there from the start, and parts whose code is fetched when first opened.
 //
-//   the DOM event "inflight-tab" (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
+//   the DOM event "inflight-tab" {name, wish} (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
 
 const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
 
@@ -19,7 +19,7 @@ export function pageParts(holder, parts) {
     if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
   };
 
-  const open = async (name) => {
+  const open = async (name, wish) => {
     const part = parts[name];
     if (!part) {
       if (page.dataset.part && page.dataset.part !== "watch") remember(watching);
@@ -36,13 +36,13 @@ export function pageParts(holder, parts) {
       opened.set(name, new Promise((resolve, reject) => {
         const script = document.createElement("script");
         script.src = part.script;
-        script.onload = () => resolve(window[part.mounts](holder, { ...part.options, remember }));
+        script.onload = () => resolve(window[part.mounts](holder, { ...part.options, remember, watched: window.inflight?.server ? () => window.inflight.editor.said() : null }));
         script.onerror = () => reject(new Error("the script could not be fetched"));
         document.head.append(script);
       }));
     }
     try {
-      (await opened.get(name)).shown();
+      (await opened.get(name)).shown(wish);
     } catch (error) {
       opened.delete(name);
       page.dataset.part = "watch";
@@ -50,7 +50,7 @@ export function pageParts(holder, parts) {
     }
   };
 
-  document.addEventListener("inflight-tab", (e) => open(e.detail));
+  document.addEventListener("inflight-tab", (e) => open(e.detail.name, e.detail.wish));
   const wanted = () => new URLSearchParams(location.hash.slice(1)).get("part");
   window.addEventListener("hashchange", () => { if (wanted() && wanted() !== page.dataset.part) open(wanted()); });
   if (parts[wanted()]) open(wanted());

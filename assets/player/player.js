@@ -4,7 +4,7 @@
 //   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
 
 import { h, icon, clamp, setAttr, setText, reducedMotion } from "./dom.js";
-import { Palette } from "./colours.js";
+import { drawSoon, layoutOf, onTheme, paintTheme, prefersDark, showEmpty, showToast } from "./look.js";
 import { Run } from "./run.js";
 import { MaskView } from "./mask.js";
 import { PackedRow } from "./packed_row.js";
@@ -16,16 +16,15 @@ import { Narration } from "./narration.js";
 import { Transport, SPEEDS } from "./transport.js";
 import { Tooltip } from "./tooltip.js";
 import { Tables } from "./tables.js";
-import { Menu, showKeys } from "./menu.js";
+import { Menu } from "./menu.js";
+import { Bar } from "./bar.js";
+import { playerKeys } from "./keys.js";
+import { pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
-import { Server } from "./server.js";
+import { Server, fetchJson } from "./server.js";
 import { Live } from "./live.js";
 import { Editor } from "./editor.js";
-import { exportMenu } from "./export.js";
 import { plain } from "./chips.js";
-import { SOURCES, factsOf, notesOf, showFacts } from "./facts.js";
-
-const FOCUS_VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"];
 
 export class Player {
   /**
@@ -69,16 +68,18 @@ export class Player {
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
     this.tables = new Tables(this, canvases.map((v) => [v, v.surface.canvas]));
     this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.lanes, this.transport, this.tables];
-    for (const view of canvases) this._point(view);
-    this._pointDom();
+    for (const view of canvases) pointCanvas(this, view, view === this.lanes);
+    pointElements(this);
     this.menu = new Menu($(".menu"), this);
     this.address = new Address(this);
     this.server = this.options.server ? new Server(this.options.base) : null;
     this.live = new Live(this);
     this.editor = new Editor($(".drawer"), this);
-    this._bar();
-    this._keys();
-    this._watch();
+    this.bar = new Bar(this);
+    this._buttons();
+    playerKeys(this);
+    new ResizeObserver(() => this._size()).observe($(".stage"));
+    onTheme(() => this._theme());
     this.start();
   }
 
@@ -102,12 +103,7 @@ export class Player {
     try {
       this._fetched ??= new Map();
       if (!this._fetched.has(entry.url)) {
-        const early = window.inflightEarly && window.inflightEarly[entry.url];
-        const answer = early || fetch(entry.url).then((r) => {
-          if (!r.ok) throw new Error(`status ${r.status}`);
-          return r.json();
-        });
-        this._fetched.set(entry.url, Promise.resolve(answer));
+        this._fetched.set(entry.url, fetchJson(entry.url));
       }
       const replay = await this._fetched.get(entry.url);
       if (this._opening !== entry) return; // another was asked for meanwhile
@@ -128,6 +124,7 @@ export class Player {
       return;
     }
     this.transport.toggle(false);
+    this.following = false;
     this.run = new Run(replay);
     this.replay = replay;
     this.entered(wanted);
@@ -139,7 +136,7 @@ export class Player {
     this.frame = null;
     this._pass = Infinity;
     this.mask.reset();
-    this._marks();
+    this.bar.marks();
     if (!run.length) {
       if (!this.running) this.empty("This run has no steps: no request was ever computed.");
       return;
@@ -156,9 +153,7 @@ export class Player {
   }
 
   empty(sentence) {
-    const box = this.$(".empty-state");
-    box.hidden = !sentence;
-    if (sentence) setText(box.querySelector("p"), sentence);
+    showEmpty(this.root, sentence);
   }
 
   /** Steps from a running engine. */
@@ -255,54 +250,10 @@ export class Player {
     return Boolean(had);
   }
 
-  _point(view) {
-    const { canvas } = view.surface;
-    const find = (e) => {
-      const r = canvas.getBoundingClientRect();
-      return this.run ? view.hit(e.clientX - r.left, e.clientY - r.top) : null;
-    };
-    canvas.addEventListener("pointermove", (e) => {
-      if (e.pointerType === "touch" || (view === this.lanes && view.dragging)) return;
-      this.hover(find(e), e.clientX, e.clientY);
-    });
-    canvas.addEventListener("pointerleave", () => this.hover(null));
-    let down = null;
-    canvas.addEventListener("pointerdown", (e) => { down = [e.clientX, e.clientY]; });
-    canvas.addEventListener("click", (e) => {
-      if (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5) return; // a drag
-      if (view === this.lanes) return; // there a click seeks
-      const found = find(e);
-      if (e.pointerType === "touch" || e.pointerType === "pen") this.hover(found, e.clientX, e.clientY);
-      this.pin(found ? found.request : null);
-    });
-  }
-
-  /** Anything in the page that carries data-request. */
-  _pointDom() {
-    const of = (e) => {
-      const el = e.target.closest && e.target.closest("[data-request]");
-      return el && this.run ? this.run.requests[Number(el.dataset.request)] : null;
-    };
-    this.root.addEventListener("pointerover", (e) => {
-      if (e.pointerType === "touch" || e.target.tagName === "CANVAS") return;
-      const request = of(e);
-      if (request !== this.hovered) this.hover(request && { request });
-    });
-    this.root.addEventListener("click", (e) => {
-      const request = of(e);
-      if (request) this.pin(request);
-    });
-  }
-
   // -- drawing -----------------------------------------------------------------------------------------------------------------
 
   redraw() {
-    if (this._pending) return;
-    this._pending = true;
-    requestAnimationFrame(() => {
-      this._pending = false;
-      this.draw();
-    });
+    drawSoon(this);
   }
 
   draw() {
@@ -325,39 +276,18 @@ export class Player {
     badge.hidden = !this.running;
     if (!this.running) return;
     badge.classList.toggle("behind", !this.following);
-    const behind = this.run.length - 1 - this.index;
-    setText(badge, this.following ? "live" : `${behind} behind: back to live`);
+    const behind = this.live.run === this.run ? this.run.length - 1 - this.index : 0;
+    setText(badge, this.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
   }
 
   get scrubber() {
     return this._scrubber ?? (this._scrubber = this.$(".scrubber"));
   }
 
-  // -- the bar ---------------------------------------------------------------------------------------------------------------------
+  // -- buttons and modes -------------------------------------------------------------------------------------------------------------
 
-  _bar() {
-    const { options, $ } = this;
-    const tabs = $(".tabs");
-    tabs.hidden = options.tabs.length < 2;
-    tabs.replaceChildren(...options.tabs.map((tab, i) => h("button", {
-      type: "button", "aria-current": i === 0 ? "page" : null, onclick: () => this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: tab.name, bubbles: true })),
-    }, tab.title)));
-    const chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", title: entry.shows, onclick: () => this.open(entry) }, entry.title));
-    this.presetChips = chips;
-    $(".presets").replaceChildren(...chips);
-    $(".runs-button").hidden = options.catalogue.length < 2;
-    const opens = (selector, items) => {
-      const button = $(selector);
-      button.addEventListener("click", () => this.menu.toggle(button, items()));
-    };
-    opens(".runs-button", () => this._runItems());
-    opens(".export-button", () => exportMenu(this));
-    opens(".more-button", () => this._moreItems());
-    $(".source").addEventListener("click", () => this.run && showFacts($(".card"), this.run));
-    $(".share-button").addEventListener("click", () => this.address.copy());
-    const edit = $(".edit-button");
-    edit.hidden = !this.server;
-    edit.addEventListener("click", () => this.editor.toggle());
+  _buttons() {
+    const { $ } = this;
     $(".speed").replaceChildren(...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)));
     this.transport.setSpeed(2);
     for (const button of this.root.querySelectorAll(".view-tabs [data-tab]")) button.addEventListener("click", () => {
@@ -369,31 +299,9 @@ export class Player {
   }
 
   follow() {
+    this.live.back();
     this.following = true;
     this.seek(Infinity, true);
-  }
-
-  _runItems() {
-    return this.options.catalogue.map((entry) => ({
-      text: entry.title, note: `${entry.shows}${entry.steps ? ` · ${entry.steps} steps` : ""}`, checked: this.entry === entry, act: () => this.open(entry),
-    }));
-  }
-
-  _moreItems() {
-    const items = [];
-    if (this.layout === "phone") {
-      items.push(...exportMenu(this), { text: "Copy link", act: () => this.address.copy() }, "-",
-        { text: `Axis: ${this.lanes.clock ? "measured time" : "steps"}`, act: () => this.setClock(!this.lanes.clock) },
-        { text: "Next event", act: () => this.transport.jump(1, "any") }, { text: "Previous event", act: () => this.transport.jump(-1, "any") });
-    } else {
-      items.push({ text: "Presenter", note: "Larger type, fewer panels; Esc leaves", act: () => this.present(true) });
-    }
-    items.push(
-      { text: this.palette.dark ? "Light" : "Dark", act: () => this.setTheme(this.palette.dark ? "light" : "dark") },
-      { text: this.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => this.tables.toggle() },
-      { text: "Keys", note: "What the keyboard does", act: () => showKeys(this.$(".card")) });
-    if (this.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(this.$(".card"), this.run) });
-    return items;
   }
 
   chooseTab(tab) {
@@ -413,44 +321,6 @@ export class Player {
     this.changed();
   }
 
-  /** Labels that belong to the run: where it came from, which preset is on. */
-  _marks() {
-    const { header } = this.run;
-    const source = header.source || "recorded";
-    const model = (header.model && header.model.name) || "";
-    const mark = this.$(".source");
-    setText(mark.querySelector(".word"), SOURCES[source] || source);
-    setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((t) => ` · ${t}`).join(""));
-    mark.title = factsOf(this.run).map(([name, words]) => `${name}: ${words}`).join("\n");
-    mark.classList.toggle("noted", notesOf(header).length > 0);
-    mark.dataset.source = source;
-    this.presetChips.forEach((chip, i) => chip.classList.toggle("on", this.options.catalogue[i] === this.entry));
-    this.root.querySelector(".legend-pad").hidden = !["static", "dynamic", "split", "split-chunked"].includes(header.policy);
-    this.root.querySelector(".mask .legend-overrun").hidden = !this.run.asynchronous;
-    this._fitChips();
-  }
-
-  /** As many preset chips as fit whole, the one that is open always among them; all are under "All runs". */
-  _fitChips() {
-    const { presetChips: chips } = this;
-    if (!chips || !chips.length || this.layout === "phone" || this.presenter) return;
-    const box = this.$(".presets");
-    for (const chip of chips) chip.hidden = false;
-    const room = this.$(".top").clientWidth - 48 - 24 - [...this.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : el.offsetWidth + 8), 8);
-    const open = chips[this.options.catalogue.indexOf(this.entry)];
-    let used = open ? open.offsetWidth + 8 : 0;
-    let full = false;
-    for (const chip of chips) {
-      const width = chip.offsetWidth + 8;
-      if (chip === open) continue;
-      full ||= used + width > room;
-      if (full) chip.hidden = true;
-      else used += width;
-    }
-  }
-
-  // -- modes ---------------------------------------------------------------------------------------------------------------------------
-
   present(on, quiet = false) {
     this.presenter = on;
     this.root.classList.toggle("presenter", on);
@@ -469,20 +339,13 @@ export class Player {
   }
 
   _theme() {
-    const host = document.body.classList.contains("dark") || document.documentElement.classList.contains("dark");
-    const gradio = Boolean(document.querySelector("gradio-app"));
-    const dark = this._chosenTheme ? this._chosenTheme === "dark" : host || (!gradio && matchMedia("(prefers-color-scheme: dark)").matches);
-    this.root.dataset.theme = dark ? "dark" : "light";
-    this.palette = new Palette(this.root);
-    this.palette.hues.forEach((c, i) => {
-      for (const [name, value] of [["hue", c.solid], ["tint", c.tint], ["cached", c.cached], ["faint", c.faint]]) this.root.style.setProperty(`--${name}-${i}`, value);
-    });
+    this.palette = paintTheme(this.root, this._chosenTheme ? this._chosenTheme === "dark" : prefersDark());
     if (this.run) this.redraw();
   }
 
   _size() {
     const width = this.$(".stage").clientWidth || this.root.clientWidth;
-    const layout = this.presenter ? "desk" : width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk";
+    const layout = this.presenter ? "desk" : layoutOf(width);
     this.root.toggleAttribute("data-narrow", layout === "tablet" && width < 800);
     if (layout !== this.layout) {
       this.layout = layout;
@@ -490,60 +353,15 @@ export class Player {
       if (this.views) this.chooseTab(this.tab);
     }
     if (this.run) {
-      this._fitChips();
+      this.bar.fitChips();
       this.redraw();
     }
   }
 
-  _watch() {
-    new ResizeObserver(() => this._size()).observe(this.$(".stage"));
-    const watch = new MutationObserver(() => this._theme());
-    watch.observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._theme());
-  }
-
-  _keys() {
-    document.addEventListener("keydown", (e) => {
-      if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || !this.root.getClientRects().length) return;
-      if (this.root.querySelector("dialog[open]")) return;
-      const el = e.target;
-      if (e.key === "Escape") {
-        if (this.menu.close() || this.clear()) return;
-        if (!this.narration.list.hidden) this.narration.open(false);
-        else if (!this.editor.drawer.hidden) this.editor.toggle(false);
-        else if (this.root.dataset.focusView) delete this.root.dataset.focusView;
-        else if (this.presenter) this.present(false);
-        return;
-      }
-      const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
-      if (typing || (el.closest && el.closest(".menu"))) return;
-      if (e.key === " " && el.tagName === "BUTTON" && !el.classList.contains("play")) return; // Space presses the focused button
-      if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;
-      if (this.transport.key(e)) e.preventDefault();
-      else if (e.key === "?") showKeys(this.$(".card"));
-      else if (e.key === "p") this.present(!this.presenter);
-      else if (e.key === "t") this.tables.toggle();
-      else if (e.key === "c") this.setClock(!this.lanes.clock);
-      else if (e.key === "z" && this.pinned) this.mask.zoomTo(this.pinned);
-      else if (this.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen?.();
-      else if (this.presenter && /^[1-6]$/.test(e.key)) {
-        const view = FOCUS_VIEWS[Number(e.key) - 1];
-        if (this.root.dataset.focusView === view) delete this.root.dataset.focusView;
-        else this.root.dataset.focusView = view;
-        this.redraw();
-      } else return;
-      this.root.classList.add("by-keys");
-    });
-  }
-
   // -- small services -----------------------------------------------------------------------------------------------------------------
 
-  toast(sentence, ms = 4000) {
-    const el = this.$(".toast");
-    setText(el, sentence);
-    el.hidden = false;
-    clearTimeout(this._toast);
-    this._toast = setTimeout(() => { el.hidden = true; }, ms);
+  toast(sentence, ms = 4000, action = null) {
+    showToast(this.root, sentence, ms, action);
   }
 
   say(sentence) {

@@ -3,8 +3,12 @@
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ one `now`, in seconds or steps, that all of them show
 
+import { roundUnit } from "./axis.js";
 import { clamp, h, milliseconds, plural, setText, Surface } from "./dom.js";
 import { LanesView } from "./lanes.js";
+import { drawSoon } from "./look.js";
+import { raceTable } from "./race_table.js";
+import { fillTable } from "./tables.js";
 import { HELD, Run, countUpTo } from "./run.js";
 
 const LEFT = 24; // where the lanes begin: the lanes view's own gutter
@@ -104,6 +108,7 @@ class Racer {
     this.steps = run.events.at(-1).step + 1 - this.startStep;
     const tokens = run.events.flatMap((e) => e.sampled.map((s) => [e.passes[s.passIndex].tEnd - this.start, e.step + 1 - this.startStep]));
     this.tokens = [tokens.map((t) => t[0]), tokens.map((t) => t[1])];
+    this.begins = [run.events.map((e) => e.tStart - this.start), run.events.map((e) => e.step - this.startStep)]; // of each step
     this.landings = run.events.flatMap((e) => e.finished.map(({ request }) => ({ request: run.request(request), seconds: e.tEnd - this.start, steps: e.step + 1 - this.startStep })));
     this.chips = h("span", { class: "landed", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now" });
@@ -140,13 +145,22 @@ class Racer {
     return countUpTo(this.tokens[this.race.clock ? 0 : 1], now + 1e-9);
   }
 
+  landedAt(now) {
+    return this.landings.filter((l) => l[this.race.clock ? "seconds" : "steps"] <= now + 1e-9);
+  }
+
+  /** The number that it ends in. */
+  inAll() {
+    return this.race.clock ? duration(this.seconds) : plural(this.steps, "step");
+  }
+
   draw() {
     const { race, run } = this;
     this.lanes.draw();
     const { now, clock } = race;
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
-    const landed = this.landings.filter((l) => l[clock ? "seconds" : "steps"] <= now + 1e-9);
+    const landed = this.landedAt(now);
     if (landed.length !== this._shown || this._of !== race.palette) {
       [this._shown, this._of] = [landed.length, race.palette];
       const most = race.layout === "phone" ? 6 : 14;
@@ -163,7 +177,7 @@ class Racer {
     setText(this.numbers, race.layout === "phone" ? plural(tokens, "token") : `${plural(tokens, "token")} in ${plural(stepsDone, "step")}${rate}`);
     this.final.hidden = !done;
     if (done) {
-      setText(this.final, clock ? duration(this.seconds) : plural(this.steps, "step"));
+      setText(this.final, this.inAll());
       const x = this.lanes.right ? this.lanes.right(run.length - 1) : 0;
       this.final.style.transform = `translateX(${Math.round(x + 8)}px)`;
     }
@@ -191,7 +205,9 @@ export class Race {
     this.rows = h("div", { class: "racers" });
     this.area = h("div", { class: "race-area", tabindex: "0", role: "slider", "aria-label": "Moment of the race", "aria-valuemin": "0" },
       h("div", { class: "race-axis canvas" }, this.axis), this.rows, this.flag, this.head);
-    el.replaceChildren(this.area);
+    this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
+    this.tabled = false;
+    el.replaceChildren(this.area, this.holder);
     this.surface = new Surface(this.axis, () => this.redraw());
     this._point();
   }
@@ -263,6 +279,7 @@ export class Race {
 
   /** The next or last moment at which a request is done in any of them. */
   land(direction) {
+    this.toggle(false);
     const key = this.clock ? "seconds" : "steps";
     const times = this.racers.flatMap((r) => r.landings.map((l) => l[key])).sort((a, b) => a - b);
     const to = direction > 0 ? times.find((t) => t > this.now + 1e-6) : times.findLast((t) => t < this.now - 1e-6);
@@ -295,12 +312,15 @@ export class Race {
   }
 
   redraw() {
-    if (this._pending) return;
-    this._pending = true;
-    requestAnimationFrame(() => {
-      this._pending = false;
-      this.draw();
-    });
+    drawSoon(this);
+  }
+
+  /** A table in place of the lanes. */
+  showTable(on) {
+    this.tabled = on;
+    this.holder.hidden = !on;
+    this.area.style.visibility = on ? "hidden" : "";
+    this.redraw();
   }
 
   draw() {
@@ -315,6 +335,7 @@ export class Race {
     this.area.setAttribute("aria-valuenow", this.now.toFixed(3));
     this.area.setAttribute("aria-valuemax", this.span.toFixed(3));
     this.area.setAttribute("aria-valuetext", this.readout());
+    if (this.tabled) fillTable(this.holder, raceTable(this));
     this.options.onchange?.(this);
     this.lastMs = performance.now() - t0;
   }
@@ -344,10 +365,7 @@ export class Race {
     g.font = `${this.layout === "phone" ? 12 : 11}px ${palette.sans}`;
     g.fillStyle = palette.soft;
     g.textBaseline = "middle";
-    const rough = this.span / Math.max(2, this.surface.w / 110);
-    const magnitude = 10 ** Math.floor(Math.log10(rough));
-    let unit = [1, 2, 5, 10].map((m) => m * magnitude).find((u) => u >= rough) || rough;
-    if (!this.clock) unit = Math.max(1, Math.round(unit));
+    const unit = roundUnit(this.span, Math.max(2, this.surface.w / 110), !this.clock);
     for (let i = 0; i * unit <= this.span + 1e-9; i += 1) {
       const v = i * unit;
       const words = this.clock ? (v === 0 ? "0 s" : this.span >= 2 ? `${Number(v.toFixed(3))} s` : milliseconds(v).replace(/\.0+ /, " ")) : String(v);

@@ -50,3 +50,23 @@ function errorOf(data) {
     return "the server gave no reason";
   }
 }
+
+/** What the page has brought along (assets/site/runs.js) under an address, if it has. */
+const brought = (url) => window.inflightEarly && window.inflightEarly[url];
+
+async function fetched(url) {
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  return answer;
+}
+
+/** JSON by its address. */
+export async function fetchJson(url) {
+  return (await brought(url)) || (await fetched(url)).json();
+}
+
+/** A file by its address; the page brings it along in base64. */
+export async function fetchBytes(url) {
+  const text = await brought(url);
+  return text ? Uint8Array.from(atob(text), (c) => c.charCodeAt(0)) : new Uint8Array(await (await fetched(url)).arrayBuffer());
+}

@@ -26,12 +26,16 @@ export class Tables {
   draw(frame) {
     if (!this.on) return;
     for (const { view, holder } of this.holders) {
-      const { caption, columns, rows } = view.table(frame);
-      holder.setAttribute("aria-label", caption);
-      holder.replaceChildren(h("table", {},
-        h("caption", {}, caption),
-        h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, c)))),
-        h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, n) => h(n ? "td" : "th", n ? {} : { scope: "row" }, h("bdi", {}, cell))))))));
+      fillTable(holder, view.table(frame));
     }
   }
+}
+
+/** rows: lists of texts, the first of each its heading. */
+export function fillTable(holder, { caption, columns, rows }) {
+  holder.setAttribute("aria-label", caption);
+  holder.replaceChildren(h("table", {},
+    h("caption", {}, caption),
+    h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, c)))),
+    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, n) => h(n ? "td" : "th", n ? {} : { scope: "row" }, h("bdi", {}, cell))))))));
 }

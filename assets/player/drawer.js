@@ -1,0 +1,48 @@
+// The frame of a drawer: title and Close on top; below, what is said, how far it is, Run and Cancel. What stands between is its owner's.
+
+import { h, icon, clamp } from "./dom.js";
+import { putSentence } from "./look.js";
+
+export class Drawer {
+  /** form: has a `.drawer-body`. act: {close(), cancel()}. */
+  constructor(form, title, act) {
+    this.form = form;
+    this.close = h("button", { type: "button", class: "icon-button drawer-close", "aria-label": "Close", onclick: () => act.close() }, icon("close"));
+    this.message = h("p", { class: "run-message", role: "status" });
+    this.bar = h("i", {});
+    this.progressBar = h("div", { class: "run-progress", hidden: true }, this.bar);
+    this.button = h("button", { type: "submit", class: "button primary run-button" }, "Run");
+    this.cancel = h("button", { type: "button", class: "button cancel-button", hidden: true, onclick: () => act.cancel() }, "Cancel");
+    form.prepend(h("header", { class: "drawer-head" }, h("h2", {}, title), this.close));
+    form.append(h("footer", { class: "drawer-foot" }, this.message, this.progressBar, h("div", { class: "run-buttons" }, this.button, this.cancel)));
+  }
+
+  get isOpen() {
+    return !this.form.hidden;
+  }
+
+  /** opener: the button that opens it, which says so and gets the focus back. */
+  toggle(on, opener) {
+    this.form.hidden = !on;
+    opener.setAttribute("aria-expanded", String(on));
+    opener.classList.toggle("on", on);
+    if (on) this.close.focus({ preventScroll: true });
+    else opener.focus();
+  }
+
+  /** action: {text, act}, what can be done about it. */
+  say(sentence, bad = false, action = null) {
+    putSentence(this.message, sentence, action);
+    this.message.classList.toggle("bad", bad);
+  }
+
+  busy(on) {
+    this.button.disabled = on;
+    this.cancel.hidden = this.progressBar.hidden = !on;
+    this.progress(0);
+  }
+
+  progress(share) {
+    this.bar.style.transform = `scaleX(${clamp(share, 0, 1)})`;
+  }
+}

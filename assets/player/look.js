@@ -1,0 +1,75 @@
+// What every part of the page does alike: theme, layout by width, tabs, toasts, one redraw a frame. Knows no part.
+
+import { h, setText } from "./dom.js";
+import { Palette } from "./colours.js";
+
+/** Dark where the host page is, or, outside Gradio, where the reader's system is. */
+export function prefersDark() {
+  const host = document.body.classList.contains("dark") || document.documentElement.classList.contains("dark");
+  return host || (!document.querySelector("gradio-app") && matchMedia("(prefers-color-scheme: dark)").matches);
+}
+
+/** Put a theme on a part; its palette, whose hues style sheets find as variables. */
+export function paintTheme(root, dark) {
+  root.dataset.theme = dark ? "dark" : "light";
+  const palette = new Palette(root);
+  palette.hues.forEach((c, i) => {
+    for (const [name, value] of [["hue", c.solid], ["tint", c.tint], ["cached", c.cached], ["faint", c.faint]]) root.style.setProperty(`--${name}-${i}`, value);
+  });
+  return palette;
+}
+
+/** Call when the theme may be another; `also`: an element whose data-theme is to be followed. */
+export function onTheme(act, also = null) {
+  const watch = new MutationObserver(act);
+  watch.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  if (also) watch.observe(also, { attributes: true, attributeFilter: ["data-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", act);
+}
+
+export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk");
+
+/** The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. */
+export function fillTabs(root, tabs, current) {
+  const nav = root.querySelector(".tabs");
+  nav.hidden = tabs.length < 2;
+  nav.replaceChildren(...tabs.map((tab) => h("button", {
+    type: "button", "aria-current": tab.name === current ? "page" : null, onclick: () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name }, bubbles: true })),
+  }, tab.title)));
+}
+
+/** A sentence, and perhaps what can be done about it: {text, act}. */
+export function putSentence(el, sentence, action = null) {
+  el.replaceChildren(sentence, ...(action ? [h("button", { type: "button", class: "mini", onclick: action.act }, action.text)] : []));
+}
+
+export function showToast(root, sentence, ms, action = null) {
+  const el = root.querySelector(".toast");
+  putSentence(el, sentence, action && { text: action.text, act: () => { el.hidden = true; action.act(); } });
+  el.hidden = false;
+  clearTimeout(el._timer);
+  el._timer = setTimeout(() => { el.hidden = true; }, ms);
+}
+
+/** The sentence that stands where there is nothing to show; null takes it away. */
+export function showEmpty(root, sentence) {
+  const box = root.querySelector(".empty-state");
+  box.hidden = !sentence;
+  if (sentence) setText(box.querySelector("p"), sentence);
+}
+
+/** Draw in the next frame, however often asked. */
+export function drawSoon(part) {
+  if (part._pending) return;
+  part._pending = true;
+  requestAnimationFrame(() => {
+    part._pending = false;
+    part.draw();
+  });
+}
+
+/** Whether a key is for this part: it is on screen, nothing else took the key. */
+export const isOurKey = (e, root) => !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) && root.getClientRects().length > 0;
+export const isTyping = (el) => /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
+/** Space presses the focused button, unless it is Play. */
+export const pressesButton = (e) => e.key === " " && e.target.tagName === "BUTTON" && !e.target.classList.contains("play");
