@@ -17,6 +17,7 @@ from core.errors import InflightError
 from core.trace import Trace
 from visual_world import record, request
 from visualizer.__main__ import main
+from visualizer.comparisons import recorded
 from visualizer.recorded import TRACES
 from visualizer.shelf import Shelf
 from visualizer.site import export_site
@@ -54,6 +55,43 @@ def test_the_site_opens_from_disk(site, chromium):
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
     assert page.evaluate("inflight.run.length") > 10 and not errors
     assert all(url.startswith(("file://", "data:", "blob:")) for url in asked)
+    page.close()
+
+
+def test_the_sites_compare_tab_opens_from_disk(site, chromium):
+    page = chromium.new_page()
+    asked, errors = [], []
+    page.on("request", lambda r: asked.append(r.url))
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.goto((site / "index.html").as_uri() + "#run=chunk-7-by-4&step=1")
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert not any("/compare/" in url for url in asked)  # fetched when it is opened
+    page.locator("#watch .tabs button", has_text="Compare").click()
+    page.wait_for_function("() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined")
+    names = [entry["name"] for entry in recorded()]
+    assert page.locator(".compare .top .presets [data-name]").evaluate_all("all => all.map(e => e.dataset.name)") == names
+    page.locator(f".compare .top [data-name={names[-1]}]").click()
+    page.wait_for_function("(n) => inflightCompare.doc.name === n", arg=names[-1])
+    assert not page.locator(".panel.fork").is_visible() and not page.locator(".new-button").is_visible()
+    page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
+    page.locator("[data-chart=total_time] .main-svg").first.wait_for(timeout=60_000)
+    with page.expect_download(timeout=60_000) as found:
+        page.locator("[data-chart=total_time]").get_by_role("button", name="HTML").click()
+    assert found.value.path().stat().st_size > 1_000_000
+    page.locator(".compare .tabs button", has_text="Watch").click()
+    page.wait_for_function(
+        "() => document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')"
+    )
+    assert not errors and all(url.startswith(("file://", "data:", "blob:")) for url in asked)
+    page.close()
+
+
+def test_a_site_without_comparisons_has_one_part(tmp_path, chromium):
+    (tmp_path / "none").mkdir()
+    page = chromium.new_page()
+    page.goto(export_site(tmp_path / "site", comparisons=tmp_path / "none").as_uri())
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert not page.locator(".tabs").is_visible() and not (tmp_path / "site" / "compare").exists()
     page.close()
 
 

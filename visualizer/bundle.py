@@ -46,15 +46,21 @@ def markup() -> str:
     return (PLAYER / "player.html").read_text(encoding="utf-8")
 
 
-def page_html(options: dict) -> str:
-    """A whole page with one player. options: those of the player, `replay` or `catalogue` among them; none of it can become markup."""
+def page_html(options: dict, parts: dict | None = None) -> str:
+    """A whole page with one player. options: those of the player, `replay` or `catalogue` among them; none of it can become markup.
+
+    parts: the page's other parts, whose scripts lie beside it; see assets/player/parts.js.
+    """
     boot = 'Inflight.mount(document.querySelector(".inflight"), JSON.parse(document.getElementById("inflight-props").textContent));\n'
     page = (PLAYER / "page.html").read_text(encoding="utf-8")
     parts = {
         "/*STYLE*/": style(),
         "<!--BODY-->": markup(),
+        "<!--PARTS-->": '<div id="parts"></div>' if parts else "",
         "<!--PROPS-->": inert_json(options),
-        "/*SCRIPT*/": script() + boot,
+        "/*SCRIPT*/": script()
+        + boot
+        + (f'{script("parts.js")}inflightParts(document.getElementById("parts"), {inert_json(parts)});\n' if parts else ""),
     }
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 from visualizer.bundle import PLAYER, inert_json, markup, script, style
 
 MOUNTS = "inflightCompareMount"
+TABS = [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}]
 
 
 @cache
@@ -63,11 +64,9 @@ def page_html(options: dict) -> str:
 
 def options(paths: dict[str, Path], url: Callable[[Path], str]) -> dict:
     """What `parts_script` is told of this page. url: the address under which a file is served."""
-    tabs = [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}]
-    return {
-        "compare": {
-            "script": url(paths["script"]),
-            "mounts": MOUNTS,
-            "options": {"tabs": tabs, "server": True, "base": "", "plotly": url(paths["plotly"])},
-        }
-    }
+    return part(url(paths["script"]), {"server": True, "base": "", "plotly": url(paths["plotly"])})
+
+
+def part(script: str, options: dict) -> dict:
+    """The Compare tab among the parts of a page. script: its address; options: see compare.js."""
+    return {"compare": {"script": script, "mounts": MOUNTS, "options": {"tabs": TABS, **options}}}

@@ -1,20 +1,23 @@
-"""The recorded runs and the player as a static site: a folder that any web server serves and that opens from disk as well."""
+"""The recorded runs and comparisons as a static site: a folder that any web server serves and that opens from disk as well."""
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 from core.errors import InflightError
 from core.presets import PRESETS
 from core.trace import Trace
 from visualizer.bundle import inert_json, page_html
+from visualizer.compare_page import TABS, compare_script, packed_plotly, part
+from visualizer.comparisons import RECORDED, document, load, recorded
 from visualizer.recorded import TRACES, entry
 from visualizer.replay import replay
 
 _LOADER = Path(__file__).resolve().parent.parent / "assets" / "site" / "runs.js"
 
 
-def export_site(folder: Path, traces: Path = TRACES) -> Path:
+def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED) -> Path:
     """Write the site; its first page. Raises InflightError where nothing is on record or the folder cannot be written."""
     runs = [(preset, traces / f"{preset.name}.jsonl") for preset in PRESETS.values()]
     runs = [(preset, path) for preset, path in runs if path.exists()]
@@ -25,10 +28,9 @@ def export_site(folder: Path, traces: Path = TRACES) -> Path:
         catalogue = []
         for preset, path in runs:
             trace = Trace.load(path)
-            file = folder / "runs" / f"{preset.name}.js"
-            file.write_text(f"inflightRun({inert_json(preset.name)}, {inert_json(replay(trace))});\n", encoding="utf-8")
-            catalogue.append(entry(preset, trace) | {"url": f"runs/{preset.name}.js"})
-        page = page_html({"catalogue": catalogue})
+            catalogue.append(entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))})
+        parts = _compare(folder, comparisons)
+        page = page_html({"catalogue": catalogue, "tabs": TABS if parts else []}, parts)
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"
@@ -36,3 +38,24 @@ def export_site(folder: Path, traces: Path = TRACES) -> Path:
     except OSError as error:
         raise InflightError(f"{folder} cannot be written: {error.strerror}.") from None
     return index
+
+
+def _compare(folder: Path, comparisons: Path) -> dict | None:
+    """The Compare tab's files; what the page is told of it, or None where no comparison is on record."""
+    entries = recorded(comparisons)
+    if not entries:
+        return None
+    (folder / "compare").mkdir(exist_ok=True)
+    (folder / "compare" / "page.js").write_text(compare_script(), encoding="utf-8")
+    listed = [
+        entry | {"url": _brought(folder, f"compare/{entry['name']}.js", document(load(comparisons / entry["name"])))}
+        for entry in entries
+    ]
+    plotly = _brought(folder, "compare/plotly.js", base64.b64encode(packed_plotly()).decode())
+    return part("compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed})
+
+
+def _brought(folder: Path, url: str, data: object) -> str:
+    """Data as a script, which a page opened from disk can load where it may not fetch; its address."""
+    (folder / url).write_text(f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8")
+    return url

@@ -1,10 +1,10 @@
-// Recorded runs as scripts, so that a folder opened from disk can load them: `runs/<id>.js` calls `inflightRun(id, replay)`.
+// Data as scripts, so that a folder opened from disk can load it: the file at `url` calls `inflightBring(url, data)`.
 (() => {
   const waiting = {};
-  window.inflightRun = (id, replay) => waiting[id](replay);
+  window.inflightBring = (url, data) => waiting[url](data);
   window.inflightEarly = new Proxy({}, {
     get: (_, url) => new Promise((resolve, reject) => {
-      waiting[url.replace(/^.*\/|\.js$/g, "")] = resolve;
+      waiting[url] = resolve;
       const script = document.createElement("script");
       script.src = url;
       script.onerror = () => reject(new Error(`${url} is not there`));
