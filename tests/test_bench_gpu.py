@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -396,6 +397,21 @@ def test_what_cannot_be_run_or_resumed_is_refused(tmp_path):
     other.write_text("[]")
     with pytest.raises(InflightError, match="no result of this benchmark"):
         run(TINY, Device(CPU), out=other, resume=True)
+
+
+def test_the_command_writes_resumes_and_prints(tmp_path, monkeypatch):
+    """On a CPU that says it were a GPU."""
+    cuda = SimpleNamespace(is_available=lambda: True, current_device=lambda: 0)
+    monkeypatch.setattr("core.bench.cli.torch", SimpleNamespace(cuda=cuda, device=lambda *args: CPU))
+    out = tmp_path / "gpu.json"
+    command = ["bench", "--gpu", "--quick", "--out", str(out), "--parts"]
+    first = CliRunner().invoke(core.cli.app, [*command, "generate-waves"])
+    assert first.exit_code == 0, first.output
+    assert "generate in static waves, qwen3-0.6b, in " in first.stdout and "not run, it was not asked for." in first.stdout
+    second = CliRunner().invoke(core.cli.app, [*command, "generate-waves, llama-3.2-1b-decode", "--resume", "--json"])
+    data = json.loads(second.stdout)
+    assert data == json.loads(out.read_text()) and "kept from" in second.stderr
+    assert [name for name, part in data["parts"].items() if part["status"] == "done"] == ["llama-3.2-1b-decode", "generate-waves"]
 
 
 @pytest.mark.parametrize(
