@@ -101,14 +101,19 @@ def continuous(
     limit_s: float,
     probes: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """All of it under the best setting; under the next best if that one fails after all. Raises InflightError if none runs."""
+    """All of it under the best setting; under the next best if that one fails after all. Raises InflightError if none runs.
+
+    limit_s: seconds for all attempts; a run that is not done by then is cut.
+    """
+    end = device.clock() + limit_s
     able = sorted((p for p in probes if p["step_s"] is not None), key=lambda p: p["step_s"])
     failed: list[dict[str, Any]] = []
     for chosen in able:
         variant = Variant(*(chosen[name] for name in Variant._fields))
         device.free()
         try:
-            return {**_continuous(model, work, lanes, budget, device, limit_s, variant), "failed": failed}
+            left = max(1.0, end - device.clock())
+            return {**_continuous(model, work, lanes, budget, device, left, variant), "failed": failed}
         except Exception as error:
             failed.append({**variant._asdict(), "error": first_sentence(error)})
             if not device.answers():

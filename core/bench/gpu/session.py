@@ -58,9 +58,8 @@ def run(
     earlier = _earlier(out, data["key"], note) if resume and out is not None else {}
     kept = {name: record for name, record in earlier.items() if record["status"] == "done"}
     data["parts"].update(kept)
-    wanted.sort(
-        key=lambda part: earlier.get(part.name, {}).get("status") == "failed"
-    )  # what failed must not keep the rest from running
+    failed = {name for name, record in earlier.items() if record["status"] == "failed"}
+    wanted.sort(key=lambda part: part.name in failed)  # what failed may take the device with it: last
 
     def left() -> float:
         return 60 * minutes - (device.clock() - began)
@@ -136,8 +135,8 @@ def _earlier(path: Path, key: Mapping[str, Any], note: Callable[[str], None]) ->
         return {}
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
-        old, found = earlier["key"], dict(earlier["parts"])
-        changed = sorted(name for name in {*old, *key} if old.get(name) != key.get(name))
+        old, found = {**earlier["key"], "schema": earlier["schema"]}, dict(earlier["parts"])
+        changed = sorted(name for name in old if old[name] != {**key, "schema": SCHEMA}.get(name))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InflightError(f"{path} is no result of this benchmark, so it cannot be resumed.") from None
     if changed:
