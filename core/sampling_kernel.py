@@ -2,8 +2,8 @@
 rows without top-k and top-p. Importing this module needs Triton; with TRITON_INTERPRET=1 set before, it runs on CPU tensors.
 
 The first kernel reads a stretch of the vocabulary and keeps its maximum, runner-up, sum of exponentials and, for rows that draw, the two
-tokens most likely to win with approximate noise. The second reduces them, and draws exactly among those candidates. Only a third token
-within 1e-5 of two others in one stretch could be missed, which happens to about one draw in 10^10.
+tokens that win with approximate noise. The second reduces them, and draws exactly among those candidates: only a winner with two others
+within 1e-5 of it in one stretch could be missed, which happens to about one draw in 10^10.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import torch
 import triton
 import triton.language as tl
 
-STRETCH = 4096  # logits a program: 16 to 32 KB in flight each, and partial results of a thousandth of the logits
+STRETCH = 4096  # logits a program: 8 to 16 KB in flight each, and partial results a few hundredths of a per cent of the logits
+FUSED = {"enable_fp_fusion": True}  # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
 
+# What differs from pass to pass must not lead to another compilation in the middle of a run.
+_VARYING = ["temperatures", "keys", "chosen", "logprobs", "margins"]
 _LEAST = tl.constexpr(torch.finfo(torch.float32).min)
 _COLDEST, _HOTTEST = tl.constexpr(1e-30), tl.constexpr(1e30)
 
@@ -36,15 +39,15 @@ def _hash(key, token):
 
 
 @triton.jit
-def _rough_noise(bits):
-    """Gumbel noise -log(-log((bits + 0.5) / 2^32)) in float32, to about 1e-6.
+def _rough_time(bits):
+    """-log((bits + 0.5) / 2^32) in float32, to a relative error of about 1e-6.
 
-    Near 1, where the noise is largest, the uniform itself would round to 1: its distance from 1 is exact there.
+    Where it is small, that is where tokens win, the uniform would round to 1: its distance from 1 is exact there.
     """
     rest = ((bits ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * (1.0 / 4294967296)
     small = rest * (1.0 + rest * (0.5 + rest * (1.0 / 3 + rest * (0.25 + rest * 0.2))))
     uniform = (bits.to(tl.float32) + 0.5) * (1.0 / 4294967296)
-    return -tl.log(tl.where(rest < 0.03125, small, -tl.log(uniform)))
+    return tl.where(rest < 0.03125, small, -tl.log(uniform))
 
 
 @triton.jit
@@ -54,7 +57,7 @@ def _noise(bits):
     return (-tl.log(-tl.log(uniform))).to(tl.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARYING)
 def _stretch(
     logits,
     temperatures,
@@ -73,7 +76,8 @@ def _stretch(
     token = stretch * STRETCH + tl.arange(0, STRETCH)
     there = token < vocab_size
     x = tl.load(logits + row.to(tl.int64) * row_stride + token, mask=there, other=float("-inf")).to(tl.float32)
-    best, first = tl.max(x, 0), tl.argmax(x, 0) + stretch * STRETCH
+    best, first = tl.max(x, 0, return_indices=True)
+    first += stretch * STRETCH
     base = tl.where(best == float("-inf"), 0.0, best)
     place = row.to(tl.int64) * 3 * num_stretches + stretch
     tl.store(numbers + place, best)
@@ -83,15 +87,15 @@ def _stretch(
     temperature = tl.load(temperatures + row)
     if temperature > 0.0:
         temperature = tl.minimum(tl.maximum(temperature, _COLDEST), _HOTTEST)
-        drawn = (x - base) / temperature + _rough_noise(_hash(tl.load(keys + row), token))
-        drawn = tl.where(there, drawn, float("-inf"))
-        one = tl.argmax(drawn, 0) + stretch * STRETCH
-        two = tl.argmax(tl.where(token == one, float("-inf"), drawn), 0) + stretch * STRETCH
+        # Gumbel-max as a race: score - log(time) is the greatest where time x exp(-score) is the least.
+        race = _rough_time(_hash(tl.load(keys + row), token)) * tl.exp((base - x) * (1.0 / temperature))
+        one = tl.argmin(race, 0) + stretch * STRETCH
+        two = tl.argmin(tl.where(token == one, float("inf"), race), 0) + stretch * STRETCH
         tl.store(tokens + place + num_stretches, one)
         tl.store(tokens + place + 2 * num_stretches, two)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARYING)
 def _row(
     logits,
     temperatures,
@@ -116,7 +120,7 @@ def _row(
     seconds = tl.load(numbers + place + num_stretches, mask=there, other=float("-inf"))
     sums = tl.load(numbers + place + 2 * num_stretches, mask=there, other=0.0)
     firsts = tl.load(tokens + place, mask=there, other=0)
-    best, winner = tl.max(bests, 0), tl.argmax(bests, 0)
+    best, winner = tl.max(bests, 0, return_indices=True)
     second = tl.maximum(tl.max(seconds, 0), tl.max(tl.where(stretch == winner, float("-inf"), bests), 0))
     total = tl.sum(sums * tl.exp(tl.where(bests == float("-inf"), float("-inf"), bests - best)), 0)
     token = tl.sum(tl.where(stretch == winner, firsts, 0), 0)
@@ -158,7 +162,19 @@ def sample_rows(
     count = triton.cdiv(vocab_size, STRETCH)
     numbers = logits.new_empty(n, 3, count, dtype=torch.float32)
     candidates = logits.new_empty(n, 3, count, dtype=torch.int32)
-    _stretch[(n * count,)](logits, temperatures, keys, numbers, candidates, logits.stride(0), vocab_size, count, STRETCH=STRETCH)
+    _stretch[(n * count,)](
+        logits,
+        temperatures,
+        keys,
+        numbers,
+        candidates,
+        logits.stride(0),
+        vocab_size,
+        count,
+        STRETCH=STRETCH,
+        num_warps=8,
+        **FUSED,
+    )
     _row[(n,)](
         logits,
         temperatures,
@@ -173,5 +189,6 @@ def sample_rows(
         count,
         STRETCHES=triton.next_power_of_2(count),
         num_warps=1,
+        **FUSED,
     )
     return tokens, logprobs, margins

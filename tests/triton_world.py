@@ -10,13 +10,13 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed: the kernels are not tested")
 
-from core import sampling_kernel  # noqa: E402, F401
-from core.attention import dense, triton_paged  # noqa: E402
-from core.attention.paged_layout import PagedLayout, paged_layout  # noqa: E402
-from core.attention.spec import AttentionSpec  # noqa: E402
-from core.packing import PackedBatch, pack  # noqa: E402
-from core.scheduler_output import SchedulerOutput  # noqa: E402
-from passes import BLOCK  # noqa: E402
+from core import sampling_kernel  # noqa: F401
+from core.attention import dense, triton_paged
+from core.attention.paged_layout import PagedLayout, paged_layout
+from core.attention.spec import AttentionSpec
+from core.packing import PackedBatch, pack
+from core.scheduler_output import SchedulerOutput
+from passes import BLOCK
 
 COMPILED = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if COMPILED else "cpu")

@@ -22,6 +22,23 @@ from core.packing import PackedBatch
 LOG2_E = tl.constexpr(1.4426950408889634)  # scores are kept in units of log 2: the hardware has an instruction for 2^x
 SPLITS_AT_ONCE = 16
 COMBINERS = 32  # programs a head that look for sequences to combine: most steps have none, and then each program costs
+FUSED = {"enable_fp_fusion": True}  # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
+
+# What differs from pass to pass must not lead to another compilation in the middle of a run: Triton makes one for sizes that are 1 or
+# multiples of 16 and for pointers that are aligned, unless told not to.
+_LISTS = [
+    "tables",
+    "query_rows",
+    "query_lens",
+    "kv_lens",
+    "tile_sequences",
+    "tile_first",
+    "tile_last",
+    "split_start",
+    "split_count",
+]
+_SIZES = ["width", "table_stride", "window", "num_sequences", "sequences_each"]
+_VARYING = [*_LISTS, *_SIZES, "slots"]
 
 
 @triton.jit
@@ -56,10 +73,14 @@ def _scan(
     greatest = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     summed = tl.zeros([ROWS, DV_PAD], tl.float32)
+    key = first + tl.arange(0, KEYS)
+    block = tl.load(table + key // PAGE, mask=key < last, other=0)
     for start in range(first, last, KEYS):
         key = start + tl.arange(0, KEYS)
         there = key < last
-        slot = tl.load(table + key // PAGE, mask=there, other=0).to(tl.int64) * PAGE + key % PAGE
+        slot = block.to(tl.int64) * PAGE + key % PAGE
+        # Looked up a turn ahead: a load that waits for another in the same turn could not be started turns ahead.
+        block = tl.load(table + (key + KEYS) // PAGE, mask=key + KEYS < last, other=0)
         # What lies beyond a cache's end may be anything, NaN included: it is never read.
         k = tl.load(key_head + slot[:, None] * key_stride + dk[None], mask=there[:, None] & (dk < DK)[None], other=0.0)
         v = tl.load(value_head + slot[:, None] * value_stride + dv[None], mask=there[:, None] & (dv < DV)[None], other=0.0)
@@ -101,7 +122,7 @@ def _sinks_of(sinks, heads, present, SINKS: tl.constexpr):
         return tl.full(heads.shape, float("-inf"), tl.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARYING)
 def _prefill(
     query,
     keys,
@@ -156,7 +177,7 @@ def _prefill(
 
     flat = tl.load(query_rows + sequence)
     place = (flat // width).to(tl.int64) * q_row_stride + (flat % width + index).to(tl.int64) * q_token_stride
-    q_pointers = query + (place + head * q_head_stride)[:, None] + dk[None]
+    q_pointers = query + (place + head.to(tl.int64) * q_head_stride)[:, None] + dk[None]
     q = tl.load(q_pointers, mask=real[:, None] & (dk < DK)[None], other=0.0)
 
     first, last = 0, tl.minimum(kv_len - num_queries + first_query + QUERIES, kv_len)
@@ -191,7 +212,7 @@ def _prefill(
     tl.store(o_pointers, result.to(out.dtype.element_ty), mask=real[:, None] & (dv < DV)[None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARYING)
 def _decode(
     query,
     keys,
@@ -249,7 +270,7 @@ def _decode(
 
     flat = tl.load(query_rows + sequence)
     place = (flat // width).to(tl.int64) * q_row_stride + (flat % width).to(tl.int64) * q_token_stride
-    q_pointers = query + (place + head * q_head_stride)[:, None] + dk[None]
+    q_pointers = query + (place + head.to(tl.int64) * q_head_stride)[:, None] + dk[None]
     q = tl.load(q_pointers, mask=real[:, None] & (dk < DK)[None], other=0.0)
 
     greatest, total, summed = _scan(
@@ -288,7 +309,7 @@ def _decode(
         tl.store(weights + part * 2 + 1, total, mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARYING)
 def _combine(
     partial,
     weights,
@@ -336,7 +357,7 @@ def _combine(
             tl.store(out + row * DV + dv[None], result.to(out.dtype.element_ty), mask=(dv < DV)[None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARYING)
 def _store(
     key,
     value,
@@ -362,10 +383,10 @@ def _store(
     DV_PAD: tl.constexpr,
 ):
     """K and V of all heads of one position."""
-    flat = tl.program_id(0).to(tl.int64)
-    row, token = flat // width, flat % width
+    flat = tl.program_id(0)
+    row, token = (flat // width).to(tl.int64), (flat % width).to(tl.int64)
     slot = tl.load(slots + flat)
-    head = tl.arange(0, HEADS_PAD)[:, None]
+    head = tl.arange(0, HEADS_PAD)[:, None].to(tl.int64)
     dk, dv = tl.arange(0, DK_PAD)[None], tl.arange(0, DV_PAD)[None]
     k_mask, v_mask = (head < KV_HEADS) & (dk < DK), (head < KV_HEADS) & (dv < DV)
     k = tl.load(key + row * k_row_stride + token * k_token_stride + head * k_head_stride + dk, mask=k_mask)
@@ -383,14 +404,17 @@ class Launch(NamedTuple):
 
 
 def launch_of(rows: int, key_size: int, value_size: int, itemsize: int) -> Launch:
-    """The launch of an attention kernel of `rows` rows, head sizes padded.
+    """The launch of an attention kernel whose tiles have `rows` rows; head sizes padded.
 
-    A turn loads about 32 KB of K and V. A Hopper processor needs some 40 KB in flight to keep up with its share of the memory (bytes
-    a second x latency), so two turns ahead suffice even with one program on it, and two or three programs fit into its 227 KB.
+    Decodes wait for memory alone: each multiprocessor of an H200 must have some 40 KB in flight to keep up with its share (36 GB/s x
+    about 1 us), so two turns of 32 KB ahead suffice, and two or three programs fit into its 227 KB of shared memory. Tall tiles also
+    keep queries and more sums, in float32 even the operands (no matrix instruction is exact there), so their turns are half as long.
     """
     a_key = (key_size + value_size) * itemsize
-    keys = min(max(triton.next_power_of_2(2**15 // a_key), 16), 128)
-    return Launch(keys, 8 if rows * value_size > 64 * 128 else 4, 3 if keys * a_key <= 2**15 else 2)
+    turn = 2**15 if rows < 64 and itemsize < 4 else 2**14
+    keys = 1 << (min(max(turn // a_key, 16), 128).bit_length() - 1)
+    warps = 8 if itemsize == 4 or rows * max(keys, value_size) > 64 * 128 else 4
+    return Launch(keys, warps, 3 if keys * a_key <= turn else 2)
 
 
 def attend(
@@ -404,17 +428,17 @@ def attend(
     if query.stride(3) != 1:
         query = query.contiguous()
     out = query.new_zeros(rows, width, heads, value_size)
-    capped = spec.softcap is not None
-    # With a cap: the argument of tanh and the height of the cap. Without: the scale of the scores.
-    inner = spec.scaling / spec.softcap if spec.softcap else spec.scaling * LOG2_E.value
-    outer = spec.softcap * LOG2_E.value if spec.softcap else 0.0
+    if spec.softcap is None:
+        inner, outer = spec.scaling * LOG2_E.value, 0.0  # the scale of the scores
+    else:
+        inner, outer = spec.scaling / spec.softcap, spec.softcap * LOG2_E.value  # in the argument of tanh, and before it
     sinks = query if spec.sinks is None else spec.sinks  # a kernel without sinks reads none
     group = heads // kv_heads
     sizes = {
         "KV_HEADS": kv_heads,
         "GROUP": group,
         "WINDOWED": spec.window is not None,
-        "CAPPED": capped,
+        "CAPPED": spec.softcap is not None,
         "SINKS": spec.sinks is not None,
         "PAGE": layout.block_size,
         "DK": key_size,
@@ -422,8 +446,16 @@ def attend(
         "DK_PAD": _padded(key_size),
         "DV_PAD": _padded(value_size),
     }
-    strides = (*query.stride()[:3], *keys.stride()[:2], *values.stride()[:2])
-    numbers = (width, *strides, layout.block_tables.stride(0), inner, outer, spec.window or 0)
+    numbers = (
+        width,
+        *_strides(query),
+        *keys.stride()[:2],
+        *values.stride()[:2],
+        layout.block_tables.stride(0),
+        inner,
+        outer,
+        spec.window or 0,
+    )
     num_prefill, num_decode = layout.prefill_sequences.shape[0], layout.decode_sequences.shape[0]
     if num_prefill:
         tile_rows = _padded(layout.queries_per_tile * group)
@@ -447,6 +479,7 @@ def attend(
             KEYS=launch.keys,
             num_warps=launch.warps,
             num_stages=launch.stages,
+            **FUSED,
         )
     if num_decode:
         tile_rows = _padded(group)
@@ -474,6 +507,7 @@ def attend(
             KEYS=launch.keys,
             num_warps=launch.warps,
             num_stages=launch.stages,
+            **FUSED,
         )
         num_sequences = layout.split_count.shape[0]
         sequences_each = triton.cdiv(num_sequences, COMBINERS)
@@ -492,6 +526,7 @@ def attend(
             SPLITS=SPLITS_AT_ONCE,
             DV=value_size,
             DV_PAD=_padded(value_size),
+            **FUSED,
         )
     return out
 
@@ -508,8 +543,8 @@ def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: to
         values,
         slots,
         width,
-        *key.stride()[:3],
-        *value.stride()[:3],
+        *_strides(key),
+        *_strides(value),
         *keys.stride()[:2],
         *values.stride()[:2],
         KV_HEADS=kv_heads,
@@ -518,7 +553,13 @@ def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: to
         DV=value_size,
         DK_PAD=triton.next_power_of_2(key_size),
         DV_PAD=triton.next_power_of_2(value_size),
+        **FUSED,
     )
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Of rows, heads and positions of `[R, H, W, D]`; 0 along a length of 1, where a stride may be any number."""
+    return tuple(stride if length > 1 else 0 for length, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True))
 
 
 def _padded(size: int) -> int:
