@@ -138,7 +138,7 @@ class Execution:
     attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the kernel on CUDA where it can be had.
     cuda_graphs: launch a pass of few tokens as one CUDA graph, padded to the next bucket.
     asynchronous: launch the next step before this one is read back; None does so on CUDA.
-    fused_sampling: one kernel from logits to tokens.
+    fused_sampling: one kernel from logits to tokens. fused_norms: one kernel for an RMS norm.
     gpu_memory_utilization: share of the device's memory that may be in use, KV pool included.
 
     Raises InvalidConfig for a value out of range.
@@ -148,12 +148,13 @@ class Execution:
     cuda_graphs: bool = True
     asynchronous: bool | None = None
     fused_sampling: bool = True
+    fused_norms: bool = True
     gpu_memory_utilization: float = 0.9
 
     def __post_init__(self) -> None:
         if self.attention not in get_args(Attention):
             raise InvalidConfig(f"There is no attention {shown(self.attention)}; there are {', '.join(get_args(Attention))}.")
-        for name in ("cuda_graphs", "asynchronous", "fused_sampling"):
+        for name in ("cuda_graphs", "asynchronous", "fused_sampling", "fused_norms"):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (name == "asynchronous" and value is None):
                 raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")

@@ -18,6 +18,7 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 from core.models import model_lock
+from core.replaced import forwards_replaced
 
 MOST_BYTES = 2**30  # of the copies of one model
 _LEAST_WEIGHTS = 2**18  # below that torch's own kernel is as fast
@@ -32,7 +33,7 @@ class _Layer:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = weakref.ref(module)
-        self._names = module.__dict__
+        self.names = module.__dict__
         self._parameters = module._parameters
         self._own = type(module).forward
         self._transposed = isinstance(module, Conv1D)
@@ -46,20 +47,14 @@ class _Layer:
             return
         self._state = state
         plain = (weight.detach().t() if self._transposed else weight.detach()).contiguous()
-        self._forward = _forward(self._own, self._module, torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS), self._parameters)
-
-    def replace(self) -> None:
-        self._names["forward"] = self._forward
-
-    def restore(self) -> None:
-        del self._names["forward"]
+        self.forward = _forward(self._own, self._module, torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS), self._parameters)
 
     def agrees(self) -> bool:
         """Whether the copy multiplies as the layer does."""
         module, weight = self._module(), self._parameters["weight"]
         assert module is not None and weight is not None
         rows = torch.randn(3, weight.shape[0 if self._transposed else 1], generator=torch.Generator().manual_seed(0))
-        return torch.allclose(self._forward(rows), self._own(module, rows), rtol=1e-3, atol=1e-3 * float(weight.abs().max()))
+        return torch.allclose(self.forward(rows), self._own(module, rows), rtol=1e-3, atol=1e-3 * float(weight.abs().max()))
 
 
 def _forward(
@@ -103,18 +98,11 @@ class PackedWeights:
         if not self._layers:
             yield
             return
-        replaced = []
-        self._lock.acquire()
-        try:
+        with self._lock:
             for layer in self._layers:
                 layer.refresh()
-                layer.replace()
-                replaced.append(layer)
-            yield
-        finally:
-            for layer in replaced:
-                layer.restore()
-            self._lock.release()
+            with forwards_replaced((layer.names, layer.forward) for layer in self._layers):
+                yield
 
 
 def _fits(module: torch.nn.Module) -> bool:

@@ -55,11 +55,11 @@ class PagedEngine(Engine):
         capture: Capture | None = None,
         attention: Backend = triton_paged.BACKEND,
         asynchronous: bool = True,
-        fused_sampling: bool = False,
+        fused: bool = False,
         **kwargs,
     ):
         self.capture, self.attention = capture, attention
-        execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused_sampling)
+        execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
         super().__init__(*args, execution=execution, **kwargs)
 
     def _new_runner(self, num_blocks: int) -> PagedRunner:
@@ -85,7 +85,7 @@ def paged_engine(
     *,
     capture: Capture | None = None,
     asynchronous: bool = True,
-    fused_sampling: bool = False,
+    fused: bool = False,
     **limits,
 ) -> PagedEngine:
     """A `PagedEngine` on a `PagedMemoryModel`."""
@@ -95,7 +95,7 @@ def paged_engine(
         EngineConfig(policy=policy, **limits),
         capture=capture,
         asynchronous=asynchronous,
-        fused_sampling=fused_sampling,
+        fused=fused,
     )
 
 

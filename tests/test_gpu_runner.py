@@ -31,7 +31,7 @@ def run(name: str, limits: dict, **kwargs) -> Trace:
     ],
 )
 def test_the_kernel_says_the_tokens_of_generate(name, how):
-    assert run(name, RUNS[how], fused_sampling=True).outputs == world(name).expected
+    assert run(name, RUNS[how], fused=True).outputs == world(name).expected
 
 
 @pytest.mark.parametrize("how", RUNS)

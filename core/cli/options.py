@@ -50,6 +50,7 @@ EXECUTION: dict[str, str] = {
     "cuda_graphs": "Replay passes of few tokens as CUDA graphs.",
     "asynchronous": "Launch the next step before this one is read.",
     "fused_sampling": "One kernel from logits to tokens.",
+    "fused_norms": "One kernel for an RMS norm.",
     "gpu_memory_utilization": "Share of the GPU's memory that may be used, KV pool included.",
 }
 _TYPES: dict[str, Any] = {"int": int, "int | None": int, "bool": bool, "bool | None": bool, "float": float, "Attention": str}

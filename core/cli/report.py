@@ -80,7 +80,12 @@ def circumstances(header: Mapping[str, Any]) -> list[str]:
     """How passes were computed and what memory that took, where it is on record; then whatever was not as one would expect."""
     lines = []
     if execution := header.get("execution"):
-        words = ("cuda_graphs", "CUDA graphs"), ("asynchronous", "asynchronous"), ("fused_sampling", "fused sampling")
+        words = (
+            ("cuda_graphs", "CUDA graphs"),
+            ("asynchronous", "asynchronous"),
+            ("fused_sampling", "fused sampling"),
+            ("fused_norms", "fused norms"),
+        )
         lines.append(
             f"executed with {execution['attention']} attention" + "".join(f", {w}" for k, w in words if execution.get(k))
         )

@@ -86,6 +86,6 @@ def _longest_pass(adapter: ModelAdapter, tokens: int, pool: KVPool) -> PackedBat
 
 
 def memory_used(adapter: ModelAdapter, pool_bytes: int) -> dict[str, int]:
-    """Bytes of the weights, of the KV pool, and the most that torch has held since the run began."""
+    """Bytes of the weights (of all processes that share the model), of the KV pool, and the most that torch has held since the run began."""
     weights = sum(p.numel() * p.element_size() for p in adapter.model.parameters())
     return {"weights": weights, "kv_pool": pool_bytes, "peak": torch.cuda.max_memory_allocated(adapter.device)}

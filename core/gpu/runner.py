@@ -7,6 +7,7 @@ token of every lane stays on the device, so that a pass can be launched whose in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from core.attention.spec import Backend
 from core.config import Execution
 from core.gpu.buffers import Buffers, Shape
 from core.gpu.device_clock import CudaClock, DeviceClock, HostClock
+from core.gpu.fused_norms import FusedNorms
 from core.gpu.graphs import Capture
 from core.gpu.host_pass import HostPass, LaneTables, lay_out
 from core.kv_pool import KVPool
@@ -65,6 +67,7 @@ class PagedRunner:
         self._num_kv_heads = min(shape.num_kv_heads for shape in adapter.shapes.values())
         self._queries = queries_per_tile(-(-adapter.num_heads // self._num_kv_heads))
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+        self._norms = FusedNorms(adapter.model) if execution.fused_norms else None
         self._replays: dict[Shape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
         self.notes: list[str] = []
 
@@ -85,6 +88,7 @@ class PagedRunner:
             "cuda_graphs": self._capture is not None,
             "asynchronous": self.asynchronous,
             "fused_sampling": self._execution.fused_sampling,
+            "fused_norms": bool(self._norms),
         }
 
     @property
@@ -127,7 +131,8 @@ class PagedRunner:
         return self._forward(buffers), None, buffers.sample_lanes
 
     def _forward(self, buffers: Buffers) -> torch.Tensor:
-        return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
+        with self._norms.in_use() if self._norms else nullcontext():
+            return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
 
     def _tiles(self, host: HostPass, prefill: int | None = None, decode: int | None = None) -> Tiles:
         return plan_tiles(

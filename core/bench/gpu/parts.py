@@ -28,6 +28,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "no CUDA graphs": {"cuda_graphs": False},
     "not asynchronous": {"asynchronous": False},
     "no fused sampling": {"fused_sampling": False},
+    "no fused norms": {"fused_norms": False},
 }
 """The ablation: what differs from `Execution()`."""
 
