@@ -431,5 +431,5 @@ def test_dark_is_dark_and_a_fork_is_flagged(open_page):
     )
     assert page.evaluate("inflightCompare.race.now") == main  # the race above stands still
     page.locator(".fork-tools .table-button").click()
-    assert page.locator(".fork-race .table-holder tbody tr").count() == 2
+    page.locator(".fork-race .table-holder tbody tr").nth(1).wait_for()
     assert compare_script().count("window.inflightCompareMount") == 1

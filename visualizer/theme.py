@@ -45,6 +45,6 @@ TEMPLATE = go.layout.Template(
         "margin": {"l": 80, "r": 24, "t": 72, "b": 48},
         "hoverlabel": {"bgcolor": PANEL, "bordercolor": RULE, "font": {"family": FONT, "color": INK}},
         "xaxis": {"gridcolor": RULE, "linecolor": RULE, "zeroline": False},
-        "yaxis": {"gridcolor": RULE, "linecolor": RULE, "zeroline": False},
+        "yaxis": {"automargin": True, "gridcolor": RULE, "linecolor": RULE, "zeroline": False},
     }
 )

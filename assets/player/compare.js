@@ -37,7 +37,7 @@ export class Compare {
     this.tooltip = new Tooltip($(".tooltip"), this);
     const race = { palette: () => this.palette, layout: () => this.layout, tooltip: this.tooltip };
     this.race = new Race($(".race"), { ...race, onchange: () => this._moment() });
-    this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race, "the race");
+    this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race, "Race");
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
     const asking = { ask: (...args) => this.ask(...args), base: () => this.spec, server: Boolean(this.server) };
     this.same = new Same($(".same"), asking);

@@ -18,7 +18,7 @@ export function factsOf(run) {
   const { model = {}, config = {}, execution, memory, versions = {} } = header;
   const size = model.parameters >= 1e6 ? `${(model.parameters / 1e6).toPrecision(3)} M parameters` : model.parameters && `${count(model.parameters)} parameters`;
   const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? plural(header.threads, "thread") : ""];
-  const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
+  const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
   return [
     [SOURCES[header.source] || "Recorded", list([String(header.created || "").slice(0, 10), run.complete ? "" : "cut short"])],

@@ -23,7 +23,7 @@ export class Fork {
     });
     $(".fork-cancel").addEventListener("click", () => this._cancel?.());
     this.race = new Race($(".fork-race"), { ...options.race, onchange: () => this.bar.draw() });
-    this.bar = new RaceBar($(".fork-bar"), $(".fork-tools"), this.race, "the fork");
+    this.bar = new RaceBar($(".fork-bar"), $(".fork-tools"), this.race, "Fork");
   }
 
   /** knobs: names. */

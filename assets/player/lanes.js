@@ -2,7 +2,7 @@
 //
 //   chart (past at full strength, future at 22 %) is painted once per run, size and focus; a step only moves the playhead.
 
-import { roundUnit } from "./axis.js";
+import { clockLabel, roundUnit } from "./axis.js";
 import { clamp, measure, milliseconds, plural, setAttr, setFont, setText, Surface } from "./dom.js";
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
 
@@ -295,10 +295,12 @@ export class LanesView {
     g.fillStyle = palette.soft;
     const span = (this.surface.w - GUTTER) / this.per;
     const unit = roundUnit(span, Math.max(3, this.surface.w / (this.clock ? 110 : 70)), !this.clock);
-    for (let v = Math.ceil(this.start / unit) * unit; ; v += unit) {
-      const x = GUTTER + (v - this.start) * this.per;
+    const first = this.clock ? 0 : Math.ceil(this.start / unit) * unit - this.start;
+    for (let n = 0; ; n += 1) {
+      const v = first + n * unit;
+      const x = GUTTER + v * this.per;
       if (x > this.surface.w - 14) break;
-      g.fillText(this.clock ? (span >= 2 ? `${+(v - this.start).toFixed(1)} s` : milliseconds(v - this.start)) : String(v), x, this.font - 1);
+      g.fillText(this.clock ? clockLabel(v, span) : String(this.start + v), x, this.font - 1);
     }
     // arrivals (thin) and finishes (thick) end on the lanes
     for (let i = 0; i < run.length; i += 1) {

@@ -3,8 +3,8 @@
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ one `now`, in seconds or steps, that all of them show
 
-import { roundUnit } from "./axis.js";
-import { clamp, h, milliseconds, plural, setText, Surface } from "./dom.js";
+import { clockLabel, roundUnit } from "./axis.js";
+import { clamp, h, plural, setText, Surface } from "./dom.js";
 import { LanesView } from "./lanes.js";
 import { drawSoon } from "./look.js";
 import { raceTable } from "./race_table.js";
@@ -368,8 +368,7 @@ export class Race {
     const unit = roundUnit(this.span, Math.max(2, this.surface.w / 110), !this.clock);
     for (let i = 0; i * unit <= this.span + 1e-9; i += 1) {
       const v = i * unit;
-      const words = this.clock ? (v === 0 ? "0 s" : this.span >= 2 ? `${Number(v.toFixed(3))} s` : milliseconds(v).replace(/\.0+ /, " ")) : String(v);
-      g.fillText(words, LEFT + v * per, STRIP / 2);
+      g.fillText(this.clock ? clockLabel(v, this.span) : String(v), LEFT + v * per, STRIP / 2);
     }
   }
 

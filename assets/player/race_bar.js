@@ -4,9 +4,10 @@ import { h, icon, setAttr, setText } from "./dom.js";
 import { RACE_SPEEDS } from "./race.js";
 
 export class RaceBar {
-  /** el: an empty toolbar. heading: where the table's button goes. name: what it plays, in words. */
-  constructor(el, heading, race, name) {
+  /** el: an empty toolbar. heading: where the table's button goes. title: what it plays. */
+  constructor(el, heading, race, title) {
     this.race = race;
+    const name = `the ${title.toLowerCase()}`;
     const key = (act, label, shape, ...more) => h("button", {
       type: "button", class: `key-button ${act}`, "data-act": act, "aria-label": label, title: label, "aria-pressed": act === "play" ? "false" : null, onclick: () => this.act(act),
     }, icon(shape), ...more);
@@ -19,7 +20,7 @@ export class RaceBar {
     this.clock = h("button", { type: "button", class: "button clock-button", "aria-pressed": "true", title: "Measured time, or steps: steps do not cost the same (c)", onclick: () => this.act("clock") });
     this.speed = h("select", { class: "speed", "aria-label": `Speed of ${name}`, onchange: () => { race.speed = Number(this.speed.value); } }, ...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)));
     el.replaceChildren(key("first", "Start", "first"), key("prev", "Last request done", "prev"), this.play, key("next", "Next request done", "next"), key("last", "End", "last"),
-      this.moment, h("span", { class: "spring" }), this.clock, this.speed);
+      h("span", { class: "bar-name" }, title), this.moment, h("span", { class: "spring" }), this.clock, this.speed);
     heading.append(this.table);
     this.draw();
   }
