@@ -138,7 +138,7 @@ def test_what_the_events_say_is_in_the_result(measured):
     _, data, _ = measured
     found = {name: part["result"] for name, part in data["parts"].items()}
     whole = found["qwen3-0.6b"]
-    assert 0 <= whole["all"]["idle"] < 1 and 0 < whole["recording"]["share"] < 1 and whole["all"]["time_s"]["forward"] > 0
+    assert 0 <= whole["all"]["idle"] < 1 and 0 < whole["recording"]["host_share"] < 1 and whole["all"]["time_s"]["forward"] > 0
     for shape in TINY.decode:
         step = found[f"{shape.name}-decode"]
         expected = (step["weight_bytes"] + step["kv_bytes_per_token"] * step["lanes"] * step["context"]) / step[
@@ -200,7 +200,7 @@ def test_bars_are_met_or_missed(measured, capsys):
     found = {name: part["result"] for name, part in data["parts"].items()}
     whole = found["qwen3-0.6b"]
     whole["compared"]["output_tok_s"], found["transformers-continuous"]["output_tok_s"] = 5100.0, 1000.0
-    whole["all"]["idle"], whole["recording"]["share"] = 0.02, 0.005
+    whole["all"]["idle"], whole["recording"]["slowdown"] = 0.02, 0.005
     found["llama-3.2-1b-decode"]["share"], found["llama-3.1-8b-decode"]["share"] = 0.61, 0.49
     found["accuracy"]["logits"]["ratio"] = 1.3
     verdict = report(data)

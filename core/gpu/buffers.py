@@ -30,6 +30,13 @@ class Shape(NamedTuple):
         return self.rows * self.width
 
 
+class Staged(NamedTuple):
+    """Host memory from which the device copies by itself."""
+
+    data: torch.Tensor
+    small: torch.Tensor
+
+
 class Buffers:
     """Device tensors of one shape. tables: int32 `[lanes, blocks]`, shared by all shapes.
 
@@ -50,20 +57,23 @@ class Buffers:
         for name in ("prefill_sequences", "decode_sequences"):
             getattr(self.paged, name).fill_(-1)
 
-    def load(self, host: HostPass, tiles: Tiles) -> None:
-        """Write a pass over the last one."""
-        staged = _pinned(self._data)
-        array = staged.numpy()
+    def stage(self, host: HostPass, tiles: Tiles) -> Staged:
+        """A pass in host memory, laid out as here."""
+        data, small = _pinned(self._data), _pinned(self._small)
+        array = data.numpy()
         ids, lanes, positions, slots, sample_rows, sample_lanes = _split(array, self._parts)
         array[:] = 0
         slots[:] = self._trash_slot
         real = host.ids.size
         ids[:real], lanes[:real], positions[:real], slots[:real] = host.ids, host.lanes, host.positions, host.slots
         sample_rows[: host.sample_rows.size], sample_lanes[: host.sample_lanes.size] = host.sample_rows, host.sample_lanes
-        self._data.copy_(staged, non_blocking=True)
-        small = _pinned(self._small)
         np.concatenate((host.query_rows, host.query_lens, host.kv_lens, *tiles), out=small.numpy())
-        self._small.copy_(small, non_blocking=True)
+        return Staged(data, small)
+
+    def load(self, staged: Staged) -> None:
+        """Write a pass over the last one."""
+        self._data.copy_(staged.data, non_blocking=True)
+        self._small.copy_(staged.small, non_blocking=True)
 
     def batch(self, last_tokens: torch.Tensor) -> PackedBatch:
         """last_tokens: int64 `[lanes]`, which stand for ids that the host has not read."""

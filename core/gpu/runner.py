@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
 from core.attention.spec import Backend
 from core.config import Execution
-from core.gpu.buffers import Buffers, Shape
+from core.gpu.buffers import Buffers, Shape, Staged
 from core.gpu.device_clock import CudaClock, DeviceClock, HostClock
 from core.gpu.fused_norms import FusedNorms
 from core.gpu.graphs import Capture
@@ -32,6 +32,15 @@ from core.scheduler_output import SchedulerOutput
 MOST_GRAPH_TOKENS = 2048  # a longer pass computes for longer than its launches take
 _LEAST_MIXED_BUCKET = 64
 _GREEDY = SamplingRow(SamplingParams(), 0)
+
+
+class _Planned(NamedTuple):
+    """bucket: positions of the graph that `compute` replays, None if it computes anew."""
+
+    buffers: Buffers
+    staged: Staged
+    compute: Callable[[], torch.Tensor]
+    bucket: int | None
 
 
 class PagedRunner:
@@ -100,35 +109,38 @@ class PagedRunner:
         began = self._clock()
         changed, blocks = self._tables.update(output)
         host = lay_out(output, self._tables, self.pool.block_size, self.pool.trash_slot)
-        if len(changed):
-            self._device_tables.view(-1).index_copy_(0, self._moved(changed), self._moved(blocks))
-        start = self._device_clock.mark()
-        logits, bucket, sample_lanes = self._logits(host)
+        planned = self._plan(host)
+        moved = (self._moved(changed), self._moved(blocks)) if len(changed) else None
+        start = self._device_clock.mark()  # from here on the device has work
+        if moved is not None:
+            self._device_tables.view(-1).index_copy_(0, *moved)
+        planned.buffers.load(planned.staged)
+        logits = planned.compute()[: len(host.sample_rows)]
         forward = self._device_clock.mark()
         observer = current_observer()
         if observer is not None:
             observer(output, logits)
-        facts = self._sample(logits, sample_lanes, output, params) if len(sample_lanes) else None
+        lanes = planned.buffers.sample_lanes[: len(host.sample_lanes)]
+        facts = self._sample(logits, lanes, output, params) if len(lanes) else None
         sampled = self._device_clock.mark()
-        return PagedPass(self._device_clock, (start, forward, sampled), self._clock() - began, facts, bucket)
+        return PagedPass(self._device_clock, (start, forward, sampled), self._clock() - began, facts, planned.bucket)
 
     # -- the forward pass --------------------------------------------------------------------------------------------
 
-    def _logits(self, host: HostPass) -> tuple[torch.Tensor, int | None, torch.Tensor]:
-        """Logits of the rows to sample, the positions of the graph that was replayed, and the lanes of those rows."""
+    def _plan(self, host: HostPass) -> _Planned:
+        """The buffers for a pass, what goes into them, and how logits come of them."""
         count = len(host.sample_rows)
         mixed = bool((host.query_lens > 1).any())
         graph = self._graph(host, mixed)
         if graph is not None:
             buffers, replay = graph
             shape = buffers.shape
-            buffers.load(host, self._tiles(host, shape.prefill_tiles, shape.decode_tiles))
-            return replay()[:count], shape.positions, buffers.sample_lanes[:count]
+            tiles = self._tiles(host, shape.prefill_tiles, shape.decode_tiles)
+            return _Planned(buffers, buffers.stage(host, tiles), replay, shape.positions)
         tiles = self._tiles(host)
         shape = Shape(host.layout, host.rows, host.width, count, len(tiles.prefill_first), len(tiles.decode_first))
         buffers = self._buffers(shape)
-        buffers.load(host, tiles)
-        return self._forward(buffers), None, buffers.sample_lanes
+        return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
     def _forward(self, buffers: Buffers) -> torch.Tensor:
         with self._norms.in_use() if self._norms else nullcontext():

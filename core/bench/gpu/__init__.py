@@ -19,7 +19,8 @@ The result, as `--out` writes it after every part:
       accuracy                 workload; greedy: requests, tokens, different_requests, differences (see `core.compare`); logits: tokens,
                                packed_rms, alone_rms, logits_rms, packed_max, alone_max, same_best_token, ratio
       qwen3-0.6b               parameters; all and compared: a run of this engine (below), with runs_tok_s, time_s by part, metrics,
-                               workload and peak_bytes; recording: share of the steps' time, steps
+                               workload and peak_bytes; recording: slowdown against runs without events
+                               (median, and slowdowns pair by pair), host_share of the steps' time, steps
       transformers-continuous  a run; probes: attention, use_cuda_graph, use_async_batching and step_s or error; chosen: its settings;
                                failed: settings chosen before it that did not last; steps, workload, peak_bytes
       NAME-decode              steps timed, lanes, context (mean), seconds (of a step), floor_s, share (floor ÷ time), idle,

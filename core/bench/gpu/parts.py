@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from core.baselines import jobs
 from core.bench.bookkeeping import recording_share
 from core.bench.gpu import accuracy, others
 from core.bench.gpu.device import Device
-from core.bench.gpu.runs import Timed, decode_steps, engine_for, median_run, timed
+from core.bench.gpu.runs import Timed, decode_steps, engine_for, median_run, timed, unrecorded
 from core.bench.gpu.scale import Scale, lengths_of
 from core.bench.gpu.shapes import Shape, weight_bytes_read
 from core.config import Execution
@@ -70,7 +71,7 @@ def parts(scale: Scale) -> list[Part]:
 
     return [
         Part("accuracy", f"Accuracy of the packed step, {main}", 45, _accuracy),
-        Part(main, f"Whole run of {main}", 60, _whole),
+        Part(main, f"Whole run of {main}", 75, _whole),
         Part("transformers-continuous", f"transformers' continuous batching, {main}", 150, _continuous),
         decode(0, 25),
         decode(1, 50),
@@ -95,7 +96,7 @@ def _accuracy(world: World) -> dict[str, Any]:
 
 
 def _whole(world: World) -> dict[str, Any]:
-    """All requests, then those that the others answer too, then all again to time the recording of events."""
+    """All requests, each run beside one without events, then those that the others answer too."""
     scale, device = world.scale, world.device
     model = world.model(scale.main)
     adapter = ModelAdapter.probe(model, scale.main.name)
@@ -105,13 +106,19 @@ def _whole(world: World) -> dict[str, Any]:
     for key, workload in (("all", whole), ("compared", scale.workload(scale.compared))):
         world.note(f"  {len(workload)} requests, to warm up")
         timed(engine, workload, device, world.limit(scale.own_s))
-        runs = []
+        runs, slower = [], []
         for number in range(scale.repeats):
             runs.append(timed(engine, workload, device, world.limit(scale.own_s)))
             world.note(f"  {len(workload)} requests, run {number + 1}: {runs[-1].tok_s:,.0f} output tok/s")
+            if workload is whole:
+                with unrecorded(engine):
+                    without = timed(engine, workload, device, world.limit(scale.own_s))
+                slower.append(runs[-1].seconds / without.seconds - 1)
         result[key] = {**_run(runs), "workload": lengths_of(workload), "peak_bytes": device.peak_bytes()}
-    share, trace = recording_share(engine, whole, device.clock)
-    return {**result, "recording": {"share": share, "steps": len(trace.events)}}
+        if slower:
+            result["recording"] = {"slowdown": statistics.median(slower), "slowdowns": slower}
+    share, trace = recording_share(engine, scale.workload(scale.compared), device.clock)
+    return {**result, "recording": {**result["recording"], "host_share": share, "steps": len(trace.events)}}
 
 
 def _run(runs: list[Timed]) -> dict[str, Any]:

@@ -56,7 +56,10 @@ def _whole(found: Report, part: Mapping[str, Any]) -> None:
     found.limits += [
         Limit(f"output of {whole['workload']['requests']} requests", whole["output_tok_s"], "tok/s"),
         Limit(f"output of {part['compared']['workload']['requests']} requests", part["compared"]["output_tok_s"], "tok/s"),
-        Limit("recording's share of a step", round(100 * part["recording"]["share"], 3), "%", 1.0),
+        Limit("slower for recording events", round(100 * part["recording"]["slowdown"], 3), "%", 1.0),
+        Limit(
+            "host time that goes into events, mostly beside the device's", round(100 * part["recording"]["host_share"], 3), "%"
+        ),
     ]
     if whole["idle"] is not None:
         found.limits.append(Limit("device idle between decode steps", round(100 * whole["idle"], 2), "%", 5.0))
