@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from core import models
+from core import models, tensor_parallel
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.detokenize import StopWatch
-from core.errors import ExecutionFailed, InflightError, InvalidRequest
+from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
 from core.events import Arrived, StepEvent
 from core.gpu.memory import Room, measure_room, memory_used
 from core.model_runner import PassResult, Runner
@@ -75,7 +75,10 @@ class Engine:
         dtype: str | torch.dtype = "auto",
         execution: Execution | None = None,
     ) -> Engine:
-        """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence."""
+        """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
+
+        Under torchrun the model is shared out among its processes, which must then all do the same with their engines.
+        """
         where = models.resolve_device(device)
         model, tokenizer = models.load(name, where, models.resolve_dtype(dtype, where))
         return cls(ModelAdapter.probe(model, name), tokenizer, config, execution=execution)
@@ -92,6 +95,8 @@ class Engine:
         """Run a workload, handing out each step's event as it happens. All requests are checked before the first step."""
         if self.has_work:
             raise InflightError("The engine is still at work on other requests.")
+        if self.adapter.tensor_parallel > 1 and workload.arrival_unit == "s":
+            raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
         prompts = [self._check(request) for request in workload]
         longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
         num_blocks = self._num_blocks(longest)
@@ -313,6 +318,8 @@ class Engine:
         bytes_per_block = self._kv_bytes_per_token * self.config.block_size
         if self.adapter.device.type == "cuda":
             affordable = self._measured_room(longest).blocks(bytes_per_block)
+            if self.adapter.tensor_parallel > 1:
+                affordable = tensor_parallel.least(affordable, self.adapter.device)
         else:
             affordable = _POOL_BYTES_ON_CPU // bytes_per_block
         return max(1, min(each * self.config.num_lanes, affordable))
@@ -470,6 +477,7 @@ class Engine:
             "workload": {"schema": 1, "name": name, "arrival_unit": self._unit, "requests": []},
             "prompts": {},
             "versions": {"python": platform.python_version(), **models.versions()},
+            **({"tensor_parallel": adapter.tensor_parallel} if adapter.tensor_parallel > 1 else {}),
         }
 
     def _describe(self) -> None:

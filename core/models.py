@@ -29,6 +29,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from core import tensor_parallel
 from core.attention import cpu
 from core.attention.observe import OBSERVER_NAME, ObservingCache, PrivateMask, observation, window_of
 from core.attention.plug import ATTENTION_NAME, PagedCache, StepContext, additive_mask, step_context
@@ -78,7 +79,8 @@ def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype
 def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:
     """Model and tokenizer (None where a local folder has none) by built-in name, local folder or hub id.
 
-    Code that comes with a model is never run. Raises UnsupportedModel in one sentence.
+    Under torchrun it is this process's share of the model. Code that comes with a model is never run. Raises UnsupportedModel in one
+    sentence.
     """
     builtin = name in BUILTIN_MODELS
     source = str(BUILTIN_FOLDER / name) if builtin else name
@@ -86,12 +88,17 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
     if local and not os.path.isfile(os.path.join(source, "config.json")):
         raise _unloadable(name, "there is no config.json in that folder")
     offline = local or not _hub_answers()
-    options = {"trust_remote_code": False, "local_files_only": offline}
+    shared = tensor_parallel.world_size() > 1
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": offline}
     try:
         config = AutoConfig.from_pretrained(source, **options)
         if config.is_encoder_decoder or type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
             raise _unloadable(name, f"a {config.model_type} model is no causal language model")
+        if shared and (obstacle := tensor_parallel.obstacle(config)):
+            raise _unloadable(name, obstacle)
         tokenizer = AutoTokenizer.from_pretrained(source, **options) if not local or _has_tokenizer(source) else None
+        if shared:
+            options |= tensor_parallel.loading_options()
         loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
     except UnsupportedModel:
         raise
@@ -106,7 +113,11 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if absent:
         raise _unloadable(name, f"{len(absent)} of its weights are missing or of another shape, such as {absent[0]}")
-    return model.to(device).eval(), tokenizer
+    if not shared:
+        model = model.to(device)
+    elif model.device.type != device.type:
+        raise _unloadable(name, f"tensor parallelism runs on {model.device.type} here, not on {device.type}")
+    return model.eval(), tokenizer
 
 
 def _unloadable(name: str, reason: str) -> UnsupportedModel:
@@ -150,7 +161,8 @@ class ModelAdapter:
     """A transformers causal language model, ready for packed passes.
 
     plug: "attention" or "cache", see `core.attention.plug`. shapes: cache shape by layer. windows: sliding window by layer.
-    max_model_len: its context in tokens, None if the config names none.
+    num_heads: the most query heads of a layer, as far as they are known. tensor_parallel: processes that share the model, each with its
+    own part of the heads. max_model_len: its context in tokens, None if the config names none.
     """
 
     model: Any
@@ -158,6 +170,8 @@ class ModelAdapter:
     plug: str = "attention"
     shapes: dict[int, KVShape] = field(default_factory=dict)
     windows: dict[int, int | None] = field(default_factory=dict)
+    num_heads: int = 0
+    tensor_parallel: int = 1
 
     def __post_init__(self) -> None:
         self.config = self.model.config.get_text_config()
@@ -179,7 +193,7 @@ class ModelAdapter:
             reason = _known_obstacle(model)
             if reason:
                 raise _Unfit(reason)
-            adapter = cls(model.eval(), name)
+            adapter = cls(model.eval(), name, tensor_parallel=model.tp_size or 1)
             with adapter.lock:
                 adapter._find_plug()
                 adapter._check_cache()
@@ -212,11 +226,6 @@ class ModelAdapter:
     def max_model_len(self) -> int | None:
         names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "n_ctx")
         return next((length for name in names if (length := getattr(self.config, name, None))), None)
-
-    @property
-    def num_heads(self) -> int:
-        """Query heads of a layer."""
-        return self.config.num_attention_heads
 
     @property
     def num_parameters(self) -> int:
@@ -291,6 +300,7 @@ class ModelAdapter:
         if set(observed.calls) == layers:
             self.plug = "attention"
             self.shapes = {layer: call.shape for layer, call in observed.calls.items()}
+            self.num_heads = max(call.num_heads for call in observed.calls.values())
             self._softcaps = any(call.softcap is not None for call in observed.calls.values())
             for layer, call in observed.calls.items():
                 try:

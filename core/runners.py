@@ -16,6 +16,8 @@ from core.errors import InvalidConfig
 from core.model_runner import ModelRunner, Runner
 from core.models import ModelAdapter
 
+_NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
+
 
 class Choice(NamedTuple):
     """How passes are computed here, and a sentence for whatever one would expect but cannot be had."""
@@ -37,7 +39,8 @@ def choose_attention(adapter: ModelAdapter, execution: Execution, backend: Backe
     if paged:
         from core.attention import triton_paged  # not everywhere is triton
 
-        return Choice(True, triton_paged.BACKEND)
+        graphless = execution.cuda_graphs and adapter.tensor_parallel > 1
+        return Choice(True, triton_paged.BACKEND, (_NO_GRAPHS,) if graphless else ())
     if execution.asynchronous:
         reason = obstacle or f"attention is {execution.attention!r} on {adapter.device.type}"
         raise InvalidConfig(f"Asynchronous execution needs the paged kernel, which is not in use: {reason}.")
@@ -84,7 +87,7 @@ def new_runner(
         adapter.max_model_len or num_blocks * config.block_size,
         execution,
         clock,
-        CudaCapture() if execution.cuda_graphs and on_cuda else None,
+        CudaCapture() if execution.cuda_graphs and on_cuda and adapter.tensor_parallel == 1 else None,
         on_cuda if execution.asynchronous is None else execution.asynchronous,
         choice.backend,
     )

@@ -272,6 +272,7 @@ class SimulatedModel:
     """What an engine asks of a model, without one."""
 
     plug = "none"
+    tensor_parallel = 1
 
     def __init__(self, name: str, cost: Cost, vocab_size: int = 50257, max_model_len: int | None = None) -> None:
         self.name, self.vocab_size, self.max_model_len = name, vocab_size, max_model_len

@@ -14,6 +14,8 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 import gradio as gr
 from starlette.middleware import Middleware
 
+from core.errors import InflightError
+from core.tensor_parallel import world_size
 from visualizer.compare import Tasks
 from visualizer.compare_page import options as parts_of
 from visualizer.compare_page import parts_script, write_files
@@ -124,7 +126,12 @@ def _compare_api(tasks: Tasks) -> None:
 
 
 def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tuple:
-    """Build the page and serve it; what `Blocks.launch` returns. options: passed on to it, e.g. `server_port`."""
+    """Build the page and serve it; what `Blocks.launch` returns. options: passed on to it, e.g. `server_port`.
+
+    Raises InflightError under torchrun.
+    """
+    if world_size() > 1:
+        raise InflightError("The page runs in one process: start it without torchrun.")
     here = here or limits()
     folder = Path(tempfile.mkdtemp(prefix="inflight-"))
 

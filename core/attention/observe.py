@@ -30,8 +30,12 @@ class PrivateMask(Exception):
 
 @dataclass
 class LayerCall:
-    """A layer's call of attention. rule: of the mask it was handed, None if it was handed none. altered: by a mask nobody built here."""
+    """A layer's call of attention.
 
+    num_heads: of the queries. rule: of the mask it was handed, None if it was handed none. altered: by a mask nobody built here.
+    """
+
+    num_heads: int
     shape: KVShape
     passed_window: int | None
     rule: MaskRule | None
@@ -70,7 +74,7 @@ class Observation:
             rule = self._rule_of(attention_mask)
             altered = attention_mask is not None and rule is None
             shape = KVShape(key.shape[1], key.shape[3], value.shape[3])
-            self.calls[layer] = LayerCall(shape, sliding_window, rule, altered, softcap)
+            self.calls[layer] = LayerCall(query.shape[1], shape, sliding_window, rule, altered, softcap)
         rows, heads, width, _ = query.shape
         return value.new_zeros(rows, width, heads, value.shape[3]), None
 

@@ -5,6 +5,7 @@ A command is a function in a module of this package, registered below by name. A
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from core.cli.output import sentence
 from core.cli.run import run
 from core.cli.show import show
 from core.errors import InflightError
+from core.tensor_parallel import is_first, world_size
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
@@ -45,6 +47,8 @@ for name, command in COMMANDS.items():
 def main(args: list[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 a trace that does not hold, 2 refused, 130 interrupted."""
     try:
+        if world_size() > 1:
+            _share(sys.argv[1:] if args is None else args)
         app(args, prog_name=PROGRAM)
     except InflightError as error:
         sentence(str(error))
@@ -52,3 +56,11 @@ def main(args: list[str] | None = None) -> None:
     except OSError as error:
         sentence(f"{error.filename}: {error.strerror}." if error.filename else f"{error}.")
         sys.exit(2)
+
+
+def _share(args: list[str]) -> None:
+    """Under torchrun the first process speaks for all, and only `run` does the same in each of them."""
+    if not is_first():
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  for as long as the process lives
+    if args[:1] != ["run"]:
+        raise InflightError("Under torchrun there is the command run, and no other.")

@@ -27,6 +27,7 @@ from core.cli.report import print_steps, print_summary, summary
 from core.config import Execution
 from core.engine import Engine
 from core.simulate import simulated_engine
+from core.tensor_parallel import is_first
 from core.workload import Workload
 
 INTERRUPTED = 130
@@ -59,6 +60,8 @@ def run(
 
     What you give overrides what the preset recommends. Ctrl-C ends the run and keeps the trace so far.
     """
+    if not is_first():
+        out = None
     slos, asked = parse_slos(slo), plan(preset, workload, model, limits)
     config = asked.config(policy)
     writable(out)
