@@ -20,15 +20,19 @@ class CudaCapture:
 
     def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
         """Raises RuntimeError where the function waits for the device or does something else that no graph can hold."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        aside.wait_stream(current)
+        with torch.cuda.stream(aside):
             for _ in range(_WARM_UPS):
                 function()
-        torch.cuda.current_stream().wait_stream(stream)
+        current.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            result = function()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                result = function()
+        except RuntimeError:
+            torch.cuda.set_stream(current)  # a capture that fails leaves its own behind
+            raise
 
         def replay() -> torch.Tensor:
             graph.replay()
