@@ -1,13 +1,17 @@
 """A run under asynchronous execution for tests of the page, made from one that was not: what its events then say, worked out by hand.
 
 The last token of a request is taken away: it had stopped at the one before, which the host read only when the next step was launched. So that
-step still computes it, samples nothing for it, and gives back its lane and blocks. Point `asynchronous_run` at a real run to test with that.
+step still computes it, samples nothing for it, and gives back its lane and blocks. `real_run` is the engine's own.
 """
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
+import pytest
+
+import worlds
 from core.config import EngineConfig
 from core.events import Finished, Overrun
 from core.trace import Texts, Trace
@@ -15,6 +19,31 @@ from visual_world import record, request
 
 NOTE = "bfloat16 needs compute capability 8; running in float16 <b>instead</b>"
 MEMORY = {"weights": 3 * 2**30, "kv_pool": 12 * 2**30, "peak": 16_500_000_000}
+
+
+def real_run(policy: str, seed: int = 0) -> Trace:
+    """A run of the real engine, launched ahead on a model that only remembers: half of the requests stop by themselves, some are cancelled."""
+    pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
+    from paged_world import again, paged_engine
+
+    draw = random.Random(seed)
+    engine = paged_engine(policy, capture=again, max_num_seqs=3, max_num_batched_tokens=8, block_size=4)
+    for i in range(14):
+        prompt = [draw.randint(4, 6) for _ in range(draw.randint(1, 14))]
+        engine.add_request(worlds.request(f"r{i}", prompt, draw.randint(2, 40), i // 2, ignore_eos=draw.random() < 0.4))
+    cancels = {step: f"r{draw.randint(0, 13)}" for step in (5, 11, 12, 20)}
+    for step in range(10_000):
+        if not engine.has_work:
+            break
+        engine.step()
+        if step in cancels:
+            engine.cancel(cancels[step])
+    trace = engine.trace
+    trace.recorded_texts = Texts(
+        {r: [f"p{i} " for i in range(len(ids))] for r, ids in trace.prompts.items()},
+        {r: [f"w{i} " for i in range(len(ids))] for r, ids in trace.outputs.items()},
+    )
+    return trace
 
 
 def asynchronous_run() -> Trace:

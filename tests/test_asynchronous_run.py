@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from async_world import MEMORY, NOTE, asynchronous_run
+from async_world import MEMORY, NOTE, asynchronous_run, real_run
 
 from browser import chromium, seek, visit  # noqa: F401
+from core.config import POLICIES
+from core.events import StepEvent
 from core.trace import Trace
-from visualizer.captions import captions, plain
+from visualizer.captions import MAX_CHARACTERS, captions, plain
 from visualizer.frames import frames
 from visualizer.replay import replay
 from visualizer.views.step_figure import step_figure
@@ -40,6 +42,56 @@ def test_the_fold_keeps_a_stopped_request_in_its_lane_until_its_blocks_are_given
         assert any(request in owners for owners in shown[at].blocks.values())
         assert not any(request in owners for owners in shown[at + 1].blocks.values())
     assert all(len(f.blocks) == e.kv.used for f, e in zip(shown, ran.events, strict=True))
+
+
+def drawn_rightly(trace: Trace, event: StepEvent, blocks: int) -> bool:
+    """The map shows every block that was in use while the step ran. Between the passes of a split policy some may change hands: the
+    trace counts the most at a time.
+    """
+    late = any(c.released for c in event.kv.changes) and trace.header["policy"].startswith("split")
+    return blocks >= event.kv.used if late else blocks == event.kv.used
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_the_engine_runs_ahead_is_what_the_fold_says(policy):
+    """Lanes, blocks, waiting and sentences of real runs in which requests stop and are cancelled while their next row is on its way."""
+    overruns = 0
+    for seed in range(4):
+        trace = real_run(policy, seed)
+        for event, frame, caption in zip(trace.events, frames(trace), captions(trace), strict=True):
+            where = f"{policy}, seed {seed}, step {event.step}"
+            assert drawn_rightly(trace, event, len(frame.blocks)), where
+            assert len(frame.waiting) == event.waiting.count, where
+            assert {r.request for r in frame.lanes if r.doing == "overrun"} == {o.request for o in event.overrun}, where
+            assert {r.request for r in frame.lanes if r.doing == "stalled"} == {s.request for s in event.stalled}, where
+            assert {r.request for r in frame.lanes if r.doing == "finished"} >= {
+                f.request for p in event.passes for f in p.finished_rows
+            }
+            assert len(plain(caption["say"], lambda r: "A")) <= MAX_CHARACTERS and all(
+                plain(s).endswith(".") for s in caption["why"]
+            )
+            overruns += len(event.overrun)
+    assert overruns > 0
+
+
+@pytest.mark.parametrize("policy", ["static", "split-chunked", "continuous"])
+def test_what_the_engine_runs_ahead_is_what_is_drawn(visit, policy):
+    trace = real_run(policy, 2)
+    page = visit(replay=replay(trace))
+    counts = page.evaluate("inflight.counts()")
+    assert counts["overrun"] == sum(len(e.overrun) for e in trace.events) > 0
+    assert counts["wasted"] - counts["overrun"] == sum(
+        len({r.lane for p in e.passes for r in p.finished_rows}) for e in trace.events
+    )
+    owned = page.evaluate("inflight.run.events.map((_, i) => inflight.blocks.owners(inflight.run.frame(i)).size)")
+    assert all(drawn_rightly(trace, event, number) for event, number in zip(trace.events, owned, strict=True))
+    waiting = page.evaluate("inflight.run.events.map((_, i) => inflight.run.waitingAt(i).length)")
+    assert waiting == [e.waiting.count for e in trace.events]
+    for index in [i for i, e in enumerate(trace.events) if e.overrun or e.finished]:
+        seek(page, index)
+        for number in range(len(trace.events[index].passes)):
+            drawn = np.array(page.evaluate("(n) => inflight.readMask(n)", number), dtype=bool)
+            assert np.array_equal(drawn, trace.mask(trace.events[index].step, number).allowed), f"step {index}, pass {number}"
 
 
 def test_it_is_said_that_it_was_for_nothing(ran, at):

@@ -19,8 +19,8 @@ Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
 
 class LaneRow(NamedTuple):
-    """A held lane. doing: what its request computed in the step's last pass for it; "finished" rows are computed as padding, "overrun"
-    for a request that had stopped when its step was already launched.
+    """A held lane. doing: what its request computed in the step's last pass for it. "finished" ones still hold it: until their wave ends,
+    computed as padding, or until a step is over that was launched before they had stopped; "overrun" is what that step computed for them.
     """
 
     lane: int
@@ -62,6 +62,7 @@ class Fold:
     """What the events so far add up to. Per event: `begin` (all up to its passes), read, `end` (its tokens and what they ended)."""
 
     num_lanes: int
+    is_barrier: bool  # lanes fall free by waves
     num_tokens: dict[str, int]  # prompt and generated, by request
     line: list[str] = field(default_factory=list)
     since: dict[str, int] = field(default_factory=dict)  # the step in which the present wait began
@@ -77,7 +78,8 @@ class Fold:
     @classmethod
     def of(cls, header: dict, prompt_lengths: dict[str, int]) -> Fold:
         """The state before the first step."""
-        return cls(EngineConfig.from_json(header["config"]).num_lanes, dict(prompt_lengths))
+        config = EngineConfig.from_json(header["config"])
+        return cls(config.num_lanes, config.batching.admission == "barrier", dict(prompt_lengths))
 
     @property
     def has_work(self) -> bool:
@@ -89,10 +91,11 @@ class Fold:
         for request, _ in event.arrived:
             self.line.append(request)
             self.since[request] = self.arrived[request] = event.step
-        for request, _ in event.finished:
-            if ended_before(event, request):
-                self._finish(request, event)
-        self._leave(event, released(event) - at_work(event))
+        ended = [request for request, _ in event.finished if ended_before(event, request)]
+        for request in ended:
+            self._finish(request, event)
+        if ended:  # and with the last of a wave the whole wave
+            self._leave(event, released(event) - at_work(event) if self.is_barrier else set(ended) & released(event))
         for request, tokens_lost, lane in event.preempted:
             self._free(lane, request, event.step, preempted=True)
             self.lost[request] = tokens_lost

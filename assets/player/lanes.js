@@ -28,6 +28,7 @@ export class LanesView {
     this.ground = document.createElement("canvas"); // empty lanes, the axis
     this.clock = false; // false: steps, true: measured seconds
     this.counted = null;
+    this.idle = 0; // seconds of it, on the clock
     this._scrub();
   }
 
@@ -375,7 +376,7 @@ export class LanesView {
     if (stay < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
     const { request } = run.stays[stay];
     const what = status & OVERRUN ? "overrun: it had stopped when this step was already launched, computed for nothing" : status & WASTED ? "finished; its row is computed as padding until the wave ends"
-      : (status & PREFILL) && (status & DECODE) ? "prefill, then its first decode" : status & PREFILL ? "prefill" : status & DECODE ? "decode" : "stalled, nothing computed";
+      : (status & PREFILL) && (status & DECODE) ? "prefill, then its first decode" : status & PREFILL ? "prefill" : status & DECODE ? "decode" : status & STALLED ? "stalled, nothing computed" : "nothing computed; it had stopped, and its lane falls free after this step";
     const lines = [[{ request }, ` lane ${lane}, ${when}: ${what}`]];
     const gone = e.preempted.find((p) => p.lane === lane);
     if (gone) lines.push([{ request: run.request(gone.request) }, ` was preempted here and lost ${plural(gone.tokensLost, "cached token")}`]);

@@ -77,6 +77,7 @@ export class Run {
     this._waitingNow = 0;
     const config = this.header.config || {};
     this.numLanes = config.policy === "sequential" ? 1 : config.max_num_seqs || 1;
+    this.barrier = config.policy === "static"; // lanes fall free by waves
     this.blockSize = config.block_size || 1;
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(((this.header.workload || {}).requests || []).map((r) => [r.id, r]));
@@ -197,8 +198,10 @@ export class Run {
       status[lane] |= PREEMPTED;
     }
     const preempted = new Set(event.preempted.map((p) => p.request));
+    const before = new Set(event.finished.filter((f) => !working.has(f.request)).map((f) => f.request)); // cancelled between steps
     for (const { request, released } of event.kv.changes) {
-      const stay = released && !working.has(request) && !preempted.has(request) ? this._stayOf(this._meet(request)) : -1;
+      const leaves = before.has(request) || (before.size && this.barrier && !working.has(request)); // with the last of a wave the whole wave
+      const stay = released && leaves ? this._stayOf(this._meet(request)) : -1;
       if (stay >= 0) this._leave(stay, i - 1, "finished");
     }
     for (const { request, lane } of event.admitted) {
