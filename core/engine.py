@@ -198,12 +198,12 @@ class Engine:
         turn.scheduling += self._clock() - began
         if output is None:
             return False
-        with self._computing(turn):
+        with self._computing(f"Step {turn.step} could not be computed"):
             turn.launched.append((output, self._runner.launch(output, self._params)))
         return True
 
     @contextmanager
-    def _computing(self, turn: Turn) -> Iterator[None]:
+    def _computing(self, failure: str) -> Iterator[None]:
         """Whatever fails inside is told in a sentence, and its memory given back; raises ExecutionFailed."""
         try:
             yield
@@ -211,9 +211,7 @@ class Engine:
             if not is_device_failure(error):
                 raise
             self._made_runner = None
-            raise ExecutionFailed(
-                f"Step {turn.step} could not be computed: {failure_reason(error, self.adapter.device)}."
-            ) from error
+            raise ExecutionFailed(f"{failure}: {failure_reason(error, self.adapter.device)}.") from error
 
     def _go_on(self, turn: Turn) -> None:
         """Launch what is left of a turn, its tokens unread."""
@@ -226,7 +224,7 @@ class Engine:
         """Read each pass of the turn before the next one is planned."""
         while len(turn.results) < len(turn.launched):
             output, launched = turn.launched[-1]
-            with self._computing(turn):
+            with self._computing(f"Step {turn.step} could not be computed"):
                 result = launched.result()
             turn.results.append(result)
             stopped = self._stopped(output, result)
@@ -245,7 +243,7 @@ class Engine:
         except Exception as error:  # what was launched before it has run all the same, and goes on record
             failure = error
         for output, launched in turn.launched:
-            with self._computing(turn):
+            with self._computing(f"Step {turn.step} could not be computed"):
                 result = launched.result()
             turn.results.append(result)
             stopped = self._stopped(output, result)
@@ -291,7 +289,8 @@ class Engine:
     def _runner(self) -> Runner:
         """Made when it is first needed: it takes the pool's memory."""
         if self._made_runner is None:
-            self._made_runner = self._new_runner(self._num_pool_blocks)
+            with self._computing("The KV pool and its passes could not be prepared"):
+                self._made_runner = self._new_runner(self._num_pool_blocks)
             self._describe()
         return self._made_runner
 

@@ -6,11 +6,12 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
-from core.errors import InvalidConfig, InvalidRequest, InvalidWorkload
+from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
 from core.trace_check import Checker
 from worlds import EOS, MemoryModel, generate, memory_engine, request, requests
 
@@ -295,3 +296,29 @@ def test_end_of_sequence_and_stop_strings() -> None:
     end = text.index(stop) + 3
     assert "".join("abc"[i] for i in cut.outputs["r"]) == text[:end]
     assert cut.events[-1].finished[0].finish_reason == "stop"
+
+
+def test_a_pool_that_no_machine_has_room_for() -> None:
+    engine = memory_engine(num_blocks=2**31 - 1, block_size=2**20)
+    with pytest.raises(ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: .*\.$") as caught:
+        engine.run(Workload(requests((3, 4)), name="huge"))
+    assert one_sentence(str(caught.value))
+
+
+def test_a_kernel_that_fails_ends_the_run_in_a_sentence_and_the_engine_runs_again(tmp_path: Path) -> None:
+    class Fails(MemoryModel):
+        broken = True
+
+        def forward(self, batch, pool, backend=None):
+            if self.broken and int(batch.position_ids.max()) == 6:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            return super().forward(batch, pool, backend)
+
+    model = Fails()
+    engine = memory_engine(model=model)
+    with pytest.raises(ExecutionFailed, match=r"^Step 4 could not be computed: the machine ran out of memory\.$"):
+        engine.run(Workload(requests((3, 20)), name="fails"))
+    assert [e.step for e in engine.trace.events] == [0, 1, 2, 3] and not engine.trace.complete
+    assert not engine.has_work
+    model.broken = False
+    assert engine.run(Workload(requests((3, 20)), name="fails")).complete
