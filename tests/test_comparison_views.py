@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -71,6 +72,15 @@ def test_a_difference_within_the_spread_decides_nothing():
 )
 def test_durations_have_units(value, text):
     assert findings.seconds(value) == text
+
+
+def test_the_waste_of_running_ahead_is_called_so(comparison):
+    metrics = {
+        "lane_steps": {"useful": 90, "padding": 10, "barrier": 0, "stalled": 0, "empty": 0, "total": 100},
+        "overrun_rows": 10,
+    }
+    ahead = dataclasses.replace(comparison, medians={name: {**m, **metrics} for name, m in comparison.medians.items()})
+    assert "wastes 10% of its 100 lane-steps, all rows of requests that had stopped" in findings.lane_steps(ahead)
 
 
 def test_lane_steps_name_the_waste(comparison):

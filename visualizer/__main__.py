@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     record = commands.add_parser("record", help="run the presets and write their traces to assets/traces")
     record.add_argument("names", nargs="*", help="presets to record; all by default")
     record.add_argument("--device", default="cpu")
-    site = commands.add_parser("export-site", help="write the recorded runs and the player as a site that needs no server")
+    site = commands.add_parser("export-site", help="write the recorded runs and comparisons as a site that needs no server")
     site.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
     try:

@@ -17,11 +17,12 @@ from core.trace import Trace
 
 WASTE = {
     "padding": "finished rows computed until their wave ends",
-    "overrun": "rows of requests that had stopped",
     "barrier": "empty behind the barrier",
     "stalled": "held, nothing computed",
     "empty": "empty",
 }
+
+_OVERRUN = "rows of requests that had stopped"  # what padding is where the next step is launched ahead
 
 
 def seconds(value: float | None) -> str:
@@ -119,10 +120,11 @@ def lane_steps(comparison: Comparison) -> str:
         if not wasted:
             said.append(f"{name} wastes none of its {counts['total']:,.0f} lane-steps")
             continue
-        most = max(WASTE, key=lambda kind: counts.get(kind, 0))
+        most = max(WASTE, key=lambda kind: counts[kind])
+        cause = _OVERRUN if most == "padding" and comparison.medians[name].get("overrun_rows") else WASTE[most]
         said.append(
             f"{name} wastes {percent(wasted / counts['total'])} of its {counts['total']:,.0f} lane-steps, "
-            + (f"all {WASTE[most]}" if counts[most] == wasted else f"mostly {WASTE[most]}")
+            + (f"all {cause}" if counts[most] == wasted else f"mostly {cause}")
         )
     return "; ".join(said) + "." if said else "Lane-steps could not be observed."
 

@@ -1,4 +1,4 @@
-"""Where every lane-step went: useful, padding, overrun, behind the barrier, stalled, empty."""
+"""Where every lane-step went: useful, padding, behind the barrier, stalled, empty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _ON_USEFUL = "#141414"  # stays dark in the dark theme, whose green is light
 _KINDS = (
     ("useful", "useful", HUES[2], ""),
     ("padding", "padding: finished rows", "#bfb8aa", "/"),
-    ("overrun", "overrun: rows for nobody", MUTED, "/"),
     ("barrier", "empty behind the barrier", HUES[1], "x"),
     ("stalled", "stalled", HUES[6], "."),
     ("empty", "empty: nobody to serve", PANEL, ""),
@@ -25,7 +24,7 @@ def figure(comparison: Comparison) -> go.Figure:
     counted = {n: c for n in reversed(comparison.names) if (c := comparison.medians[n].get("lane_steps")) and c["total"]}
     picture = go.Figure()
     for kind, label, fill, pattern in _KINDS:
-        counts = [c.get(kind, 0) for c in counted.values()]
+        counts = [c[kind] for c in counted.values()]
         if not any(counts):
             continue
         shares = [count / c["total"] for count, c in zip(counts, counted.values(), strict=True)]
