@@ -299,7 +299,7 @@ def test_end_of_sequence_and_stop_strings() -> None:
 
 
 def test_a_pool_that_no_machine_has_room_for() -> None:
-    engine = memory_engine(num_blocks=2**31 - 1, block_size=2**20)
+    engine = memory_engine(num_blocks=2**20, block_size=2**31 - 1)
     with pytest.raises(ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: .*\.$") as caught:
         engine.run(Workload(requests((3, 4)), name="huge"))
     assert one_sentence(str(caught.value))
