@@ -37,6 +37,7 @@ from core.workload import Workload
 from visualizer import findings
 from visualizer.captions import letter
 from visualizer.comparisons import RECORDED, Shown, document, load, race_replay, recorded, save
+from visualizer.lent_gpu import COMPARISONS, is_lent
 from visualizer.limits import Limits, Refused, Spec, check, check_tokens
 from visualizer.replay import write
 from visualizer.runs import Models
@@ -152,6 +153,7 @@ class Tasks:
             "presets": [_preset(name) for name in PRESETS],
             "knobs": list(KNOBS),
             "most_repeats": self.most_repeats,
+            "note": COMPARISONS if is_lent() else "",
         }
 
     def open(self, name: str) -> dict:
@@ -227,7 +229,8 @@ class Tasks:
         return self._url(path)
 
     def _checked(self, spec: dict) -> Spec:
-        return check({name: spec[name] for name in ("workload", "config", "model", "device") if name in spec}, self._limits)
+        asked = {name: spec[name] for name in ("workload", "config", "model", "device") if name in spec}
+        return check(asked | {"device": "cpu"} if is_lent() else asked, self._limits)
 
     def _compare(self, spec: dict) -> Callable[[Task], dict]:
         asked, policies, repeats = self._checked(spec), spec.get("policies"), spec.get("repeats", 3)

@@ -7,74 +7,40 @@ engine nothing but a turn of Python's lock. Knows nothing of Gradio.
 from __future__ import annotations
 
 import asyncio
-import copy
-import logging
 import secrets
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from core.engine import Engine
 from core.errors import InflightError
-from core.models import ModelAdapter
-from core.trace import Trace
-from visualizer.limits import Limits, Refused, Spec, check, check_tokens
+from visualizer.lent_gpu import work_for
+from visualizer.limits import Limits, Refused, Spec, check
 from visualizer.replay import Deltas, public_header
 from visualizer.shelf import Shelf
+from visualizer.work import Models
 
 PERIOD = 0.04  # seconds between two looks at the trace
 _ALIVE = 1.0  # a delta at least this often, so that a closed tab is noticed
 _KEPT_RUNS = 8  # whose deltas can be asked for again
-_KEPT_MODELS = 3
-log = logging.getLogger("inflight")
-
-
-class Cancelled(Exception):
-    """Raised inside an engine thread whose run was cancelled while it waited."""
-
-
-class Models:
-    """Loaded models by name and device, the last few of them. Weights are shared; tokenizers are copied, as they are not thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loaded: OrderedDict[tuple[str, str], Engine] = OrderedDict()
-
-    def get(self, name: str, device: str) -> tuple[ModelAdapter, Any]:
-        """A model, loaded at its first use; raises UnsupportedModel."""
-        with self._lock:
-            key = (name, device)
-            if key not in self._loaded:
-                self._loaded[key] = Engine.from_pretrained(name, device=device)
-                while len(self._loaded) > _KEPT_MODELS:
-                    self._loaded.popitem(last=False)
-            self._loaded.move_to_end(key)
-            engine = self._loaded[key]
-            return engine.adapter, copy.deepcopy(engine.tokenizer)
 
 
 class Run:
-    """One run and its engine thread. `stream` is its only reader."""
+    """One run as its visitor sees it. `stream` is its only reader."""
 
     def __init__(self, spec: Spec, limits: Limits, models: Models, shelf: Shelf) -> None:
         self.id = secrets.token_urlsafe(12)
         self.deltas: list[dict] = []
-        self.trace: Trace | None = None
-        self._spec, self._limits, self._models, self._shelf = spec, limits, models, shelf
-        self._cancelled, self._ended = threading.Event(), threading.Event()
-        self._error: str | None = None  # why it failed, one sentence
-        self._stopped: str | None = None  # why it ended early, one sentence
-        self._tokenizer: Any = None
+        self._spec, self._shelf = spec, shelf
+        self._work = work_for(spec, limits, models)
 
     def cancel(self) -> None:
         """End the run after the step it is in."""
-        self._cancelled.set()
+        self._work.cancel()
 
     @property
     def is_cancelled(self) -> bool:
-        return self._cancelled.is_set()
+        return self._work.is_cancelled
 
     async def stream(self, turn: Callable[[], int]) -> AsyncIterator[dict]:
         """The run's deltas, numbered by `seq`, until `done`. turn: how many runs are ahead; the engine starts at 0."""
@@ -84,7 +50,7 @@ class Run:
         if self.is_cancelled:
             yield self._delta({"done": True, "stopped": "The run was cancelled before it began."})
             return
-        threading.Thread(target=self._work, name=f"run-{self.id}", daemon=True).start()
+        self._work.start()
         try:
             async for delta in self._follow():
                 yield delta
@@ -92,15 +58,15 @@ class Run:
             self.cancel()  # whoever watched has gone, or all is done
 
     async def _follow(self) -> AsyncIterator[dict]:
-        taken, told, writer, tokens = 0, 0.0, None, 0
+        work, taken, told, writer, tokens = self._work, 0, 0.0, None, 0
         while True:
-            ended = self._ended.is_set()  # before looking, so that nothing is missed
-            trace = self.trace
+            ended = work.ended.is_set()  # before looking, so that nothing is missed
+            trace = work.trace
             events = trace.events[taken:] if trace is not None else []
             if events or time.monotonic() - told > _ALIVE:
                 body: dict[str, Any] = {}
                 if writer is None and trace is not None:
-                    writer, body["header"] = Deltas(trace.header, self._tokenizer), public_header(trace.header)
+                    writer, body["header"] = Deltas(trace.header, work.tokenizer), public_header(trace.header)
                 if writer is not None and events:
                     body |= writer.delta(events)
                     taken += len(events)
@@ -113,52 +79,18 @@ class Run:
                 break
             await asyncio.sleep(PERIOD)
         last: dict[str, Any] = {"done": True}
-        if self._error:
-            last["error"] = self._error
-        if self._stopped:
-            last["stopped"] = self._stopped
-        if self.trace is not None and self.trace.events:
-            last |= await asyncio.to_thread(self._shelf.put, self.trace)
+        if work.error:
+            last["error"] = work.error
+        if work.stopped:
+            last["stopped"] = work.stopped
+        if work.trace is not None and work.trace.events:
+            last |= await asyncio.to_thread(self._shelf.put, work.trace)
         yield self._delta(last)
 
     def _delta(self, body: dict) -> dict:
         delta = {"run": self.id, "seq": len(self.deltas), **body}
         self.deltas.append(delta)
         return delta
-
-    def _work(self) -> None:
-        """The engine thread."""
-        try:
-            adapter, tokenizer = self._models.get(self._spec.model, self._spec.device)
-            engine = Engine(adapter, tokenizer, self._spec.config, sleep=self._sleep)
-            steps = engine.stream(self._spec.workload)
-            check_tokens(engine.trace.prompts, self._spec.workload, self._limits)
-            self._tokenizer, self.trace = tokenizer, engine.trace
-            deadline = time.monotonic() + self._limits.seconds
-            for count, _ in enumerate(steps, 1):
-                if self.is_cancelled:
-                    raise Cancelled
-                if engine.has_work and count >= self._limits.steps:
-                    raise Refused(f"The run was stopped after {count:,} steps, the most that this page runs.")
-                if engine.has_work and time.monotonic() > deadline:
-                    raise Refused(
-                        f"The run was stopped after {self._limits.seconds:,.0f} seconds, the longest that this page runs."
-                    )
-        except Cancelled:
-            steps_run = len(self.trace.events) if self.trace else 0
-            self._stopped = f"The run was cancelled after {steps_run:,} step{'' if steps_run == 1 else 's'}."
-        except InflightError as error:
-            self._error = str(error)
-        except Exception as error:  # a bug or a machine out of memory: this run fails, the server goes on
-            log.exception("run %s failed", self.id)
-            self._error = f"The run failed inside the engine: {type(error).__name__}."
-        finally:
-            self._ended.set()
-
-    def _sleep(self, seconds: float) -> None:
-        """How the engine waits for the next arrival: not beyond a cancellation."""
-        if self._cancelled.wait(seconds):
-            raise Cancelled
 
 
 class Runs:

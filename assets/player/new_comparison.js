@@ -26,8 +26,9 @@ export class NewComparison {
   }
 
   /** What can be asked for here. */
-  fill({ presets, policies, most_repeats: most }) {
+  fill({ presets, policies, most_repeats: most, note }) {
     this.presets = presets;
+    this.note = note; // where it will be computed, if that is not where one would think
     const watched = this.options.watched ? [h("option", { value: WATCHED }, "those of the Watch tab")] : [];
     this.fields.preset.replaceChildren(...watched, ...presets.map((p) => h("option", { value: p.name }, p.title)));
     this.$(".policy-rows").replaceChildren(...policies.map((p) => h("label", { class: "check" },
@@ -70,7 +71,7 @@ export class NewComparison {
       if (this.fields.preset.value !== name) return; // another was chosen meanwhile
       setText(this.$(".preset-shows"), says);
       for (const limit of ["max_num_seqs", "max_num_batched_tokens"]) this.fields[limit].value = String(spec.config[limit]);
-      this.drawer.say("");
+      this.drawer.say(this.note);
     } catch (error) {
       setText(this.$(".preset-shows"), "");
       this.drawer.say(error.message, true);
