@@ -110,6 +110,8 @@ class ModelRunner:
         t1 = self.clock()
         with self._weights.in_use():
             logits = self.adapter.forward(batch, self.pool, self.backend)
+        if self.adapter.device.type != "cpu":
+            torch.accelerator.synchronize()  # or sampling would be charged with what the device still computes
         t2 = self.clock()
         observer = current_observer()
         if observer is not None:

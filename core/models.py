@@ -70,6 +70,8 @@ def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype
     resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if resolved not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise UnsupportedModel(f"There is no floating-point type {dtype!r} to run in; use float32, bfloat16 or float16.")
+    if resolved == torch.float64 and device.type == "mps":
+        raise UnsupportedModel("MPS computes nothing in float64; use float32, bfloat16 or float16.")
     return resolved
 
 

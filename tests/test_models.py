@@ -190,3 +190,16 @@ def test_probe_leaves_dropout_off():
     model = BY_NAME["gpt2"].build().train()
     adapter = ModelAdapter.probe(model, "gpt2")
     assert not model.training and adapter.name == "gpt2"
+
+
+@pytest.mark.parametrize(("cuda", "mps", "taken"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
+def test_auto_takes_cuda_then_mps_then_cpu(monkeypatch, cuda: bool, mps: bool, taken: str):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert resolve_device("auto").type == taken
+
+
+def test_mps_runs_in_float32_and_has_no_float64():
+    assert resolve_dtype("auto", torch.device("mps")) == torch.float32
+    with pytest.raises(UnsupportedModel, match="MPS computes nothing in float64"):
+        resolve_dtype("float64", torch.device("mps"))
