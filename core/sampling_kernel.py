@@ -76,19 +76,21 @@ def _stretch(
     token = stretch * STRETCH + tl.arange(0, STRETCH)
     there = token < vocab_size
     x = tl.load(logits + row.to(tl.int64) * row_stride + token, mask=there, other=float("-inf")).to(tl.float32)
-    best, first = tl.max(x, 0, return_indices=True)
+    known = tl.where(x == x, x, float("-inf"))  # NaN spoils the sum, and with it the logprob, but not the search
+    best, first = tl.max(known, 0, return_indices=True)
     first += stretch * STRETCH
     base = tl.where(best == float("-inf"), 0.0, best)
     place = row.to(tl.int64) * 3 * num_stretches + stretch
     tl.store(numbers + place, best)
-    tl.store(numbers + place + num_stretches, tl.max(tl.where(token == first, float("-inf"), x), 0))
+    tl.store(numbers + place + num_stretches, tl.max(tl.where(token == first, float("-inf"), known), 0))
     tl.store(numbers + place + 2 * num_stretches, tl.sum(tl.exp(x - base), 0))
     tl.store(tokens + place, first)
     temperature = tl.load(temperatures + row)
     if temperature > 0.0:
         temperature = tl.minimum(tl.maximum(temperature, _COLDEST), _HOTTEST)
         # Gumbel-max as a race: score - log(time) is the greatest where time x exp(-score) is the least.
-        race = _rough_time(_hash(tl.load(keys + row), token)) * tl.exp((base - x) * (1.0 / temperature))
+        race = _rough_time(_hash(tl.load(keys + row), token)) * tl.exp((base - known) * (1.0 / temperature))
+        race = tl.where(race == race, race, float("inf"))
         one = tl.argmin(race, 0) + stretch * STRETCH
         two = tl.argmin(tl.where(token == one, float("inf"), race), 0) + stretch * STRETCH
         tl.store(tokens + place + num_stretches, one)
@@ -138,7 +140,7 @@ def _row(
         token = tl.minimum(
             tl.min(tl.where(drawn_one == highest, one, vocab_size), 0), tl.min(tl.where(drawn_two == highest, two, vocab_size), 0)
         )
-    token = tl.minimum(token, vocab_size - 1)  # a row of NaN has no best, and its token must still be one
+    token = tl.minimum(token, vocab_size - 1)  # infinities may leave no winner, and there must be a token all the same
     tl.store(chosen + row, token.to(tl.int64))
     tl.store(logprobs + row, tl.load(logits + token).to(tl.float32) - best - tl.log(total))
     tl.store(margins + row, best - tl.maximum(second, _LEAST))

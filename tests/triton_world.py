@@ -77,11 +77,6 @@ class Case:
         """What it should be, in float32."""
         return dense.attend(self.query.float(), self.keys.float(), self.values.float(), self.batch, self.spec)
 
-    def error(self) -> float:
-        """The greatest at any real position, relative to the oracle's norm where that exceeds 1."""
-        mine, oracle = self.mine()[self.real].float(), self.oracle()[self.real]
-        return float(((mine - oracle).abs() / oracle.abs().clamp(min=1)).max())
-
 
 def case(
     output: SchedulerOutput,
