@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-import platform
 import time
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -19,14 +17,16 @@ from core.config import EngineConfig, Execution
 from core.detokenize import StopWatch
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
 from core.events import Arrived, StepEvent
-from core.gpu.memory import Room, measure_room, memory_used
+from core.gpu.memory import Room, measure_room
 from core.model_runner import PassResult, Runner
 from core.models import ModelAdapter
 from core.request import Request, RequestState, SamplingParams
+from core.request_check import checked_prompt
 from core.runners import choose_attention, failure_reason, is_device_failure, new_runner
 from core.scheduler import Scheduler
 from core.scheduler_output import SchedulerOutput
 from core.trace import Trace
+from core.trace_header import execution_of, header_of
 from core.turn import Turn
 from core.workload import ArrivalUnit, Workload
 
@@ -342,38 +342,7 @@ class Engine:
 
     def _check(self, request: Request) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
-        ids = self._encode(request.id, request.prompt) if request.prompt is not None else request.prompt_token_ids or ()
-        vocab_size, context = self.adapter.vocab_size, self.adapter.max_model_len
-        outside = next((i for i in ids if not 0 <= i < vocab_size), None)
-        if outside is not None:
-            raise InvalidRequest(f"Request {request.id}: token id {outside} is outside the vocabulary of {vocab_size}.")
-        new = request.sampling.max_new_tokens
-        if context is not None and len(ids) + new > context:
-            raise InvalidRequest(
-                f"Request {request.id}: {len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}."
-            )
-        budget = self.config.max_num_batched_tokens
-        if self.config.batching.token_budget and not self.config.chunked_prefill and len(ids) > budget:
-            raise InvalidRequest(
-                f"Request {request.id}: without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}."
-            )
-        if request.sampling.stop and self.tokenizer is None:
-            raise InvalidRequest(f"Request {request.id}: stop strings need a tokenizer.")
-        return ids
-
-    def _encode(self, request: str, prompt: str) -> tuple[int, ...]:
-        if self.tokenizer is None:
-            raise InvalidRequest(f"Request {request}: a text prompt needs a tokenizer; give prompt_token_ids.")
-        try:
-            ids: tuple[int, ...] | None = tuple(self.tokenizer(prompt)["input_ids"])
-        except Exception:  # tokenizers signals unknown characters by bare exceptions
-            ids = None
-        unknown = self.tokenizer.unk_token_id
-        if ids is None or (unknown in ids and self.tokenizer.unk_token not in prompt):
-            raise InvalidRequest(f"Request {request}: the tokenizer cannot encode {_unknown_characters(self.tokenizer, prompt)}.")
-        if not ids:
-            raise InvalidRequest(f"Request {request}: the tokenizer turns the prompt into no tokens.")
-        return ids
+        return checked_prompt(request, self.adapter, self.tokenizer, self.config)
 
     def _check_pool(self, request: Request, prompt: tuple[int, ...], num_blocks: int) -> None:
         tokens, room = len(prompt) + request.sampling.max_new_tokens, num_blocks * self.config.block_size
@@ -450,61 +419,9 @@ class Engine:
         return turn.event(self._origin, start, end, self._num_pool_blocks, budget)
 
     def _header(self, name: str, num_blocks: int) -> dict:
-        adapter = self.adapter
-        device = adapter.device
-        return {
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "source": "live",
-            "model": {
-                "name": adapter.name,
-                "type": adapter.config.model_type,
-                "parameters": adapter.num_parameters,
-                "layers": len(adapter.shapes),
-                "vocab_size": adapter.vocab_size,
-                "context": adapter.max_model_len,
-                "windows": [adapter.windows[layer] for layer in sorted(adapter.windows)],
-                "plug": adapter.plug,
-                "kv_bytes_per_token": self._kv_bytes_per_token,
-            },
-            "device": str(device),
-            "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-            "threads": torch.get_num_threads(),
-            "dtype": str(adapter.dtype).removeprefix("torch."),
-            "policy": self.config.policy,
-            "config": self.config.to_json(),
-            "num_blocks": num_blocks,
-            "workload": {"schema": 1, "name": name, "arrival_unit": self._unit, "requests": []},
-            "prompts": {},
-            "versions": {"python": platform.python_version(), **models.versions()},
-            **({"tensor_parallel": adapter.tensor_parallel} if adapter.tensor_parallel > 1 else {}),
-        }
+        return header_of(self.adapter, self.config, name, self._unit, num_blocks, self._kv_bytes_per_token)
 
     def _describe(self) -> None:
         """What the header says of how passes are computed: known in full once they have been."""
-        header, device = self._trace.header, self.adapter.device
-        if self._runner.execution:
-            header["execution"] = self._runner.execution
-        notes = [*self._choice.notes, *self._runner.notes]
-        if device.type == "cuda":
-            major, minor = torch.cuda.get_device_capability(device)
-            if self.adapter.dtype == torch.float16 and major < 8:
-                notes.append(f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.")
-            header["memory"] = memory_used(
-                self.adapter, self._num_pool_blocks * self.config.block_size * self._kv_bytes_per_token
-            )
-        if notes:
-            header["notes"] = notes
-
-
-def _unknown_characters(tokenizer: Any, prompt: str) -> str:
-    """What of a prompt the tokenizer cannot encode, in words."""
-
-    def is_unknown(character: str) -> bool:
-        try:
-            ids = tokenizer(character)["input_ids"]
-        except Exception:
-            return True
-        return not ids or tokenizer.unk_token_id in ids
-
-    unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]
-    return "the characters " + " ".join(repr(c) for c in unknown[:5]) if unknown else "the prompt"
+        pool_bytes = self._num_pool_blocks * self.config.block_size * self._kv_bytes_per_token
+        self._trace.header |= execution_of(self.adapter, self._runner, self._choice.notes, pool_bytes)
