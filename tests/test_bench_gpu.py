@@ -23,10 +23,11 @@ from core.bench.gpu.runs import decode_only, decode_steps, engine_for, idle_shar
 from core.bench.gpu.shapes import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
 from core.bench.gpu.verdict import report
 from core.config import EngineConfig, Execution
+from core.cost import cost_named
 from core.engine import Engine
 from core.errors import InflightError
 from core.models import ModelAdapter
-from core.simulate import SimulatedEngine, cost_named
+from core.simulate import SimulatedEngine
 
 CPU = torch.device("cpu")
 NAMES = [

@@ -10,9 +10,10 @@ import statistics
 import pytest
 
 from core import EngineConfig, InflightError
+from core.cost import Linear, Load
 from core.load import Lengths, Shape, Sweep, arrivals, capacity, load_shapes, request, sweep_load, workload
 from core.metrics import SLOs
-from core.simulate import Linear, Load, SimulatedEngine
+from core.simulate import SimulatedEngine
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
 

@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
+from core.cost import Linear, Load, Roofline, cost_named, fit, fit_loads, measured
 from core.metrics import metrics
-from core.simulate import Histogram, Linear, Load, Roofline, SimulatedEngine, cost_named, fit, fit_loads, flow, measured
+from core.simulate import Histogram, SimulatedEngine, flow
 from worlds import MemoryModel
 
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))

@@ -24,12 +24,13 @@ from core.cli.options import SLO, Device, Dtype, Json, Model, Threads, check_pol
 from core.cli.output import Work, line, number, percent, print_json, seconds, sentence, table
 from core.compare import config_for, environment
 from core.config import EngineConfig
+from core.cost import cost_named
 from core.engine import Engine
 from core.errors import InflightError
 from core.load import Lengths, Sweep, arrivals, load_shapes, request, sweep_load
 from core.metrics import SLOs
 from core.request import Request
-from core.simulate import SimulatedEngine, cost_named, flow
+from core.simulate import SimulatedEngine, flow
 
 _LOAD = "Load"
 _SIMULATE = "Simulation"
