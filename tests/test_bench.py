@@ -111,3 +111,13 @@ def test_the_command_refuses(args):
 
     result = CliRunner().invoke(app, ["bench", *args])
     assert isinstance(result.exception, InflightError)
+
+
+def test_a_simulated_run_says_how_good_its_fit_is_and_what_lies_beyond(tmp_path):
+    trace = tmp_path / "measured.jsonl"
+    assert CliRunner().invoke(app, ["run", "--preset", "nanogpt-arrivals", "--out", str(trace)]).exit_code == 0
+    result = CliRunner().invoke(app, ["run", "--preset", "budget-512", "--simulate", str(trace)])
+    assert result.exit_code == 0
+    words = " ".join(result.output.split())
+    assert "The fit is off by " in words and " held-out passes." in words
+    assert " of the simulated passes lie beyond what was measured " in words

@@ -22,6 +22,7 @@ from core.bench.method import Options, Report, load_average
 from core.bench.printing import print_benchmarks
 from core.cli.options import SLO, Device, Dtype, Json, Model, Threads, check_policy, engine_for, parse_slos, with_limits, writable
 from core.cli.output import Work, line, number, percent, print_json, seconds, sentence, table
+from core.cli.report import fit_error
 from core.compare import config_for, environment
 from core.config import EngineConfig
 from core.cost import cost_named
@@ -298,11 +299,8 @@ def _print_stream(data: dict[str, Any]) -> None:
         line(
             f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])}, p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
         )
-    error = data["cost"].get("error")
-    if error:
-        line(
-            f"The fit is off by {percent(error['median'])} (median) and {percent(error['p90'])} (90th percentile) on {error['held_out_passes']} held-out passes."
-        )
+    for text in fit_error(data["cost"]):
+        line(text)
     if data["beyond"]:
         line(data["beyond"])
     sentence(f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time); {data['events_kept']} events kept.")

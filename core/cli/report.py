@@ -92,7 +92,18 @@ def circumstances(header: Mapping[str, Any]) -> list[str]:
     if memory := header.get("memory"):
         sizes = ", ".join(f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB" for name in ("weights", "kv_pool", "peak"))
         lines.append(f"memory: {sizes}")
-    return lines + list(header.get("notes", ()))
+    return lines + fit_error(header.get("cost", {})) + list(header.get("notes", ()))
+
+
+def fit_error(cost: Mapping[str, Any]) -> list[str]:
+    """How far a fitted cost model is off on passes that it had not seen."""
+    error = cost.get("error")
+    if not error:
+        return []
+    return [
+        f"The fit is off by {percent(error['median'])} (median) and {percent(error['p90'])} (90th percentile) "
+        f"on {error['held_out_passes']} held-out passes."
+    ]
 
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:

@@ -26,7 +26,7 @@ from core.cli.output import Work, print_json, sentence
 from core.cli.report import print_steps, print_summary, summary
 from core.config import Execution
 from core.engine import Engine
-from core.simulate import simulated_engine
+from core.simulate import SimulatedEngine, simulated_engine
 from core.tensor_parallel import is_first
 from core.workload import Workload
 
@@ -80,6 +80,8 @@ def run(
         if steps:
             print_steps(trace)
         print_summary(trace, slos)
+        if isinstance(engine, SimulatedEngine) and engine.beyond:
+            sentence(engine.beyond)
     if out is not None:
         sentence(f"Saved {out.name}: {len(trace.events)} steps, {out.stat().st_size / 1024:,.0f} KB.")
     if not done:
