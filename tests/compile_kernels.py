@@ -86,7 +86,8 @@ def main() -> None:
             kernel, *_ = kernels.values()
             cubin = kernel.asm["cubin"]
             facts = {"shape": name, "kernel": function, "variants": len(kernels), "shared": kernel.metadata.shared}
-            print(json.dumps(facts | {"warps": kernel.metadata.num_warps} | resources(cubin)), flush=True)
+            facts |= {"warps": kernel.metadata.num_warps, "copies": copies(kernel.asm["ptx"])} | resources(cubin)
+            print(json.dumps(facts), flush=True)
             if arguments.keep:
                 (arguments.keep / f"{name}{function}.ptx").write_text(kernel.asm["ptx"])
                 (arguments.keep / f"{name}{function}.cubin").write_bytes(cubin)
@@ -111,6 +112,11 @@ def sample(dtype: torch.dtype) -> None:
     """Batches of several sizes."""
     for n in (1, 7, 16):
         sampling_kernel.sample_rows(torch.zeros(n, 128256, dtype=dtype), torch.zeros(n + 1)[1:], torch.zeros(n + 1).long()[1:])
+
+
+def copies(ptx: str) -> list[int]:
+    """Bytes at once of the asynchronous copies to shared memory, each size once."""
+    return sorted({int(size, 16) for size in re.findall(r"cp\.async\.c[ag]\.[^;]*?\], 0x([0-9a-f]+)", ptx)})
 
 
 def resources(cubin: bytes) -> dict[str, int]:

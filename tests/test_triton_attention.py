@@ -212,7 +212,8 @@ def test_store(kv_heads, sizes, transposed):
 # -- compiled, without a GPU ---------------------------------------------------------------------------------------------
 
 SHARED_MEMORY = {80: 163 * 1024, 90: 227 * 1024}  # of a program at most
-NO_EXACT_INSTRUCTION = {"Qwen3-0.6B in float32"}  # float32 operands fill the registers; a little may spill
+SPILLED = {"Qwen3-0.6B in float32": 32}  # bytes of stack: float32 operands fill the registers, as no matrix instruction is exact
+A_REGISTER_OR_TWO = 8
 
 
 def compiled(capability: int, *shapes: str) -> list[dict[str, Any]]:
@@ -228,15 +229,16 @@ def check_resources(capability: int, kernels: list[dict[str, Any]]) -> None:
     for kernel in kernels:
         assert kernel["variants"] == 1, kernel  # no compilation in the middle of a run
         assert kernel["shared"] <= SHARED_MEMORY[capability], kernel
-        assert kernel["local"] == 0 and (kernel["stack"] == 0 or kernel["shape"] in NO_EXACT_INSTRUCTION), kernel
+        assert kernel["local"] == 0 and kernel["stack"] <= SPILLED.get(kernel["shape"], A_REGISTER_OR_TWO), kernel
 
 
 def test_compiles_for_hopper():
     kernels = compiled(90, "Llama-3.1-8B", "sampling, bfloat16")
     assert [k["kernel"] for k in kernels] == ["_prefill", "_decode", "_combine", "_store", "_stretch", "_row"]
     check_resources(90, kernels)
-    attention = {k["kernel"]: k for k in kernels[:2]}
-    for kernel in attention.values():  # three programs on a processor: 1 KB of shared memory each is the system's
+    for kernel in kernels[:2]:
+        assert kernel["stack"] == 0 and kernel["copies"] == [16]  # K and V come a turn ahead and in full width
+        # Three programs on a processor: 1 KB of shared memory each is the system's.
         assert 3 * (kernel["shared"] + 1024) <= 228 * 1024 and 3 * 32 * kernel["warps"] * kernel["reg"] <= 65536
 
 

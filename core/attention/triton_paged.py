@@ -4,13 +4,14 @@ The softmax is computed in one pass over the keys, as in FlashAttention-2 (Dao 2
 PagedAttention (Kwon et al. 2023); long decodes are split and their parts combined, as in Flash-Decoding (Dao et al. 2023). The
 query heads that share a KV head are rows of one tile, so K and V are read once for all of them.
 
-Grids depend on the lengths of the layout's lists alone and nothing waits for the device: a CUDA graph may capture every call. Importing
-this module needs Triton; with TRITON_INTERPRET=1 set before, it runs on CPU tensors.
+Grids depend on the lengths of the layout's lists alone and nothing waits for the device: a CUDA graph may capture every call but a
+kernel's first, which compiles it. For compute capability 8 and above: on older GPUs Triton has no matrix instructions. Importing this
+module needs Triton; with TRITON_INTERPRET=1 set before, it runs on CPU tensors.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -26,19 +27,8 @@ FUSED = {"enable_fp_fusion": True}  # multiply-adds, as Triton does by default u
 
 # What differs from pass to pass must not lead to another compilation in the middle of a run: Triton makes one for sizes that are 1 or
 # multiples of 16 and for pointers that are aligned, unless told not to.
-_LISTS = [
-    "tables",
-    "query_rows",
-    "query_lens",
-    "kv_lens",
-    "tile_sequences",
-    "tile_first",
-    "tile_last",
-    "split_start",
-    "split_count",
-]
-_SIZES = ["width", "table_stride", "window", "num_sequences", "sequences_each"]
-_VARYING = [*_LISTS, *_SIZES, "slots"]
+_VARYING = ["tables", "query_rows", "query_lens", "kv_lens", "tile_sequences", "tile_first", "tile_last"]
+_VARYING += ["split_start", "split_count", "slots", "width", "table_stride", "window", "num_sequences", "sequences_each"]
 
 
 @triton.jit
@@ -406,9 +396,10 @@ class Launch(NamedTuple):
 def launch_of(rows: int, key_size: int, value_size: int, itemsize: int) -> Launch:
     """The launch of an attention kernel whose tiles have `rows` rows; head sizes padded.
 
-    Decodes wait for memory alone: each multiprocessor of an H200 must have some 40 KB in flight to keep up with its share (36 GB/s x
-    about 1 us), so two turns of 32 KB ahead suffice, and two or three programs fit into its 227 KB of shared memory. Tall tiles also
-    keep queries and more sums, in float32 even the operands (no matrix instruction is exact there), so their turns are half as long.
+    Decodes wait for memory alone: each multiprocessor of an H200 must have some 40 KB in flight to keep up with its share of it
+    (36 bytes/ns x about 1 us). A turn of 32 KB ahead of the one computed gives that with two programs on a multiprocessor, and three
+    fit into its 227 KB of shared memory. Tall tiles also keep queries and more sums, in float32 even the operands (no matrix
+    instruction is exact there), so their turns are half as long.
     """
     a_key = (key_size + value_size) * itemsize
     turn = 2**15 if rows < 64 and itemsize < 4 else 2**14
@@ -458,8 +449,6 @@ def attend(
     )
     num_prefill, num_decode = layout.prefill_sequences.shape[0], layout.decode_sequences.shape[0]
     if num_prefill:
-        tile_rows = _padded(layout.queries_per_tile * group)
-        launch = launch_of(tile_rows, sizes["DK_PAD"], sizes["DV_PAD"], keys.element_size())
         _prefill[(num_prefill * kv_heads,)](
             query,
             keys,
@@ -474,16 +463,10 @@ def attend(
             layout.prefill_first,
             *numbers,
             **sizes,
+            **_cut(layout.queries_per_tile * group, keys, values),
             QUERIES=layout.queries_per_tile,
-            ROWS=tile_rows,
-            KEYS=launch.keys,
-            num_warps=launch.warps,
-            num_stages=launch.stages,
-            **FUSED,
         )
     if num_decode:
-        tile_rows = _padded(group)
-        launch = launch_of(tile_rows, sizes["DK_PAD"], sizes["DV_PAD"], keys.element_size())
         partial = query.new_empty(num_decode, heads, value_size, dtype=torch.float32)
         weights = query.new_empty(num_decode, heads, 2, dtype=torch.float32)
         _decode[(num_decode * kv_heads,)](
@@ -503,11 +486,7 @@ def attend(
             layout.split_count,
             *numbers,
             **sizes,
-            ROWS=tile_rows,
-            KEYS=launch.keys,
-            num_warps=launch.warps,
-            num_stages=launch.stages,
-            **FUSED,
+            **_cut(group, keys, values),
         )
         num_sequences = layout.split_count.shape[0]
         sequences_each = triton.cdiv(num_sequences, COMBINERS)
@@ -555,6 +534,13 @@ def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: to
         DV_PAD=triton.next_power_of_2(value_size),
         **FUSED,
     )
+
+
+def _cut(rows: int, keys: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
+    """The launch of tiles of at least `rows` rows, as a kernel takes it."""
+    rows = _padded(rows)
+    launch = launch_of(rows, _padded(keys.shape[2]), _padded(values.shape[2]), keys.element_size())
+    return {"ROWS": rows, "KEYS": launch.keys, "num_warps": launch.warps, "num_stages": launch.stages, **FUSED}
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
