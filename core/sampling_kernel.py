@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-STRETCH = 4096  # logits a program: 8 to 16 KB in flight each, and partial results a few hundredths of a per cent of the logits
+STRETCH = 4096  # logits a program: 8 to 16 KB in flight each, and partial results of 24 bytes
 FUSED = {"enable_fp_fusion": True}  # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
 
 # What differs from pass to pass must not lead to another compilation in the middle of a run.
