@@ -281,6 +281,7 @@ class Engine:
     def _start(self) -> None:
         """Have everything ready, and the clock at zero."""
         self._describe()
+        self._runner.begin()
         if self.adapter.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.adapter.device)
         self._origin = self._clock()

@@ -80,6 +80,10 @@ class Runner(Protocol):
     def execution(self) -> dict: ...
     @property
     def notes(self) -> Sequence[str]: ...
+    def begin(self) -> None:
+        """A run begins: clocks are set."""
+        ...
+
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched: ...
 
 
@@ -101,6 +105,9 @@ class ModelRunner:
         self.adapter, self.backend, self.clock = adapter, backend, clock
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._weights = packed_weights(getattr(adapter, "model", None))
+
+    def begin(self) -> None:
+        """See `Runner`."""
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """Compute a pass. params: sampling by request id."""

@@ -63,6 +63,9 @@ class SimulatedRunner:
         self.cost, self.clock = cost, clock
         self.passes = self.passes_beyond = 0
 
+    def begin(self) -> None:
+        """See `Runner`."""
+
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`."""
         kv = samples = tokens = 0

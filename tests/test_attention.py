@@ -98,7 +98,7 @@ def test_masks_on_record_are_those_that_were_used(name, run):
 
 
 def call(rule, passed_window=None, **facts):
-    return LayerCall(KVShape(1, 4, 4), passed_window, rule, **{"altered": False, **facts})
+    return LayerCall(4, KVShape(1, 4, 4), passed_window, rule, **{"altered": False, **facts})
 
 
 def causal(q, k):

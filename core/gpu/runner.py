@@ -7,7 +7,7 @@ token of every lane stays on the device, so that a pass can be launched whose in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,7 +67,8 @@ class PagedRunner:
         device = adapter.device
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
         self._clock, self._execution, self._capture, self._backend = clock, execution, capture, backend
-        self._device_clock: DeviceClock = CudaClock(clock) if device.type == "cuda" else HostClock(clock)
+        self._device_clock: DeviceClock
+        self.begin()
         self._tables = LaneTables(num_lanes, max(1, min(num_blocks, -(-longest // block_size))))
         self._device_tables = torch.zeros(self._tables.blocks.shape, dtype=torch.int32, device=device)
         self._last_tokens = torch.zeros(num_lanes, dtype=torch.int64, device=device)
@@ -80,14 +81,20 @@ class PagedRunner:
         self._replays: dict[Shape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
         self.notes: list[str] = []
 
+    def begin(self) -> None:
+        """See `Runner`."""
+        with self._device():
+            self._device_clock = CudaClock(self._clock) if self.adapter.device.type == "cuda" else HostClock(self._clock)
+
     def prepare(self, most_tokens: int) -> None:
         """Capture the graphs of all packed passes of up to `most_tokens` before the first request waits for one."""
-        for mixed in (False, True):
-            tokens = 1
-            while self._capture is not None and tokens <= min(most_tokens if mixed else self.num_lanes, MOST_GRAPH_TOKENS):
-                shape = self._bucket("packed", tokens, mixed)
-                self._replay(shape)
-                tokens = shape.positions + 1
+        with self._device():
+            for mixed in (False, True):
+                tokens = 1
+                while self._capture is not None and tokens <= min(most_tokens if mixed else self.num_lanes, MOST_GRAPH_TOKENS):
+                    shape = self._bucket("packed", tokens, mixed)
+                    self._replay(shape)
+                    tokens = shape.positions + 1
 
     @property
     def execution(self) -> dict:
@@ -106,6 +113,15 @@ class PagedRunner:
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:
         """See `Runner`. Nothing here waits for the device."""
+        with self._device():
+            return self._launch(output, params)
+
+    def _device(self) -> AbstractContextManager:
+        """Events and kernels belong to the current device, which need not be the model's."""
+        device = self.adapter.device
+        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+    def _launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:
         began = self._clock()
         changed, blocks = self._tables.update(output)
         host = lay_out(output, self._tables, self.pool.block_size, self.pool.trash_slot)
