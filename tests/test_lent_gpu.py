@@ -103,13 +103,12 @@ def test_steps_travel_in_few_parts_while_the_run_goes_on(spaces, runs: Runs):
 
 def test_a_cancelled_run_gives_the_gpu_back_and_keeps_its_trace(spaces, runs: Runs):
     async def go():
-        stream = runs.stream(lent(new=400), "me")
-        async for delta in stream:
+        async for delta in runs.stream(lent(new=400), "me"):
             if delta.get("events"):
                 runs.cancel(delta["run"])
-                began = time.monotonic()
-            if delta.get("done"):
-                return delta, time.monotonic() - began
+                cancelled = time.monotonic()
+        assert "error" not in delta
+        return delta, time.monotonic() - cancelled
 
     delta, seconds = asyncio.run(go())
     assert delta["stopped"].startswith("The run was cancelled after ") and delta["url"] and seconds < 5

@@ -15,6 +15,8 @@ from contextlib import closing
 from functools import cache
 from typing import Any, NamedTuple
 
+import torch
+
 from core.events import StepEvent
 from core.trace import Trace
 from visualizer.limits import Limits, Refused, Spec
@@ -48,6 +50,7 @@ def _models() -> Models:
 
 def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
     """In the lent process: the run, several times a second, until its end."""
+    torch.set_num_threads(torch.get_num_threads())  # renews torch's pool after the fork, at which two loading threads can trip
     work = Work(spec, limits, _models())
     work.start()
     begun, taken = False, 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+from contextlib import suppress
 from contextvars import copy_context
 from functools import wraps
 from queue import Queue
@@ -88,6 +89,8 @@ class Worker:
 
     def _watch(self):
         self.process.join()
+        with suppress(ValueError):  # not held: the process did not die while it wrote
+            self.results._wlock.release()
         self.results.put(("aborted", None))
 
     def _serve(self, task):
