@@ -22,12 +22,14 @@ def run(name: str, limits: dict, **kwargs) -> Trace:
     return engine.run(Workload(list(w.requests), name="families"))
 
 
+KERNEL_RUNS = dict.fromkeys([(name, "chunked") for name in ATTENDING] + [(name, how) for name in QUICK for how in RUNS])
+
+
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        pytest.param(f, h, marks=() if f in QUICK and h in ("chunked", "dynamic") else pytest.mark.slow)
-        for f in ATTENDING
-        for h in RUNS
+        pytest.param(name, how, marks=() if name in QUICK and how in ("chunked", "dynamic") else pytest.mark.slow)
+        for name, how in KERNEL_RUNS
     ],
 )
 def test_the_kernel_says_the_tokens_of_generate(name, how):
