@@ -137,7 +137,7 @@ class Execution:
 
     attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the kernel on CUDA where it can be had.
     cuda_graphs: launch a pass of few tokens as one CUDA graph, padded to the next bucket.
-    asynchronous: launch the next step before this one is read back; None does so on CUDA.
+    asynchronous: launch the next step before this one is read back (not with the split policies); None does so on CUDA.
     fused_sampling: one kernel from logits to tokens. fused_norms: one kernel for an RMS norm.
     gpu_memory_utilization: share of the device's memory that may be in use, KV pool included.
 

@@ -61,7 +61,7 @@ class Engine:
         self.adapter = ModelAdapter.probe(model) if isinstance(model, torch.nn.Module) else model
         self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
         self._clock, self._sleep = clock, sleep
-        self._choice = choose_attention(self.adapter, self.execution, backend)
+        self._choice = choose_attention(self.adapter, self.config, self.execution, backend)
         self._room: Room | None = None  # of the device, measured once
         self._num_pool_blocks, self._made_runner = 0, None
         self._reset("step", "interactive", None)
@@ -170,7 +170,7 @@ class Engine:
                 return None
             if self._runner.asynchronous and turn.launched:
                 self._go_on(turn)
-        if self._runner.asynchronous:
+        if self._runner.asynchronous and turn.launched:
             self._overlap(turn)
         else:
             self._complete(turn)

@@ -24,10 +24,11 @@ class Choice(NamedTuple):
 
     paged: bool
     backend: Backend
+    asynchronous: bool = False
     notes: tuple[str, ...] = ()
 
 
-def choose_attention(adapter: ModelAdapter, execution: Execution, backend: Backend | None) -> Choice:
+def choose_attention(adapter: ModelAdapter, config: EngineConfig, execution: Execution, backend: Backend | None) -> Choice:
     """Whether the paged kernel runs this model on its device. A backend of one's own is always used as it is.
 
     Raises InvalidConfig where the kernel is asked for by name and cannot be had.
@@ -35,17 +36,25 @@ def choose_attention(adapter: ModelAdapter, execution: Execution, backend: Backe
     obstacle = _obstacle(adapter, backend)
     if execution.attention == "triton" and obstacle:
         raise InvalidConfig(f"The paged kernel cannot be had: {obstacle}.")
+    split = config.batching.layout == "split"
+    if execution.asynchronous and split:
+        raise InvalidConfig(
+            f"Asynchronous execution is not for the policy {config.policy}: it reads each pass of a step before it plans the next."
+        )
     paged = execution.attention == "triton" or (execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle)
     if paged:
         from core.attention import triton_paged  # not everywhere is triton
 
         graphless = execution.cuda_graphs and adapter.tensor_parallel > 1
-        return Choice(True, triton_paged.BACKEND, (_NO_GRAPHS,) if graphless else ())
+        ahead = execution.asynchronous
+        if ahead is None:
+            ahead = adapter.device.type == "cuda" and not split
+        return Choice(True, triton_paged.BACKEND, ahead, (_NO_GRAPHS,) if graphless else ())
     if execution.asynchronous:
         reason = obstacle or f"attention is {execution.attention!r} on {adapter.device.type}"
         raise InvalidConfig(f"Asynchronous execution needs the paged kernel, which is not in use: {reason}.")
     missed = execution.attention == "auto" and adapter.device.type == "cuda" and backend is None
-    return Choice(False, backend or cpu.BACKEND, (f"Without the paged kernel, so slower: {obstacle}.",) if missed else ())
+    return Choice(False, backend or cpu.BACKEND, notes=(f"Without the paged kernel, so slower: {obstacle}.",) if missed else ())
 
 
 def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
@@ -88,7 +97,7 @@ def new_runner(
         execution,
         clock,
         CudaCapture() if execution.cuda_graphs and on_cuda and adapter.tensor_parallel == 1 else None,
-        on_cuda if execution.asynchronous is None else execution.asynchronous,
+        choice.asynchronous,
         choice.backend,
     )
     if config.batching.layout == "packed":

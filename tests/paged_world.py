@@ -47,20 +47,24 @@ class PagedMemoryModel(MemoryModel):
 
 
 class PagedEngine(Engine):
-    """The real engine on a `PagedRunner`, its passes captured by `capture`."""
+    """The real engine on a `PagedRunner`, its passes captured by `capture`; asynchronous where its policy can be."""
 
     def __init__(
         self,
-        *args,
+        model,
+        tokenizer,
+        config: EngineConfig,
+        *,
         capture: Capture | None = None,
         attention: Backend = triton_paged.BACKEND,
-        asynchronous: bool = True,
+        asynchronous: bool | None = None,
         fused: bool = False,
-        **kwargs,
     ):
         self.capture, self.attention = capture, attention
+        if asynchronous is None:
+            asynchronous = config.batching.layout != "split"
         execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
-        super().__init__(*args, execution=execution, **kwargs)
+        super().__init__(model, tokenizer, config, execution=execution)
 
     def _new_runner(self, num_blocks: int) -> PagedRunner:
         longest = self.adapter.max_model_len or num_blocks * self.config.block_size
@@ -73,7 +77,7 @@ class PagedEngine(Engine):
             self.execution,
             self._clock,
             self.capture,
-            bool(self.execution.asynchronous),
+            self._choice.asynchronous,
             self.attention,
         )
 
@@ -84,19 +88,13 @@ def paged_engine(
     model: MemoryModel | None = None,
     *,
     capture: Capture | None = None,
-    asynchronous: bool = True,
+    asynchronous: bool | None = None,
     fused: bool = False,
     **limits,
 ) -> PagedEngine:
     """A `PagedEngine` on a `PagedMemoryModel`."""
-    return PagedEngine(
-        model or PagedMemoryModel(),
-        tokenizer,
-        EngineConfig(policy=policy, **limits),
-        capture=capture,
-        asynchronous=asynchronous,
-        fused=fused,
-    )
+    config = EngineConfig(policy=policy, **limits)
+    return PagedEngine(model or PagedMemoryModel(), tokenizer, config, capture=capture, asynchronous=asynchronous, fused=fused)
 
 
 def again(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core import Trace, Workload
 from core.config import POLICIES
+from core.errors import InvalidConfig
 from core.trace_check import Checker
 from paged_world import PagedMemoryModel, again, paged_engine
 from worlds import generate, memory_engine, request, requests
@@ -55,7 +56,7 @@ def test_where_nobody_stops_early_the_trace_is_that_of_the_cpu(policy, capture):
     assert decisions(mine) == decisions(theirs)
     assert not any(event.overrun for event in mine.events)
     assert faults(mine) == []
-    assert mine.header["execution"]["asynchronous"]
+    assert mine.header["execution"]["asynchronous"] == (not policy.startswith("split"))
 
 
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
@@ -80,6 +81,12 @@ def test_a_request_that_stops_costs_one_row_and_holds_lane_and_blocks_until_it_i
     assert [c.request for e in (last, after) for c in e.kv.changes if c.released] == ["stops"]
     assert [a.request for a in trace.event(after.step + 1).admitted] == ["next"]
     assert faults(trace) == []
+
+
+@pytest.mark.parametrize("policy", ["split", "split-chunked"])
+def test_policies_of_several_passes_a_step_read_each_before_the_next(policy):
+    with pytest.raises(InvalidConfig, match=f"^Asynchronous execution is not for the policy {policy}: "):
+        paged_engine(policy, asynchronous=True)
 
 
 def test_a_step_is_launched_before_the_last_one_is_read():
@@ -204,4 +211,42 @@ def test_any_run_says_what_each_request_says_alone(data):
     assert trace.outputs == {r.id: generate(r) for r in asked}
     reasons = {f.request: f.finish_reason for e in trace.events for f in e.finished}
     assert reasons == {r.id: "stop" if not r.sampling.ignore_eos and trace.outputs[r.id][-1] == 3 else "length" for r in asked}
+    assert engine._scheduler.pool.num_used == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
+    policy = data.draw(st.sampled_from(list(POLICIES)))
+    engine = paged_engine(
+        policy,
+        capture=data.draw(st.sampled_from([None, again])),
+        max_num_seqs=data.draw(st.integers(1, 3)),
+        max_num_batched_tokens=data.draw(st.integers(3, 12)),
+        block_size=data.draw(st.integers(1, 4)),
+    )
+    asked = [
+        request(
+            f"r{i}", data.draw(st.integers(1, 9)), data.draw(st.integers(1, 20)), data.draw(st.integers(0, 6)), ignore_eos=False
+        )
+        for i in range(data.draw(st.integers(1, 5)))
+    ]
+    for r in asked:
+        engine.add_request(r)
+    cancels = data.draw(st.lists(st.tuples(st.integers(0, 25), st.sampled_from([r.id for r in asked])), max_size=4))
+    for turn in range(500):
+        if not engine.has_work:
+            break
+        for at, name in cancels:
+            if at == turn:
+                engine.cancel(name)
+        engine.step()
+        engine._scheduler.check_integrity()
+    trace = engine.trace
+    assert not engine.has_work and faults(trace) == []
+    reasons = {f.request: f.finish_reason for e in trace.events for f in e.finished}
+    assert set(reasons) == {r.id for r in asked}
+    for r in asked:
+        whole = generate(r)
+        assert trace.outputs[r.id] == (whole[: len(trace.outputs[r.id])] if reasons[r.id] == "cancelled" else whole)
     assert engine._scheduler.pool.num_used == 0
