@@ -333,10 +333,8 @@ def test_the_race_can_be_read_as_a_table(open_page, shown):
     page = open_page()
     page.keyboard.press("t")
     rows = "[...document.querySelectorAll('.race .table-holder tbody tr')].map(r => [...r.children].map(c => c.textContent))"
-    assert (
-        page.locator(".race .table-holder").is_visible()
-        and page.locator(".table-button").first.get_attribute("aria-pressed") == "true"
-    )
+    page.wait_for_selector(".race .table-holder")
+    page.wait_for_selector(".table-button[aria-pressed=true]")
     page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(2), inflightCompare.race.draw()")
     for name, step, lanes, waiting, tokens, done, total in page.evaluate(rows):
         events = shown.comparison.runs[name].trace.events
