@@ -62,6 +62,7 @@ class Engine:
         self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
         self._clock, self._sleep = clock, sleep
         self._choice = choose_attention(self.adapter, self.config, self.execution, backend)
+        self._on_cuda = self.adapter.device.type == "cuda"  # asking a model takes longer than recording a step
         self._room: Room | None = None  # of the device, measured once
         self._num_pool_blocks, self._made_runner = 0, None
         self._reset("step", "interactive", None)
@@ -282,7 +283,7 @@ class Engine:
         """Have everything ready, and the clock at zero."""
         self._describe()
         self._runner.begin()
-        if self.adapter.device.type == "cuda":
+        if self._on_cuda:
             torch.cuda.reset_peak_memory_stats(self.adapter.device)
         self._origin = self._clock()
 
@@ -316,7 +317,7 @@ class Engine:
             return self.config.num_blocks
         each = -(-longest // self.config.block_size)
         bytes_per_block = self._kv_bytes_per_token * self.config.block_size
-        if self.adapter.device.type == "cuda":
+        if self._on_cuda:
             affordable = self._measured_room(longest).blocks(bytes_per_block)
             if self.adapter.tensor_parallel > 1:
                 affordable = tensor_parallel.least(affordable, self.adapter.device)
@@ -409,13 +410,15 @@ class Engine:
     def _event(self, turn: Turn) -> StepEvent:
         """What happened, on record."""
         start, end = turn.started, self._now()
-        if self.adapter.device.type == "cuda" and self._trace.events:
+        if self._on_cuda and self._trace.events:
             turn.not_before(self._trace.events[-1].t_end + self._origin)
             start = max(start, self._trace.events[-1].t_end)
-        if turn.results:
-            if self._runner.asynchronous:  # the host's own times overlap: the device's are in order
-                start, end = round(turn.results[0].t_start - self._origin, 6), 0.0
-            end = max(end, round(turn.results[-1].t_end - self._origin, 6))
+        ahead = self._runner.asynchronous
+        if turn.results and (ahead or self._on_cuda):
+            last = round(turn.results[-1].t_end - self._origin, 6)
+            end = last if ahead else max(end, last)
+            if ahead:  # the host's own times overlap: the device's are in order
+                start = round(turn.results[0].t_start - self._origin, 6)
         budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
         return turn.event(self._origin, start, end, self._num_pool_blocks, budget)
 

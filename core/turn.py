@@ -42,17 +42,17 @@ class Turn:
         budget: the token budget, None where the policy has none.
         """
         passes, segments, sampled = self._records(origin)
-        facts, results = self.facts, self.results
+        facts = self.facts
+        prepare = forward = sample = 0.0
+        for result in self.results:
+            prepare += result.prepare
+            forward += result.forward
+            sample += result.sample
         return StepEvent(
             step=self.step,
             t_start=start,
             t_end=end,
-            timings=Timings(
-                round(self.scheduling, 6),
-                round(sum(r.prepare for r in results), 6),
-                round(sum(r.forward for r in results), 6),
-                round(sum(r.sample for r in results), 6),
-            ),
+            timings=Timings(round(self.scheduling, 6), round(prepare, 6), round(forward, 6), round(sample, 6)),
             arrived=self.arrived,
             admitted=tuple(facts.admitted),
             waiting=facts.waiting,
@@ -69,7 +69,6 @@ class Turn:
 
     def _records(self, origin: float) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
         passes, segments, sampled = [], [], []
-        overrun = {row.request for row in self.facts.overrun}
         for index, ((output, _), result) in enumerate(zip(self.launched, self.results, strict=True)):
             drawn, tokens, finished = iter(result.samples), 0, []
             for request, lane, phase, fed, first, _, samples in output.scheduled:
@@ -87,7 +86,7 @@ class Turn:
             start, end = round(result.t_start - origin, 6), round(result.t_end - origin, 6)
             padding = rows * width - tokens
             passes.append(Pass(output.layout, rows, width, tokens, padding, start, end, tuple(finished), result.bucket))
-        if overrun:  # a row for nothing: its token is nobody's
-            last = {s.request: s.pass_index for s in segments}
-            sampled = [s for s in sampled if s.request not in overrun or s.pass_index < last[s.request]]
+        if self.facts.overrun:  # a row for nothing: its token is nobody's
+            overrun = {row.request for row in self.facts.overrun}
+            sampled = [s for s in sampled if s.request not in overrun]
         return tuple(passes), tuple(segments), tuple(sampled)
