@@ -7,9 +7,10 @@ A turn is one pass for the packed and padded layouts. The split layout decides i
         scheduler.update_from_output(output, run(output))  # advance, then settle
     facts = scheduler.end_step()
 
-With asynchronous execution a turn, of one pass then, is planned before the last one's tokens are read. All that scheduling asks is known by then but
-for who stops early: `advance` counts a launched pass, its new tokens as UNREAD, and `settle` fills them in later. A request that turns out
-to have stopped may by then have a row in the next turn; that row is an overrun, and lane and blocks fall free after it.
+With asynchronous execution a turn, of one pass then, is planned before the last one's tokens are read. All that scheduling asks is
+known by then but for who stops early: `advance` counts a launched pass, its new tokens as UNREAD, and `settle` fills them in later. A
+request that turns out to have stopped may by then have a row in the next turn; that row is an overrun, and lane and blocks fall free
+after it.
 
 Waiting requests form one line, first come, first served; only its head is ever looked at. Knows nothing of tensors, models or time.
 """

@@ -246,13 +246,10 @@ class Checker:
         """Whoever computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
         failed = {f.request for f in event.finished if f.finish_reason == "error"}
         overrun = {row.request for row in event.overrun}
-        in_vain = {s.request for s in event.segments if s.request in overrun and s.pass_index == index} - {
-            s.request for s in event.segments if s.pass_index > index
-        }
         due = [
             s.request
             for s in segments
-            if s.kv_len == self._num_tokens[s.request] and s.request not in failed and s.request not in in_vain
+            if s.kv_len == self._num_tokens[s.request] and s.request not in failed and s.request not in overrun
         ]
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [s.request for s in sampled] != due:
@@ -269,16 +266,15 @@ class Checker:
         return None
 
     def _overruns(self, event: StepEvent) -> str | None:
-        """Rows in vain: of requests that had finished, or finished in an earlier pass of this step, or will turn out cancelled."""
+        """Rows in vain: of requests that had finished, or will turn out cancelled."""
         last = {s.request: s for s in event.segments}
-        finished = {f.request for f in event.finished}
         self._in_vain = set()
         for request, rows in event.overrun:
             if not self._asynchronous:
                 return "only asynchronous execution computes rows in vain"
             if request not in last or last[request].length != rows:
                 return f"request {request!r} has no row of {rows} positions in vain"
-            if request not in self._late and request not in finished:
+            if request not in self._late:
                 self._in_vain.add(request)
         if {s.request for s in event.segments if s.request in self._late} - {row.request for row in event.overrun}:
             return "a request that had finished computes"

@@ -64,7 +64,7 @@ class PagedRunner:
         backend: Backend,
     ) -> None:
         self.adapter, self.asynchronous = adapter, asynchronous
-        device = adapter.device
+        self._place = device = adapter.device  # asking a model takes microseconds
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
         self._clock, self._execution, self._capture, self._backend = clock, execution, capture, backend
         self._device_clock: DeviceClock
@@ -84,7 +84,7 @@ class PagedRunner:
     def begin(self) -> None:
         """See `Runner`."""
         with self._device():
-            self._device_clock = CudaClock(self._clock) if self.adapter.device.type == "cuda" else HostClock(self._clock)
+            self._device_clock = CudaClock(self._clock) if self._place.type == "cuda" else HostClock(self._clock)
 
     def prepare(self, most_tokens: int) -> None:
         """Capture the graphs of all packed passes of up to `most_tokens` before the first request waits for one."""
@@ -118,8 +118,7 @@ class PagedRunner:
 
     def _device(self) -> AbstractContextManager:
         """Events and kernels belong to the current device, which need not be the model's."""
-        device = self.adapter.device
-        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+        return torch.cuda.device(self._place) if self._place.type == "cuda" else nullcontext()
 
     def _launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:
         began = self._clock()
@@ -236,7 +235,7 @@ class PagedRunner:
     def _moved(self, values: Any) -> torch.Tensor:
         """On the device, by a copy that nobody waits for."""
         tensor = torch.as_tensor(values)
-        return (tensor.pin_memory() if self.adapter.device.type == "cuda" else tensor).to(self.adapter.device, non_blocking=True)
+        return (tensor.pin_memory() if self._place.type == "cuda" else tensor).to(self._place, non_blocking=True)
 
 
 @dataclass
