@@ -1,12 +1,13 @@
 """Inflight's engine: continuous batching and its older relatives on a real model, every step on record."""
 
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.errors import InflightError
-from core.events import StepEvent
-from core.request import Request, SamplingParams
-from core.trace import Trace
-from core.workload import Workload
+from core.measure.metrics import metrics
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
 
 __version__ = "0.1.0"
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "StepEvent",
     "Trace",
     "Workload",
+    "metrics",
 ]

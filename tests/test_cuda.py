@@ -15,9 +15,9 @@ from functools import cache
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.config import POLICIES, Execution
 from core.errors import ExecutionFailed, InflightError
-from core.models import ModelAdapter
-from core.trace_check import Checker
-from families import BY_NAME, FAMILIES, RUNS, requests, world
+from core.models.load import ModelAdapter
+from core.trace.rules import Checker
+from worlds.families import BY_NAME, FAMILIES, RUNS, requests, world
 
 CUDA = torch.device("cuda")
 ATTENDING = [f.name for f in FAMILIES if f.plug == "attention"]

@@ -3,11 +3,11 @@
 Importing it gives traces a picture in notebooks.
 """
 
-from core.trace import Trace
+from core.trace.trace import Trace
 
 
 def _repr_html_(self: Trace) -> str:
-    from visualizer.notebook import inline_html  # read from disk when a notebook asks
+    from visualizer.page.notebook import inline_html  # read from disk when a notebook asks
 
     return inline_html(self)
 

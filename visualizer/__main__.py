@@ -22,12 +22,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.command == "record":
-            from visualizer.recorded import record as record_presets
+            from visualizer.documents.record import record as record_presets
 
             for name, path in record_presets(device=options.device, names=tuple(options.names)):
                 print(f"{name}: {path.stat().st_size:,} bytes")
         elif options.command == "export-site":
-            from visualizer.site import export_site
+            from visualizer.page.site import export_site
 
             print(f"Open {export_site(options.folder)} in a browser; the folder needs no server.")
         else:

@@ -15,21 +15,21 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from core.errors import InflightError
-from core.tensor_parallel import world_size
-from visualizer.compare import Tasks
-from visualizer.compare_page import options as parts_of
-from visualizer.compare_page import parts_script, write_files
-from visualizer.limits import Limits, limits
-from visualizer.middleware import MaxBody, PackedFront
-from visualizer.player import Player
-from visualizer.recorded import TRACES
-from visualizer.server import Server
+from core.models.tensor_parallel import world_size
+from visualizer.documents.record import TRACES
+from visualizer.page.player import Player
+from visualizer.page.tabs import options as parts_of
+from visualizer.page.tabs import parts_script, write_files
+from visualizer.server.api import Server
+from visualizer.server.comparisons import Tasks
+from visualizer.server.limits import Limits, limits
+from visualizer.server.middleware import MaxBody, PackedFront
 
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
 def build(server: Server, tasks: Tasks | None = None, parts: dict | None = None) -> gr.Blocks:
-    """The page. Watch is there from the start; each of `parts` (see assets/player/parts.js) is fetched when its tab is first opened."""
+    """The page. Watch is there from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened."""
     tabs = next(iter(parts.values()))["options"]["tabs"] if parts else ()
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
         Player(server.catalogue, tabs=tabs, elem_id="watch")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from core.attention.batch import PackedBatch, first_visible_key
 from core.attention.spec import AttentionSpec, Backend, scores_to_output
-from core.packing import PackedBatch, first_visible_key
 
 
 def attend(

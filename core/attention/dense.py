@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from core.attention.batch import PackedBatch
 from core.attention.spec import AttentionSpec, Backend, scores_to_output
-from core.packing import PackedBatch
 
 
 def dense_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:

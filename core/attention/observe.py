@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from core.attention.kv_pool import KVShape
 from core.attention.plug import CacheOfNoLength
-from core.kv_pool import KVShape
 
 OBSERVER_NAME = "inflight_observer"
 _LONGEST_ROW = 2**20  # positions at which a mask's rule is read where the model names no shorter context

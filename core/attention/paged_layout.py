@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from core.scheduler_output import SchedulerOutput
+from core.scheduler.output import SchedulerOutput
 
 TILE_ROWS = 64  # queries x group of a prefill tile: the height of one Hopper matrix instruction
 KEY_BLOCK = 64  # keys; splits begin at its multiples

@@ -20,10 +20,10 @@ import torch
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
+from core.attention.batch import PackedBatch
 from core.attention.dense import dense_mask
+from core.attention.kv_pool import KVPool
 from core.attention.spec import AttentionSpec, Backend
-from core.kv_pool import KVPool
-from core.packing import PackedBatch
 
 ATTENTION_NAME = "inflight"
 

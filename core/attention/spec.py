@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from core.packing import PackedBatch
+from core.attention.batch import PackedBatch
 
 
 class AttentionSpec(NamedTuple):

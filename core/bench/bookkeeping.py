@@ -12,17 +12,17 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from core import models
-from core.bench.method import Limit, Options, Report, load_average
 from core.bench.worlds import greedy
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.errors import InflightError
-from core.presets import preset
-from core.request import Request, RequestState, SamplingParams
-from core.scheduler import Scheduler
-from core.trace import Trace
-from core.workload import Workload
+from core.measure.rounds import Limit, Options, Report, load_average
+from core.models import load as models
+from core.scheduler.scheduler import Scheduler
+from core.trace.trace import Trace
+from core.workload.presets import preset
+from core.workload.request import Request, RequestState, SamplingParams
+from core.workload.workload import Workload
 
 NAME = "bookkeeping"
 TITLE = "Scheduling at 64 running requests, recording, and a trace on disk"

@@ -12,14 +12,14 @@ from itertools import pairwise
 import torch
 from transformers.utils import logging
 
-from core import models
-from core.baselines import generate_waves, jobs
-from core.bench.method import Bar, Contender, Measured, Options, Report, race
 from core.bench.worlds import greedy, requests
 from core.config import EngineConfig
-from core.engine import Engine
-from core.models import ModelAdapter
-from core.presets import preset
+from core.engine.engine import Engine
+from core.measure.baselines import generate_waves, jobs
+from core.measure.rounds import Bar, Contender, Measured, Options, Report, race
+from core.models import load as models
+from core.models.load import ModelAdapter
+from core.workload.presets import preset
 
 SIX = "gpt2-six"
 SIX_TITLE = "The GPT-2 article's six requests on the built-in model, 3 lanes"

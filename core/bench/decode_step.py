@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from core.baselines import TransformersContinuous, article_rows, article_step, jobs
-from core.bench.method import Bar, Contender, Measured, Options, Report, race
 from core.bench.worlds import gpt2, requests
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
+from core.measure.baselines import TransformersContinuous, article_rows, article_step, jobs
+from core.measure.rounds import Bar, Contender, Measured, Options, Report, race
 
 NAME = "decode-step"
 TITLE = "One decode step, GPT-2 shape of 4 layers × 768, 32 requests of context 200 to 600"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.baselines import continuous_settings, generate_serial, jobs, transformers_continuous
-from core.bench.method import Bar, Contender, Measured, Options, Report, race
 from core.bench.worlds import gpt2, mixed
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
+from core.measure.baselines import continuous_settings, generate_serial, jobs, transformers_continuous
+from core.measure.rounds import Bar, Contender, Measured, Options, Report, race
 
 MIXED = "end-to-end"
 MIXED_TITLE = "32 mixed requests from start to end, GPT-2 shape of 4 layers × 768"

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from core.request import Request, SamplingParams
-from core.workload import Workload
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
 
 
 def gpt2(layers: int, width: int, heads: int = 12, vocab_size: int = 50257, context: int = 1024) -> Any:

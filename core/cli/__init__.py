@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from core.bench.cli import bench
+from core.cli.bench import bench
 from core.cli.check import check
 from core.cli.compare import compare
 from core.cli.lists import models, presets
@@ -19,7 +19,7 @@ from core.cli.output import sentence
 from core.cli.run import run
 from core.cli.show import show
 from core.errors import InflightError
-from core.tensor_parallel import is_first, world_size
+from core.models.tensor_parallel import is_first, world_size
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,

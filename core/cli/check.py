@@ -7,7 +7,7 @@ import typer
 from core.cli.options import Json, TraceFile
 from core.cli.output import line, print_json, sentence
 from core.errors import InflightError, InvalidTrace
-from core.trace import Trace
+from core.trace.trace import Trace
 
 
 def check(trace: TraceFile, json: Json = False) -> None:

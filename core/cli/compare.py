@@ -7,9 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core.baselines import NAMES as BASELINES
-from core.baselines import contender as baseline_contender
-from core.baselines import jobs
 from core.cli.options import (
     Device,
     Dtype,
@@ -25,10 +22,13 @@ from core.cli.options import (
     writable,
 )
 from core.cli.output import Work, line, number, percent, print_json, seconds, table
-from core.compare import Comparison, Progress, engine_contender, environment, greedily
-from core.compare import compare as timed
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.errors import InflightError
+from core.measure.baselines import NAMES as BASELINES
+from core.measure.baselines import contender as baseline_contender
+from core.measure.baselines import jobs
+from core.measure.compare import Comparison, Progress, engine_contender, environment, greedily
+from core.measure.compare import compare as timed
 
 
 @with_limits

@@ -12,8 +12,8 @@ from rich.text import Text
 from core.cli.options import Json
 from core.cli.output import line, print_json, table
 from core.config import EngineConfig
-from core.models import BUILTIN_FOLDER, BUILTIN_MODELS
-from core.presets import PRESETS, Preset
+from core.models.load import BUILTIN_FOLDER, BUILTIN_MODELS
+from core.workload.presets import PRESETS, Preset
 
 
 def presets(json: Json = False) -> None:

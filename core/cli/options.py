@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from core.compare import config_for
 from core.config import POLICIES, EngineConfig, Execution
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.errors import InflightError, InvalidConfig
-from core.metrics import SLOs
-from core.models import BUILTIN_MODELS
-from core.presets import preset as preset_named
-from core.workload import Workload
+from core.measure.compare import config_for
+from core.measure.metrics import SLOs
+from core.models.load import BUILTIN_MODELS
+from core.workload.presets import preset as preset_named
+from core.workload.workload import Workload
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")

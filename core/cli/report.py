@@ -9,11 +9,11 @@ from typing import Any
 from rich.text import Text
 
 from core.cli.output import line, number, percent, seconds, table
+from core.cli.terminal import letters
 from core.config import EngineConfig
-from core.events import StepEvent, Why
-from core.metrics import SLOs, metrics, request_times
-from core.terminal import letters
-from core.trace import Trace
+from core.measure.metrics import SLOs, metrics, request_times
+from core.trace.events import StepEvent, Why
+from core.trace.trace import Trace
 
 MOST_ROWS = 40
 

@@ -25,10 +25,10 @@ from core.cli.options import (
 from core.cli.output import Work, print_json, sentence
 from core.cli.report import print_steps, print_summary, summary
 from core.config import Execution
-from core.engine import Engine
-from core.simulate import SimulatedEngine, simulated_engine
-from core.tensor_parallel import is_first
-from core.workload import Workload
+from core.engine.engine import Engine
+from core.models.tensor_parallel import is_first
+from core.simulate.runner import SimulatedEngine, simulated_engine
+from core.workload.workload import Workload
 
 INTERRUPTED = 130
 

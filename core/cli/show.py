@@ -9,9 +9,9 @@ import typer
 from core.cli.options import SLO, Json, Order, TraceFile, parse_slos
 from core.cli.output import line, out, print_json
 from core.cli.report import headline, print_steps, print_summary, summary
+from core.cli.terminal import mask_lines, step_json
 from core.errors import InflightError
-from core.terminal import mask_lines, step_json
-from core.trace import Trace
+from core.trace.trace import Trace
 
 
 def show(

@@ -16,7 +16,7 @@ The result, as `--out` writes it after every part:
     key       what two results must share to be one: device, its name, memory and capability, versions, and the whole `Scale`
     parts     by name: title, status (done, failed, not run), why (a sentence, if not done), where (calls that led to a failure), took_s,
               and result (if done):
-      accuracy                 workload; greedy: requests, tokens, different_requests, differences (see `core.compare`); logits: tokens,
+      accuracy                 workload; greedy: requests, tokens, different_requests, differences (see `core.measure.compare`); logits: tokens,
                                packed_rms, alone_rms, logits_rms, packed_max, alone_max, same_best_token, ratio
       qwen3-0.6b               parameters; all and compared: a run of this engine (below), with runs_tok_s, time_s by part, metrics,
                                workload and peak_bytes; recording: slowdown against runs without events
@@ -27,7 +27,7 @@ The result, as `--out` writes it after every part:
                                bandwidth_bytes_s, weight_bytes, kv_bytes_per_token, run (of this engine), workload, parameters, peak_bytes
       ablation                 workload; rows: name, off (fields of `Execution`), and a run of this engine or error
       generate-waves           a run; steps, lanes, attention, workload, peak_bytes
-    report    the bars, a `core.bench.method.Report`: seconds by contender, ratios, limits
+    report    the bars, a `core.measure.rounds.Report`: seconds by contender, ratios, limits
 
 A run is seconds, output_tokens, output_tok_s and cut (its time was up before all was written); of this engine also execution, memory
 and notes as its trace tells them, and idle: of the time over decode steps, the share between passes. A workload is requests,

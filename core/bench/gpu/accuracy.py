@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from core.baselines import generate_serial, jobs
 from core.bench.gpu.device import Device
 from core.bench.gpu.runs import engine_for
 from core.bench.gpu.scale import Scale
-from core.compare import Run, first_differences
 from core.errors import InflightError
-from core.model_runner import observing
-from core.models import ModelAdapter
-from core.scheduler_output import SchedulerOutput
-from core.trace import Trace
-from core.workload import Workload
+from core.measure.baselines import generate_serial, jobs
+from core.measure.compare import Run, first_differences
+from core.models.load import ModelAdapter
+from core.runner.eager import observing
+from core.scheduler.output import SchedulerOutput
+from core.trace.trace import Trace
+from core.workload.workload import Workload
 
 
 def float32_of(model: PreTrainedModel) -> PreTrainedModel:

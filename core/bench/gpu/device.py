@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from core import models
+from core.models import load as models
 
 
 class Device:

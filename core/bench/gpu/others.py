@@ -9,9 +9,9 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from core.baselines import Job, TransformersContinuous, Variant, continuous_settings, generate_waves
 from core.bench.gpu.device import Device
 from core.errors import InflightError, first_sentence
+from core.measure.baselines import Job, TransformersContinuous, Variant, continuous_settings, generate_waves
 
 ATTENTIONS = ("flash_attention_3", "flash_attention_2", "sdpa", "eager")
 MODES = ((False, False), (True, False), (True, True), (False, True))  # CUDA graphs, running ahead

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from core.baselines import jobs
 from core.bench.bookkeeping import recording_share
 from core.bench.gpu import accuracy, others
 from core.bench.gpu.device import Device
@@ -18,8 +17,10 @@ from core.bench.gpu.scale import Scale, lengths_of
 from core.bench.gpu.shapes import Shape, weight_bytes_read
 from core.config import Execution
 from core.errors import first_sentence
-from core.models import ModelAdapter
-from core.workload import Workload
+from core.measure.baselines import jobs
+from core.measure.metrics import metrics as metrics_of
+from core.models.load import ModelAdapter
+from core.workload.workload import Workload
 
 DTYPE = torch.bfloat16
 
@@ -124,7 +125,7 @@ def _whole(world: World) -> dict[str, Any]:
 def _run(runs: list[Timed]) -> dict[str, Any]:
     """The run of median speed, and what its events say."""
     chosen = median_run(runs)
-    metrics = chosen.trace.metrics()
+    metrics = metrics_of(chosen.trace)
     return {
         **chosen.to_json(),
         "runs_tok_s": [round(run.tok_s, 1) for run in runs],

@@ -14,11 +14,11 @@ from typing import Any
 from core.bench.gpu.device import Device
 from core.bench.gpu.scale import Scale
 from core.config import EngineConfig, Execution
-from core.engine import Engine
-from core.events import Pass, StepEvent
-from core.models import ModelAdapter
-from core.trace import Trace
-from core.workload import Workload
+from core.engine.engine import Engine
+from core.models.load import ModelAdapter
+from core.trace.events import Pass, StepEvent
+from core.trace.trace import Trace
+from core.workload.workload import Workload
 
 
 def engine_for(adapter: ModelAdapter, scale: Scale, workload: Workload, execution: Execution | None = None) -> Engine:

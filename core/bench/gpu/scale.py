@@ -8,7 +8,7 @@ from typing import Any
 
 from core.bench.gpu.shapes import LLAMA_1B, LLAMA_8B, QWEN3_06B, Shape
 from core.bench.worlds import mixed, requests
-from core.workload import Workload
+from core.workload.workload import Workload
 
 
 @dataclass(frozen=True)

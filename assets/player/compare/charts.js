@@ -1,0 +1,132 @@
+// Plotly figures as panels: a finding as heading, the picture, and its ways out. Plotly is fetched when the first is about to be seen.
+
+import { h } from "../parts/dom.js";
+import { HUES, mix, rgbOf } from "../parts/colours.js";
+import { download } from "../watch/export.js";
+import { fetchBytes } from "../parts/server.js";
+
+const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
+const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
+
+/** Plotly's own script, packed: {Plotly, source}. */
+async function fetchPlotly(url) {
+  const bytes = await fetchBytes(url);
+  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const source = await (packed ? new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text() : new Response(bytes).text());
+  if (!window.Plotly) {
+    const script = document.createElement("script");
+    script.src = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+    await new Promise((resolve, reject) => {
+      script.onload = resolve;
+      script.onerror = () => reject(new Error("Plotly did not start"));
+      document.head.append(script);
+    });
+  }
+  return { Plotly: window.Plotly, source };
+}
+
+export class Charts {
+  /** el: where panels go. options: {plotly: url, palette(), toast(sentence), phone()}. */
+  constructor(el, options) {
+    this.el = el;
+    this.options = options;
+    this.panels = [];
+    this.seen = new IntersectionObserver((entries) => {
+      for (const { isIntersecting, target } of entries) if (isIntersecting) this._draw(this.panels.find((p) => p.plot === target));
+    }, { rootMargin: "300px" });
+  }
+
+  /** figures: [{name, finding, definitions, figure}]. of: what they are of, for file names. */
+  show(figures, of) {
+    this.seen.disconnect();
+    this.of = /^[\w-]+$/.test(of) ? of : "comparison";
+    this.panels = figures.map((data) => {
+      const plot = h("div", { class: "plot waiting", role: "img", "aria-label": data.finding });
+      const tools = h("span", { class: "tools" },
+        h("button", { type: "button", class: "mini", title: "This figure as a picture", onclick: () => this._save(data, "png") }, "PNG"),
+        h("button", { type: "button", class: "mini", title: "This figure as an interactive page that opens from disk", onclick: () => this._save(data, "html") }, "HTML"));
+      const title = h("span", { class: "title", title: data.definitions.join("\n") || null }, TITLES[data.name] || data.name);
+      const el = h("section", { class: "panel chart", "data-chart": data.name }, h("h3", {}, title, tools), h("p", {}, data.finding), plot);
+      return { data, plot, el, drawn: false };
+    });
+    this.el.replaceChildren(...this.panels.map((p) => p.el));
+    for (const panel of this.panels) this.seen.observe(panel.plot);
+  }
+
+  /** Again, in other colours. */
+  repaint() {
+    for (const panel of this.panels) if (panel.drawn) {
+      panel.drawn = false;
+      this._draw(panel);
+    }
+  }
+
+  async _draw(panel) {
+    if (!panel || panel.drawn) return;
+    panel.drawn = true;
+    try {
+      this._plotly ??= fetchPlotly(this.options.plotly);
+      const { Plotly } = await this._plotly;
+      const { data, layout } = this._coloured(panel.data.figure);
+      const { title, meta, height, width, ...rest } = layout;
+      const phone = this.options.phone();
+      await Plotly.newPlot(panel.plot, data, {
+        ...rest, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+        margin: { l: phone ? 78 : 96, r: 12, t: rest.showlegend === false ? 8 : 34, b: 46 }, font: { ...rest.font, size: 12 }, dragmode: false,
+      }, CONFIG);
+      panel.plot.classList.remove("waiting");
+    } catch (error) {
+      panel.drawn = false;
+      this._plotly = null;
+      panel.plot.textContent = `The chart could not be drawn (${error.message}).`;
+    }
+  }
+
+  /** The figure in this theme's colours: the one colour table of the page, light to dark. */
+  _coloured(figure) {
+    const palette = this.options.palette();
+    const table = new Map([["#ffffff", palette.panel], ["#faf8f4", palette.panel], ["#e3ddd2", palette.rule], ["#1b1b1f", palette.ink], ["#5c5a55", palette.soft], ["#f0ece4", palette.empty], ["#bfb8aa", palette.pad]]);
+    HUES.forEach((hue, i) => {
+      table.set(hue.toLowerCase(), palette.hues[i].solid);
+      for (const share of [0.18, 0.25, 0.35]) table.set(mix("#ffffff", hue, share), mix(palette.panel, palette.hues[i].solid, share));
+    });
+    const near = (colour) => { // tints are rounded here and there
+      const rgb = rgbOf(colour);
+      for (const [from, to] of table) if (rgbOf(from).every((c, i) => Math.abs(c - rgb[i]) <= 1)) return to;
+      return colour;
+    };
+    return JSON.parse(JSON.stringify(figure).replace(/#[0-9a-fA-F]{6}/g, (c) => table.get(c.toLowerCase()) || near(c)));
+  }
+
+  async _save(data, kind) {
+    const name = `inflight-${this.of}-${data.name.replaceAll("_", "-")}`;
+    try {
+      this._plotly ??= fetchPlotly(this.options.plotly);
+      const { Plotly, source } = await this._plotly;
+      if (kind === "png") {
+        const { data: traces, layout } = data.figure;
+        const url = await Plotly.toImage({ data: traces, layout: { ...layout, width: PNG_WIDTH, height: PNG_HEIGHT } }, { format: "png", width: PNG_WIDTH, height: PNG_HEIGHT, scale: 2 });
+        download(`${name}.png`, await (await fetch(url)).blob());
+      } else download(`${name}.html`, new Blob([figurePage(data, source)], { type: "text/html" }));
+    } catch (error) {
+      this._plotly = window.Plotly ? this._plotly : null;
+      this.options.toast(`The figure could not be saved: ${error.message}.`);
+    }
+  }
+}
+
+const TITLES = {
+  total_time: "Total time", throughput: "Output tokens a second", latency: "What a person waits", lane_steps: "Where every lane-step went",
+  kv_use: "KV cache in use", cost_curve: "Why batching pays: the cost of a step on this device",
+};
+
+/** One page with the figure and Plotly in it. The figure is data: it cannot become markup. */
+function figurePage(data, source) {
+  const inert = JSON.stringify(data.figure).replaceAll("<", "\\u003c");
+  const script = source.replace(/<\/script/gi, "<\\/script");
+  const title = document.createElement("title");
+  title.textContent = data.finding;
+  return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
+    + `<script>${script}<\/script><script id="data" type="application/json">${inert}<\/script><script>`
+    + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});<\/script></body></html>\n`;
+}

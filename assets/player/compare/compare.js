@@ -1,0 +1,309 @@
+// The Compare page: a race on top, what was measured below it. One document (visualizer/documents/comparison.py) is all it shows; a server, where
+// there is one, measures others.
+
+import { h, plural, setText } from "../parts/dom.js";
+import { Charts } from "./charts.js";
+import { download } from "../watch/export.js";
+import { Fork } from "./fork.js";
+import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast } from "../parts/look.js";
+import { FIRST, NewComparison } from "./new_comparison.js";
+import { Race } from "./race.js";
+import { RaceBar } from "./race_bar.js";
+import { Same } from "./same.js";
+import { Server, fetchJson } from "../parts/server.js";
+import { Tooltip } from "../parts/tooltip.js";
+
+export class Compare {
+  /**
+   * root: the element of compare.html. options: {tabs, plotly: url, server: whether there is an API, base, comparisons: [{name, title,
+   * shows, url}] (without a server), remember(hash), watched() → the spec of the Watch tab}.
+   */
+  constructor(root, options = {}) {
+    this.root = root;
+    this.options = { tabs: [], comparisons: [], server: false, remember: () => {}, watched: null, ...options };
+    this.layout = "desk";
+    this.doc = null;
+    this.spec = null; // what the document ran: {workload, config, model, device}
+    this.chosen = new Set();
+    this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], knobs: [], most_repeats: 1 };
+    this.run = { request: () => null }; // tooltips are shown requests, never ids
+    const $ = (s) => root.querySelector(s);
+    this.$ = $;
+    this._documents = new Map();
+    this.visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
+    this._theme();
+    this._size();
+    this.server = this.options.server ? new Server(this.options.base) : null;
+    this.tooltip = new Tooltip($(".tooltip"), this);
+    const race = { palette: () => this.palette, layout: () => this.layout, tooltip: this.tooltip };
+    this.race = new Race($(".race"), { ...race, onchange: () => this._moment() });
+    this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race, "Race");
+    this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
+    const asking = { ask: (...args) => this.ask(...args), base: () => this.spec, server: Boolean(this.server) };
+    this.same = new Same($(".same"), asking);
+    this.fork = new Fork($(".panel.fork"), { ...asking, race, fetchDoc: (url) => this._fetch(url), policies: () => this.catalogue.policies.map((p) => p.name) });
+    $(".panel.fork").hidden = !this.server;
+    $(".new-button").hidden = !this.server;
+    this.form = new NewComparison($(".drawer"), {
+      ask: asking.ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+    });
+    this._top();
+    this._keys();
+    new ResizeObserver(() => this._size()).observe($(".page"));
+    onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
+    this.ready = this._start();
+  }
+
+  /** The part is opened. wish: "watched" to compare the Watch tab's requests. */
+  shown(wish) {
+    if (wish === "watched" && this.server) this.ready.then(() => this.form.openOnWatched());
+    this._theme();
+    this.race.redraw();
+    this._remember();
+  }
+
+  async _start() {
+    try {
+      if (this.server) this.catalogue = await this.server.call("comparisons");
+      this._chips();
+      if (this.server) this.form.fill(this.catalogue);
+      if (this.server) this.fork.knobs(this.catalogue.knobs);
+      const wanted = new URLSearchParams(location.hash.slice(1)).get("comparison");
+      const entry = this.catalogue.recorded.find((e) => e.name === wanted) || this.catalogue.recorded[0];
+      if (entry) await this.open(entry);
+      else this.empty("There is no recorded comparison here yet. Run one.");
+    } catch (error) {
+      this.empty(`Nothing to compare could be fetched: ${error.message}.`);
+    }
+  }
+
+  // -- documents -------------------------------------------------------------------------------------------------------
+
+  async open(entry) {
+    this._opening = entry;
+    try {
+      let { url } = entry;
+      if (!url) {
+        const answer = await this.server.call("open_comparison", entry.name);
+        if (answer.error) throw new Error(answer.error);
+        url = answer.url;
+      }
+      const doc = await this._fetch(url);
+      if (this._opening !== entry) return;
+      this.entry = entry;
+      this.show(doc, this.catalogue.presets.find((p) => p.name === entry.name)?.spec || null);
+    } catch (error) {
+      const sentence = `This comparison could not be opened: ${error.message}`;
+      if (this.doc) this.toast(sentence);
+      else this.empty(sentence);
+    }
+  }
+
+  /** A comparison that was asked for here. */
+  async _made(url, spec) {
+    const doc = await this._fetch(url);
+    this.entry = null;
+    this.show(doc, spec);
+  }
+
+  async _fetch(url) {
+    if (!this._documents.has(url)) {
+      this._documents.set(url, await fetchJson(url));
+    }
+    return this._documents.get(url);
+  }
+
+  show(doc, spec) {
+    this.empty(null);
+    this.doc = doc;
+    this.spec = spec;
+    const racing = doc.names.filter((n) => doc.runs[n]);
+    const first = racing.filter((n) => FIRST.includes(n));
+    this.chosen = new Set(doc.source === "live" || first.length < 2 ? racing : first);
+    this._who();
+    this._race();
+    this.bar.fit();
+    this._headline();
+    const { says } = doc;
+    setText(this.$(".outputs"), says.outputs);
+    setText(this.$(".method"), says.method);
+    setText(this.$(".where"), [`Measured on ${says.where}.`, ...(says.notes || [])].join(" "));
+    setText(this.$(".warnings"), says.warnings.join("\n"));
+    this.$(".warnings").hidden = !says.warnings.length;
+    this.$(".article").hidden = doc.name !== "gpt2-six";
+    this.$(".legend-overrun").hidden = !Object.values(doc.runs).some((r) => r.events.some((e) => (e.overrun || []).length));
+    this.charts.show(doc.figures, doc.name);
+    this._table();
+    this.same.show(doc.equivalence);
+    this.fork.reset();
+    const word = doc.source === "recorded" ? "Recorded" : "Measured here";
+    setText(this.$(".source"), [word, doc.created.slice(0, 10), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
+    this.$(".source").title = says.where;
+    this.$(".source").dataset.source = doc.source;
+    for (const chip of this.root.querySelectorAll(".presets [data-name]")) chip.classList.toggle("on", this.entry?.name === chip.dataset.name);
+    this.$(".scroll").scrollTop = 0;
+    this._remember();
+  }
+
+  _race() {
+    this.$(".race-panel").style.setProperty("--racers", String(this.chosen.size));
+    this.race.show(this.doc, this.doc.names.filter((n) => this.chosen.has(n)));
+  }
+
+  /** Who races: one button a contender that left a trace. */
+  _who() {
+    const racing = this.doc.names.filter((n) => this.doc.runs[n]);
+    this.$(".who").hidden = racing.length < 3;
+    this.$(".who").replaceChildren(...racing.map((name) => {
+      const button = h("button", { type: "button", class: "mini", "aria-pressed": String(this.chosen.has(name)), title: this.doc.about[name] || null, onclick: () => {
+        if (this.chosen.has(name)) this.chosen.delete(name);
+        else this.chosen.add(name);
+        if (!this.chosen.size) this.chosen.add(name);
+        const { now } = this.race;
+        this._who();
+        this._race();
+        this.race.seek(now);
+        this.$(`.who [data-who="${CSS.escape(name)}"]`).focus();
+      } }, name);
+      button.dataset.who = name;
+      this._hue(button, name);
+      return button;
+    }));
+  }
+
+  _hue(el, name) {
+    el.style.setProperty("--hue", `var(--hue-${this.doc.hues[name] ?? 0})`);
+    el.style.setProperty("--tint", `var(--tint-${this.doc.hues[name] ?? 0})`);
+  }
+
+  /** The finding, its contenders on their tints. */
+  _headline() {
+    const names = [...this.doc.names].sort((a, b) => b.length - a.length);
+    const text = this.doc.says.headline;
+    const found = new RegExp(`(?<![\\w-])(${names.map((n) => n.replace(/[^\w]/g, "\\$&")).join("|")})(?![\\w-])`, "g");
+    let last = 0;
+    const parts = [];
+    for (const match of text.matchAll(found)) {
+      const el = h("span", { class: "name" }, match[0]);
+      this._hue(el, match[0]);
+      parts.push(text.slice(last, match.index), el);
+      last = match.index + match[0].length;
+    }
+    this.$(".headline").replaceChildren(...parts, text.slice(last));
+  }
+
+  _table() {
+    const { columns, rows } = this.doc.table;
+    this.$(".metrics").replaceChildren(h("table", {},
+      h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col", title: c.definition }, c.title)))),
+      h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", i ? { class: cell === "not observable" ? "unseen" : null } : { scope: "row" }, cell)))))));
+  }
+
+  empty(sentence) {
+    showEmpty(this.root, sentence);
+  }
+
+  // -- the moment ------------------------------------------------------------------------------------------------------
+
+  _moment() {
+    const { race } = this;
+    this.bar.draw();
+    const gap = race.gap();
+    setText(this.$(".gap"), gap ? `${gap[0]} is ${plural(gap[1], "token")} ahead of ${gap[2]}` : race.now >= race.span ? "all are done" : "");
+  }
+
+  _top() {
+    const { $ } = this;
+    fillTabs(this.root, this.options.tabs, "compare");
+    const name = () => `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}`;
+    $(".csv-button").addEventListener("click", () => this.doc && download(`${name()}.csv`, new Blob([this.doc.csv], { type: "text/csv" })));
+    $(".json-button").addEventListener("click", () => this.doc && download(`${name()}.json`, new Blob([JSON.stringify(this.doc.data, null, 1)], { type: "application/json" })));
+  }
+
+  _chips() {
+    for (const holder of this.root.querySelectorAll(".presets")) {
+      holder.replaceChildren(...this.catalogue.recorded.map((entry) => {
+        const chip = h("button", { type: "button", class: "button", title: entry.shows, onclick: () => this.open(entry) }, entry.title);
+        chip.dataset.name = entry.name;
+        return chip;
+      }));
+    }
+  }
+
+  // -- asking the server -------------------------------------------------------------------------------------------------
+
+  /** Do a task; its last delta. Throws with the server's sentence. */
+  async ask(kind, spec, onprogress) {
+    let last = null;
+    for await (const { value } of this.server.stream("task", [kind, { ...spec, visitor: this.visitor }])) {
+      if (!value) continue;
+      if (value.done) last = value;
+      else onprogress(value.progress || {}, () => this.server.call("cancel_task", value.task).catch(() => {}));
+    }
+    if (!last) throw new Error("The server said nothing more.");
+    if (last.error) throw new Error(last.error);
+    return last;
+  }
+
+  // -- around it -----------------------------------------------------------------------------------------------------------
+
+  _remember() {
+    if (document.documentElement.dataset.part === "compare") this.options.remember(`#part=compare${this.entry ? `&comparison=${encodeURIComponent(this.entry.name)}` : ""}`);
+  }
+
+  _theme() {
+    const player = document.querySelector("#watch .inflight[data-theme]");
+    const wanted = new URLSearchParams(location.hash.slice(1)).get("theme");
+    const dark = player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
+    if (this.palette && this.palette.dark === dark) return;
+    this.palette = paintTheme(this.root, dark);
+    this.race?.redraw();
+    this.fork?.race.redraw();
+    this.charts?.repaint();
+  }
+
+  _size() {
+    const width = this.$(".page").clientWidth;
+    if (!width) return;
+    const layout = layoutOf(width);
+    if (layout === this.layout) return;
+    this.layout = layout;
+    this.root.dataset.layout = layout;
+    this.race?.redraw();
+    this.fork?.race.redraw();
+    this.charts?.repaint();
+  }
+
+  _keys() {
+    document.addEventListener("keydown", (e) => {
+      if (!isOurKey(e, this.root)) return;
+      if (e.key === "Escape") {
+        if (this.form.isOpen) this.form.toggle(false);
+        return;
+      }
+      if (isTyping(e.target) || pressesButton(e) || e.target.closest?.(".metrics")) return;
+      const bar = e.target.closest?.(".panel.fork") && this.fork.stands ? this.fork.bar : this.bar;
+      const act = bar.key(e);
+      if (!act) return;
+      act();
+      e.preventDefault();
+    });
+  }
+
+  toast(sentence, ms = 5000) {
+    showToast(this.root, sentence, ms);
+  }
+}
+
+/** Fill `holder` with the page of this script's markup and style, once. */
+export function mountCompare(holder, options) {
+  const { style, markup } = window.inflightCompareFiles;
+  document.head.append(h("style", {}, style));
+  holder.innerHTML = markup; // our own file, nothing of anybody's data
+  const root = holder.querySelector(".inflight-compare");
+  root.classList.add("inflight");
+  window.inflightCompare = new Compare(root, options);
+  return window.inflightCompare;
+}
+
+window.inflightCompareMount = mountCompare;

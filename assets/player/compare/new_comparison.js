@@ -1,0 +1,112 @@
+// The drawer in which a comparison is asked for: whose requests, which policies, which limits.
+
+import { h, setText } from "../parts/dom.js";
+import { Drawer } from "../parts/drawer.js";
+
+const WATCHED = ""; // the requests of the Watch tab, among presets by name
+export const FIRST = ["static", "continuous"]; // who runs unless chosen
+
+export class NewComparison {
+  /**
+   * form: its element. options: {ask(kind, spec, onprogress), done(url, spec), watched() → {spec, says}, throws a sentence; null where there is no
+   * Watch tab, opener, phone()}.
+   */
+  constructor(form, options) {
+    this.options = options;
+    this.drawer = new Drawer(form, "New comparison", { close: () => this.toggle(false), cancel: () => this._cancel?.() });
+    this.$ = (s) => form.querySelector(s);
+    this.fields = form.elements;
+    this.presets = [];
+    options.opener.addEventListener("click", () => this.toggle());
+    this.fields.preset.addEventListener("change", () => this._chosen());
+    form.addEventListener("submit", (e) => {
+      e.preventDefault();
+      this._run();
+    });
+  }
+
+  /** What can be asked for here. */
+  fill({ presets, policies, most_repeats: most, note }) {
+    this.presets = presets;
+    this.note = note; // where it will be computed, if that is not where one would think
+    const watched = this.options.watched ? [h("option", { value: WATCHED }, "those of the Watch tab")] : [];
+    this.fields.preset.replaceChildren(...watched, ...presets.map((p) => h("option", { value: p.name }, p.title)));
+    this.$(".policy-rows").replaceChildren(...policies.map((p) => h("label", { class: "check" },
+      h("input", { type: "checkbox", name: "policy", value: p.name, checked: FIRST.includes(p.name) }), h("span", {}, p.name, h("small", {}, p.shows)))));
+    this.fields.repeats.max = String(most);
+    this.fields.repeats.value = String(Math.min(3, most));
+    const first = presets.find((p) => p.name === "gpt2-six") || presets[0];
+    if (first) this.fields.preset.value = first.name;
+    this._chosen();
+  }
+
+  toggle(on = !this.drawer.isOpen) {
+    this.drawer.toggle(on, this.options.opener);
+    if (on) this.fields.preset.focus({ preventScroll: true });
+    if (on && this.fields.preset.value === WATCHED) this._chosen();
+  }
+
+  /** Open it on the requests of the Watch tab. */
+  openOnWatched() {
+    this.fields.preset.value = WATCHED;
+    this.toggle(true);
+  }
+
+  get isOpen() {
+    return this.drawer.isOpen;
+  }
+
+  /** The spec of the requests that are chosen, with the limits they come with; throws a sentence. */
+  async _spec() {
+    const name = this.fields.preset.value;
+    if (name === WATCHED) return this.options.watched();
+    const preset = this.presets.find((p) => p.name === name);
+    return { spec: preset.spec, says: preset.shows };
+  }
+
+  async _chosen() {
+    const name = this.fields.preset.value;
+    try {
+      const { spec, says } = await this._spec();
+      if (this.fields.preset.value !== name) return; // another was chosen meanwhile
+      setText(this.$(".preset-shows"), says);
+      for (const limit of ["max_num_seqs", "max_num_batched_tokens"]) this.fields[limit].value = String(spec.config[limit]);
+      this.drawer.say(this.note);
+    } catch (error) {
+      setText(this.$(".preset-shows"), "");
+      this.drawer.say(error.message, true);
+    }
+  }
+
+  async _run() {
+    if (this._running) return;
+    this._running = true;
+    this.drawer.busy(true);
+    try {
+      const { spec: chosen } = await this._spec();
+      const limits = Object.fromEntries(["max_num_seqs", "max_num_batched_tokens"].map((name) => [name, Number(this.fields[name].value)]));
+      const spec = { ...chosen, config: { ...chosen.config, ...limits } };
+      const policies = [...this.drawer.form.querySelectorAll("[name=policy]:checked")].map((box) => box.value);
+      this.drawer.say("The model is loaded …");
+      const answer = await this.options.ask("compare", { ...spec, policies, repeats: Number(this.fields.repeats.value) }, (progress, cancel) => {
+        this._cancel = cancel;
+        this._progress(progress);
+      });
+      await this.options.done(answer.url, spec);
+      this.drawer.say("Done: the race shows the runs of median time.");
+      if (this.options.phone()) this.toggle(false);
+    } catch (error) {
+      this.drawer.say(error.message, true);
+    }
+    this.drawer.busy(false);
+    this._running = false;
+  }
+
+  _progress({ ahead, total, index, round, contender }) {
+    if (ahead) this.drawer.say(`${ahead} ahead of you in line.`);
+    if (ahead || !total) return;
+    this.drawer.progress(index / total);
+    const turn = round ? `round ${round}` : "warm-up";
+    this.drawer.say(contender ? `Run ${index + 1} of ${total}: ${contender}, ${turn}.` : "The cost of a step on this device …");
+  }
+}

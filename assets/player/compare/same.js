@@ -1,0 +1,87 @@
+// The equivalence panel: each request's text alone and in company, and where they part. Texts are data and go through textContent.
+
+import { h, setText } from "../parts/dom.js";
+import { letterOf } from "../parts/colours.js";
+
+const number = (x) => (x === null || x === undefined ? "–" : x === 0 ? "0" : x < 0.01 ? x.toExponential(1) : x.toFixed(2));
+
+function split(text, other) {
+  const [a, b] = [[...text], [...other]];
+  let i = 0;
+  while (i < a.length && i < b.length && a[i] === b[i]) i += 1;
+  return [a.slice(0, i).join(""), a.slice(i).join("")];
+}
+
+function textOf(text, other, parted, of) {
+  if (!parted) return h("p", { class: "saying", "data-of": of }, text);
+  const [same, rest] = split(text, other);
+  const [all, space, first] = /^(\s*)(\S*)/u.exec(rest);
+  return h("p", { class: "saying", "data-of": of }, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
+}
+
+export class Same {
+  /** el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, server}. */
+  constructor(el, options) {
+    this.el = el;
+    this.options = options;
+    this.$ = (s) => el.querySelector(s);
+    this.kept = {};
+    this.leak = this.$("[name=leak]");
+    this.leak.addEventListener("change", () => this._turn());
+    this.$(".same-run").hidden = !options.server;
+    this.$(".same-run").addEventListener("click", () => this._run());
+    this.$(".same-cancel").addEventListener("click", () => this._cancel?.());
+  }
+
+  /** found: {honest, leak}, each an equivalence with its sentence, or absent. */
+  show(found) {
+    this.kept = { ...found };
+    this._message("");
+    this._turn();
+  }
+
+  _turn() {
+    const found = this.kept[this.leak.checked ? "leak" : "honest"];
+    setText(this.$(".lead"), found ? found.says : "Run every request alone and then in the batch: not a token may differ. With the leak, many do.");
+    if (!found) return this.$(".pairs").replaceChildren();
+    const heads = h("div", { class: "pair heads" }, h("span"), h("span", {}, "alone"), h("span", {}, found.leak ? "in the batch, reading a neighbour" : "in the batch"), h("span", {}, "difference"));
+    const rows = found.requests.map((r, i) => {
+      const { parting } = r;
+      const letter = h("bdi", { class: "chip", title: `request ${r.request}` }, letterOf(i));
+      letter.style.setProperty("--tint", `var(--tint-${i % 8})`);
+      const why = parting
+        ? [h("b", {}, `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`), `from token ${parting.position} on, where alone the best token led by ${number(parting.margin)}; `]
+        : [h("b", {}, `0 of ${r.solo.length} tokens differ`)];
+      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(r.solo_text, r.batched_text, parting, "alone"), textOf(r.batched_text, r.solo_text, parting, "in the batch"),
+        h("p", { class: "why" }, ...why, `largest logit difference ${number(r.max_logit_difference)}`));
+    });
+    this.$(".pairs").replaceChildren(heads, ...rows);
+  }
+
+  async _run() {
+    const base = this.options.base();
+    if (!base) return this._message("Choose requests first.", true);
+    const leak = this.leak.checked;
+    this.$(".same-run").disabled = true;
+    this._message("starting");
+    try {
+      const answer = await this.options.ask("equivalence", { ...base, leak }, (progress, cancel) => {
+        this._cancel = cancel;
+        this.$(".same-cancel").hidden = false;
+        this._message(progress.ahead ? `${progress.ahead} ahead in line` : progress.step ? `step ${progress.step}` : "loading the model");
+      });
+      this.kept[leak ? "leak" : "honest"] = answer.result;
+      this._message("measured here, just now");
+      this._turn();
+    } catch (error) {
+      this._message(error.message, true);
+    }
+    this.$(".same-run").disabled = false;
+    this.$(".same-cancel").hidden = true;
+  }
+
+  _message(words, bad = false) {
+    setText(this.$(".same-message"), words);
+    this.$(".same-message").classList.toggle("bad", bad);
+  }
+}

@@ -1,0 +1,81 @@
+// Geometry before ink: the rows, queries and keys of each forward pass of a step. Mirrors core/trace/mask.py. Knows nothing of pixels.
+//
+//   queries: packed order, i.e. lane order; a padded row is its pads, then its tokens
+//   keys:    request by request, each 0 … kv_len - 1, cached first and then new
+
+export function passesOf(run, event) {
+  const byPass = event.passes.map(() => []);
+  for (const segment of event.segments) byPass[segment.passIndex].push(segment);
+  const overrun = new Set(event.overrun.map((o) => o.request)); // computed for nothing
+  return event.passes.map((forward, index) => {
+    const padded = forward.layout === "padded";
+    const items = [
+      ...byPass[index].map((s) => ({ ...s, request: run.request(s.request), finished: false, overrun: overrun.has(s.request) })),
+      ...forward.finishedRows.map(([request, lane]) => ({
+        request: run.request(request), lane, phase: "finished", start: 0, length: 0, kvLen: 0, finished: true,
+      })),
+    ].sort((a, b) => a.lane - b.lane);
+    let q = 0;
+    let k = 0;
+    for (const item of items) {
+      item.pads = padded ? forward.width - item.length : 0;
+      item.q0 = q; // first query, pads included
+      item.k0 = k; // first key
+      q += item.pads + item.length;
+      k += item.kvLen;
+    }
+    const graphPads = forward.bucket ? Math.max(0, forward.bucket - forward.rows * forward.width) : 0; // a CUDA graph comes in a few sizes
+    return { index, ...forward, padded, items, nq: q, nk: k, graphPads };
+  });
+}
+
+/** Why an item's positions were computed for nothing. */
+export function overrunWords(item) {
+  return [{ request: item.request }, " had stopped when this step was already launched: overrun, computed for nothing"];
+}
+
+/** The item whose queries (or keys) hold position x. */
+export function itemAt(pass, x, axis) {
+  const first = axis === "q" ? "q0" : "k0";
+  let found = null;
+  for (const item of pass.items) {
+    if (axis === "k" && !item.kvLen) continue;
+    if (item[first] <= x) found = item;
+  }
+  return found;
+}
+
+/** The keys that query `q` of an item may attend to, as [first, end) among all keys; null for a pad. */
+export function allowedKeys(item, q, window) {
+  const offset = q - item.q0 - item.pads;
+  if (offset < 0 || item.finished) return null;
+  const position = item.start + offset;
+  const first = window === null ? 0 : Math.max(0, position - window + 1);
+  return [item.k0 + first, item.k0 + position + 1];
+}
+
+const shownPieces = new Map();
+
+/** What a piece of text looks like in a cell: invisible characters made visible, at most `most` characters. */
+export function visible(piece, most = 14) {
+  const key = piece.length < 100 ? `${most}${piece}` : null;
+  let shown = key === null ? undefined : shownPieces.get(key);
+  if (shown === undefined) {
+    shown = makeVisible(piece, most);
+    if (shownPieces.size > 20000) shownPieces.clear();
+    if (key !== null) shownPieces.set(key, shown);
+  }
+  return shown;
+}
+
+function makeVisible(piece, most) {
+  if (piece === "") return "◌";
+  const trimmed = piece.length > 200 ? piece.slice(0, 200) : piece;
+  let shown = trimmed.replace(/\r\n|\n/g, "↵").replace(/\t/g, "⇥");
+  if (/^ +$/.test(shown)) return "␣".repeat(Math.min(shown.length, 4));
+  shown = shown.trim().replace(/ /g, "␣");
+  shown = shown.replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)));
+  shown = shown.replace(/[\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, "◌");
+  const characters = Array.from(shown);
+  return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : shown || "␣";
+}

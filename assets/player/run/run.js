@@ -1,0 +1,364 @@
+// The run as state: folds events into who held which lane, how long each cache was, who waited. Knows nothing of drawing.
+//
+//   events ─ append ─→ requests (waits, stays, samples) + per step: holder, status and KV length of each lane
+//   frame(i) ─→ everything that step i shows, the same whether stepped or jumped to
+
+import { dealHue, letterOf } from "../parts/colours.js";
+import { passesOf } from "./passes.js";
+
+export const PREFILL = 1, DECODE = 2, WASTED = 4, STALLED = 8, PREEMPTED = 16, OVERRUN = 32;
+export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // somebody is in the lane
+
+/** The number of entries of the ascending `list` that are at most `x`. */
+export function countUpTo(list, x) {
+  let low = 0;
+  let high = list.length;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (list[mid] <= x) low = mid + 1;
+    else high = mid;
+  }
+  return low;
+}
+
+const record = (names) => (row) => Object.fromEntries(names.map((name, i) => [name, row[i]]));
+const readers = {
+  why: record(["limit", "have", "need", "total"]),
+  pass: record(["layout", "rows", "width", "tokens", "padding", "tStart", "tEnd", "finishedRows", "bucket"]),
+  segment: record(["passIndex", "request", "lane", "phase", "start", "length", "kvLen"]),
+  budget: record(["limit", "decode", "prefill", "unused", "binding"]),
+};
+
+/** Arrays in field order (core/trace/events.py) to named fields. */
+function readEvent(e) {
+  return {
+    step: e.step,
+    tStart: e.t_start,
+    tEnd: e.t_end,
+    timings: e.timings,
+    arrived: e.arrived.map(([request, t]) => ({ request, t })),
+    admitted: e.admitted.map(([request, lane, why]) => ({ request, lane, why: readers.why(why) })),
+    waiting: { count: e.waiting[0], request: e.waiting[1], why: e.waiting[2] && readers.why(e.waiting[2]) },
+    preempted: e.preempted.map(([request, tokensLost, lane]) => ({ request, tokensLost, lane })),
+    stalled: e.stalled.map(([request, why]) => ({ request, why: readers.why(why) })),
+    passes: e.passes.map(readers.pass),
+    segments: e.segments.map(readers.segment),
+    sampled: e.sampled.map(([passIndex, request, tokenId, logprob, margin]) => ({ passIndex, request, tokenId, logprob, margin })),
+    finished: e.finished.map(([request, reason]) => ({ request, reason })),
+    kv: {
+      used: e.kv[0],
+      total: e.kv[1],
+      changes: e.kv[2].map(([request, added, released]) => ({ request, added, released })),
+      prefixHits: e.kv[3].map(([request, tokens]) => ({ request, tokens })),
+    },
+    budget: readers.budget(e.budget),
+    overrun: (e.overrun || []).map(([request, rows]) => ({ request, rows })),
+  };
+}
+
+export class Run {
+  constructor(replay) {
+    this.header = replay.header;
+    this.complete = replay.complete !== false;
+    this.events = [];
+    this.captions = [];
+    this.requests = []; // in order of arrival
+    this.stays = [];
+    this.holders = []; // step -> lane -> index into stays, or -1
+    this.statuses = []; // step -> lane -> bits
+    this.kvLens = []; // step -> lane -> positions in the cache at the end of the step
+    this.texts = { prompt: {}, output: {} };
+    this.longest = 1; // longest cache so far
+    this.numWaiting = []; // step -> requests waiting
+    this._byId = new Map();
+    this._laneNow = []; // lane -> stay index, while folding
+    this._lastHue = -1;
+    this._leaving = []; // stays that leave after the step
+    this._waitingNow = 0;
+    const config = this.header.config || {};
+    this.numLanes = config.policy === "sequential" ? 1 : config.max_num_seqs || 1;
+    this.barrier = config.policy === "static"; // lanes fall free by waves
+    this.blockSize = config.block_size || 1;
+    this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
+    this._planned = new Map(((this.header.workload || {}).requests || []).map((r) => [r.id, r]));
+    this.numPlanned = this._planned.size;
+    this.windows = (this.header.model || {}).windows || [null];
+    this.append(replay.events || [], replay.captions || [], replay.texts);
+  }
+
+  get length() {
+    return this.events.length;
+  }
+
+  /** The step number of an index: idle turns have no event, so numbers may skip. */
+  stepOf(i) {
+    return this.events[i].step;
+  }
+
+  indexOf(step) {
+    return Math.max(0, countUpTo(this._steps ?? (this._steps = this.events.map((e) => e.step)), step) - 1);
+  }
+
+  request(id) {
+    return this._byId.get(id);
+  }
+
+  append(events, captions = [], texts = null) {
+    if (texts) {
+      for (const side of ["prompt", "output"]) {
+        for (const [id, pieces] of Object.entries(texts[side] || {})) {
+          if (Object.hasOwn(this.texts[side], id)) for (const piece of pieces) this.texts[side][id].push(piece);
+          else Object.defineProperty(this.texts[side], id, { value: [...pieces], enumerable: true, writable: true, configurable: true });
+        }
+      }
+    }
+    for (const data of events) this._fold(readEvent(data));
+    for (const caption of captions) this.captions.push(caption);
+    this._steps = null;
+    this._frame = null;
+  }
+
+  _meet(id) {
+    let request = this._byId.get(id);
+    if (!request) {
+      const plan = this._planned.get(id);
+      request = {
+        id,
+        index: this.requests.length,
+        letter: letterOf(this.requests.length),
+        hue: -1,
+        maxNew: plan && plan.sampling ? plan.sampling.max_new_tokens : null,
+        arrived: null, // seconds
+        waits: [], // [first step, last step, preempted]
+        stays: [],
+        samples: [], // the step of each generated token
+        finished: null,
+      };
+      this.requests.push(request);
+      this._byId.set(id, request);
+    }
+    return request;
+  }
+
+  promptLength(request) {
+    const pieces = this.texts.prompt[request.id];
+    return pieces ? pieces.length : 0;
+  }
+
+  _startWaiting(request, i, preempted) {
+    request.waits.push([i, Infinity, preempted]);
+    this._waitingNow += 1;
+  }
+
+  _stopWaiting(request, i) {
+    const wait = request.waits.at(-1);
+    if (!wait || wait[1] !== Infinity) return;
+    wait[1] = i - 1;
+    this._waitingNow -= 1;
+  }
+
+  _leave(stayIndex, lastStep, end) {
+    const stay = this.stays[stayIndex];
+    stay.to = lastStep;
+    stay.end = end;
+    if (this._laneNow[stay.lane] === stayIndex) this._laneNow[stay.lane] = -1;
+    stay.request.live = false;
+  }
+
+  _stayOf(request) {
+    const stay = request.stays.at(-1);
+    return stay && stay.to === Infinity ? stay.index : -1;
+  }
+
+  _fold(event) {
+    const i = this.events.length;
+    for (const stay of this._leaving) this._leave(stay, i - 1, "finished");
+    this._leaving = [];
+    const working = new Set([...event.segments, ...event.stalled].map((s) => s.request)); // in a lane while the passes run
+    for (const forward of event.passes) for (const [request] of forward.finishedRows) working.add(request);
+    const overrun = new Set(event.overrun.map((o) => o.request));
+
+    // at the start of the step: arrivals, cancellations, preemptions, admissions
+    for (const { request, t } of event.arrived) {
+      const met = this._meet(request);
+      met.arrived = t;
+      this._startWaiting(met, i, false);
+    }
+    for (const { request, reason } of event.finished) {
+      const met = this._meet(request);
+      met.finished = { step: i, reason };
+      if (reason === "cancelled") this._stopWaiting(met, i);
+    }
+    const status = new Array(this.numLanes).fill(0);
+    for (const { request, lane } of event.preempted) {
+      const met = this._meet(request);
+      const stay = this._stayOf(met);
+      if (stay >= 0) this._leave(stay, i - 1, "preempted");
+      this._startWaiting(met, i, true);
+      status[lane] |= PREEMPTED;
+    }
+    const preempted = new Set(event.preempted.map((p) => p.request));
+    const before = new Set(event.finished.filter((f) => !working.has(f.request)).map((f) => f.request)); // cancelled between steps
+    for (const { request, released } of event.kv.changes) {
+      const leaves = before.has(request) || (before.size && this.barrier && !working.has(request)); // with the last of a wave the whole wave
+      const stay = released && leaves ? this._stayOf(this._meet(request)) : -1;
+      if (stay >= 0) this._leave(stay, i - 1, "finished");
+    }
+    for (const { request, lane } of event.admitted) {
+      const met = this._meet(request);
+      this._stopWaiting(met, i);
+      if (met.hue < 0) {
+        const live = this.requests.filter((r) => r.hue >= 0 && (r.live || (r.waits.length && r.waits.at(-1)[1] === Infinity)));
+        met.hue = this._lastHue = dealHue(live.map((r) => r.hue), this._lastHue);
+      }
+      while (this._laneNow.length <= lane) this._laneNow.push(-1);
+      const stay = { index: this.stays.length, request: met, lane, from: i, to: Infinity, end: null, blocks: [], blockSteps: [], kvLen: 0 };
+      this.stays.push(stay);
+      met.stays.push(stay);
+      met.live = true;
+      this._laneNow[lane] = stay.index;
+    }
+    for (const { request, tokens } of event.kv.prefixHits) {
+      const stay = this.stays[this._stayOf(this._meet(request))];
+      if (stay) [stay.kvLen, stay.hit] = [tokens, tokens];
+    }
+
+    // the passes
+    for (const { request, added } of event.kv.changes) {
+      const stay = this.stays[this._stayOf(this._meet(request))];
+      if (!stay) continue;
+      for (const block of added) {
+        stay.blocks.push(block);
+        stay.blockSteps.push(i);
+      }
+    }
+    for (const s of event.segments) {
+      const stay = this.stays[this._stayOf(this._meet(s.request))];
+      if (stay) stay.kvLen = s.kvLen;
+      this.longest = Math.max(this.longest, s.kvLen);
+      status[s.lane] |= overrun.has(s.request) ? OVERRUN : s.phase === "decode" ? DECODE : PREFILL;
+    }
+    for (const forward of event.passes) for (const [, lane] of forward.finishedRows) status[lane] |= WASTED;
+    for (const { request } of event.stalled) {
+      const stay = this.stays[this._stayOf(this._meet(request))];
+      if (stay) status[stay.lane] |= STALLED;
+    }
+    for (const { request } of event.sampled) this._meet(request).samples.push(i);
+
+    const holder = new Array(this.numLanes).fill(-1);
+    const kv = new Array(this.numLanes).fill(0);
+    for (let lane = 0; lane < this.numLanes; lane += 1) {
+      const stay = this._laneNow[lane] ?? -1;
+      holder[lane] = stay;
+      if (stay >= 0) kv[lane] = this.stays[stay].kvLen;
+    }
+    this.holders.push(holder);
+    this.statuses.push(status);
+    this.kvLens.push(kv);
+    this.numWaiting.push(this._waitingNow);
+    this.events.push(event);
+
+    // after the step: finished requests whose blocks were given back
+    for (const { request, released } of event.kv.changes) {
+      const stay = released && !preempted.has(request) ? this._stayOf(this._meet(request)) : -1;
+      if (stay >= 0) this._leaving.push(stay);
+    }
+  }
+
+  waitingAt(i) {
+    const waiting = [];
+    for (const request of this.requests) {
+      for (let w = request.waits.length - 1; w >= 0; w -= 1) {
+        const [from, to, preempted] = request.waits[w];
+        if (from > i) continue;
+        if (to >= i) waiting.push({ request, since: from, preempted });
+        break;
+      }
+    }
+    return waiting; // first come, first served: in order of arrival
+  }
+
+  numGenerated(request, i) {
+    return countUpTo(request.samples, i);
+  }
+
+  /** The text of a token by its position in prompt + output. */
+  tokenText(request, position) {
+    const prompt = this.texts.prompt[request.id] || [];
+    if (position < prompt.length) return prompt[position];
+    const output = this.texts.output[request.id] || [];
+    return output[position - prompt.length] ?? "";
+  }
+
+  get asynchronous() {
+    return Boolean((this.header.execution || {}).asynchronous);
+  }
+
+  /** Seconds that the device of an asynchronous run was idle before step i, and whether it waited for the host or had nobody to serve. */
+  idleBefore(i) {
+    if (!this.asynchronous || i < 1) return null;
+    const seconds = this.events[i].tStart - this.events[i - 1].tEnd;
+    if (seconds <= 0) return null;
+    const served = this.numWaiting[i - 1] > 0 || this.holders[i - 1].some((index) => index >= 0 && this.stays[index].to >= i);
+    const step = this.events[i].tEnd - this.events[i].tStart;
+    return { seconds, forHost: served, worth: seconds > 0.01 * step };
+  }
+
+  frame(i) {
+    if (this._frame && this._frame.i === i) return this._frame;
+    const event = this.events[i];
+    const lanes = this.holders[i].map((index, lane) => {
+      const stay = index < 0 ? null : this.stays[index];
+      const before = stay && i > stay.from ? this.kvLens[i - 1][lane] : (stay && stay.hit) || 0;
+      return { lane, stay, request: stay && stay.request, status: this.statuses[i][lane], kvLen: this.kvLens[i][lane], before };
+    });
+    const vanished = event.preempted.map((p) => {
+      const request = this.request(p.request);
+      return { ...p, request, stay: request.stays.filter((s) => s.end === "preempted" && s.to === i - 1).at(-1) };
+    });
+    this._frame = {
+      i,
+      event,
+      caption: this.captions[i] || null,
+      lanes,
+      vanished,
+      waiting: this.waitingAt(i),
+      passes: passesOf(this, event),
+    };
+    return this._frame;
+  }
+
+  /** A step that shows the point: prefill beside decode, several requests, readable; the middle where none mixes. */
+  openingStep() {
+    let best = Math.floor(this.length / 2);
+    let score = -1;
+    for (let i = 0; i < this.length; i += 1) {
+      const { segments, waiting } = this.events[i];
+      const reading = new Set(segments.filter((s) => s.phase === "prefill").map((s) => s.request));
+      const prefills = reading.size;
+      const decodes = segments.filter((s) => s.phase === "decode" && !reading.has(s.request)).length;
+      const tokens = segments.reduce((n, s) => n + s.length, 0);
+      if (!decodes || !prefills) continue;
+      const points = Math.min(decodes, 4) + Math.min(prefills, 2) + (waiting.count > 0 ? 1.5 : 0) + (tokens > 8 && tokens < 64 ? 2 : 0);
+      if (points > score) [best, score] = [i, points];
+    }
+    return best;
+  }
+
+  /** Steps of a kind: "admission", "chunk" (a prompt computed in pieces), "preemption", "finish" or "any". */
+  eventSteps(kind) {
+    const tests = {
+      admission: (e) => e.admitted.length > 0,
+      chunk: (e) => e.segments.some((s) => s.phase === "prefill" && this._isChunk(s)),
+      preemption: (e) => e.preempted.length > 0,
+      finish: (e) => e.finished.length > 0,
+    };
+    const chosen = kind === "any" ? Object.values(tests) : [tests[kind]];
+    return this.events.flatMap((e, i) => (chosen.some((test) => test(e)) ? [i] : []));
+  }
+
+  _isChunk(segment) {
+    const request = this._byId.get(segment.request);
+    return segment.start > 0 || segment.kvLen < this.promptLength(request);
+  }
+}

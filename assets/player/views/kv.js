@@ -1,0 +1,313 @@
+// The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
+
+import { clamp, count, measure, plural, setAttr, setFont, setText, shorten, Surface } from "../parts/dom.js";
+import { countUpTo } from "../run/run.js";
+
+export class LengthsView {
+  constructor(panel, app) {
+    this.app = app;
+    this.key = panel.querySelector(".lengths-key");
+    this.surface = new Surface(panel.querySelector(".lengths canvas"), () => app.redraw());
+  }
+
+  draw(frame) {
+    const { app, surface } = this;
+    const { run, palette, focus } = app;
+    const held = frame.lanes.reduce((n, l) => n + (l.stay ? l.kvLen : 0), 0);
+    setText(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
+    if (!surface.visible) return;
+    const g = surface.begin();
+    const pitch = Math.min(surface.h / run.numLanes, app.presenter ? 52 : 40);
+    this.pitch = pitch;
+    const gap = pitch >= 8 ? 3 : pitch >= 4 ? 1 : 0;
+    const label = 26;
+    const size = Math.max(11, Math.min(app.presenter ? 18 : 12, pitch - 2));
+    setFont(g, `${size}px ${palette.mono}`);
+    const room = surface.w - label - measure(g, count(run.longest)) - 10;
+    g.textBaseline = "middle";
+    for (const lane of frame.lanes) {
+      const y = lane.lane * pitch + gap / 2;
+      const height = Math.max(1, pitch - gap);
+      const { request } = lane;
+      g.globalAlpha = focus && focus !== request ? 0.2 : 1;
+      g.fillStyle = palette.empty;
+      g.fillRect(label, y, surface.w - label, height);
+      if (pitch >= 9) {
+        setFont(g, `700 ${size}px ${palette.mono}`);
+        g.fillStyle = request ? palette.ink : palette.soft;
+        g.fillText(request ? request.letter : "–", 4, y + height / 2 + 0.5);
+      }
+      const lost = !request && frame.vanished.find((v) => v.lane === lane.lane);
+      if (lost) this._lost(g, lost, label, y, height, room, size);
+      if (!request) continue;
+      const colours = palette.of(request);
+      const old = (room * lane.before) / run.longest;
+      const now = (room * lane.kvLen) / run.longest;
+      const finished = Boolean(request.finished && request.finished.step < frame.i); // kept for the wave, or overrun
+      g.fillStyle = finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid;
+      g.fillRect(label, y, old, height);
+      if (now > old) {
+        const prefill = lane.kvLen - lane.before > 1 || frame.event.segments.some((s) => s.request === request.id && s.phase === "prefill");
+        const width = Math.max(2, now - old);
+        if (prefill && height > 5) {
+          g.fillStyle = colours.tint;
+          g.fillRect(label + old, y, width, height);
+          g.strokeStyle = colours.solid;
+          g.lineWidth = 1.5;
+          g.strokeRect(label + old + 0.75, y + 0.75, Math.max(0.5, width - 1.5), height - 1.5);
+        } else {
+          g.fillRect(label + old, y, width, height);
+          g.fillStyle = palette.ink;
+          g.fillRect(label + now - 2, y, 2, height);
+        }
+      }
+      // block boundaries
+      if (run.blockSize * room / run.longest >= 5) {
+        g.fillStyle = palette.panel;
+        g.globalAlpha *= 0.7;
+        for (let p = run.blockSize; p < lane.kvLen; p += run.blockSize) g.fillRect(label + (room * p) / run.longest - 0.5, y, 1, height);
+        g.globalAlpha = focus && focus !== request ? 0.2 : 1;
+      }
+      if (pitch >= 9) {
+        g.fillStyle = palette.ink;
+        setFont(g, `${size}px ${palette.mono}`);
+        g.fillText(count(lane.kvLen), label + now + 6, y + height / 2 + 0.5);
+      }
+    }
+    g.globalAlpha = 1;
+    setAttr(surface.canvas, "aria-label", `Cache lengths: ${frame.lanes.filter((l) => l.request).map((l) => `${l.request.letter} ${l.kvLen}`).join(", ") || "all empty"}`);
+  }
+
+  /** A cache that was just taken away: its length as an empty frame. */
+  _lost(g, lost, label, y, height, room, size) {
+    const { run, palette, focus } = this.app;
+    g.globalAlpha = focus && focus !== lost.request ? 0.2 : 1;
+    g.setLineDash([4, 3]);
+    g.strokeStyle = palette.of(lost.request).solid;
+    g.lineWidth = 1.5;
+    const width = (room * lost.tokensLost) / run.longest;
+    g.strokeRect(label + 0.75, y + 0.75, Math.max(2, width - 1.5), height - 1.5);
+    g.setLineDash([]);
+    if (this.pitch >= 11) {
+      setFont(g, `${size}px ${palette.mono}`);
+      g.fillStyle = palette.ink;
+      g.fillText(`${lost.request.letter} −${lost.tokensLost}`, label + width + 6, y + height / 2 + 0.5);
+    }
+  }
+
+  hit(x, y) {
+    const lane = this.app.frame && this.app.frame.lanes[Math.floor(y / this.pitch)];
+    if (!lane) return null;
+    if (!lane.request) return { request: null, lines: [[`lane ${lane.lane} is free`]] };
+    const grown = lane.kvLen - lane.before;
+    const note = grown ? `, ${grown} of them new in this step` : "";
+    return { request: lane.request, lines: [[{ request: lane.request }, ` holds ${plural(lane.kvLen, "position")}${note}`]] };
+  }
+
+  table(frame) {
+    return {
+      caption: "Length of each request's cache",
+      columns: ["Lane", "Request", "Before this step", "After"],
+      rows: frame.lanes.filter((l) => l.request).map((l) => [String(l.lane), l.request.letter, String(l.before), String(l.kvLen)]),
+    };
+  }
+}
+
+export class BlocksView {
+  constructor(panel, app) {
+    this.app = app;
+    this.key = panel.querySelector(".blocks-key");
+    this.surface = new Surface(panel.querySelector(".blocks canvas"), () => app.redraw());
+  }
+
+  /** block -> its owners: {request, at: index in the table, fill: share of its positions, fresh} */
+  owners(frame) {
+    const { run } = this.app;
+    const owners = new Map();
+    for (const lane of frame.lanes) {
+      if (!lane.stay) continue;
+      const n = countUpTo(lane.stay.blockSteps, frame.i);
+      for (let at = 0; at < n; at += 1) {
+        const block = lane.stay.blocks[at];
+        const owner = {
+          request: lane.request, at,
+          fill: clamp((lane.kvLen - at * run.blockSize) / run.blockSize, 0, 1),
+          fresh: lane.stay.blockSteps[at] === frame.i && at * run.blockSize >= (lane.stay.hit || 0),
+        };
+        if (owners.has(block)) owners.get(block).push(owner);
+        else owners.set(block, [owner]);
+      }
+    }
+    return owners;
+  }
+
+  draw(frame) {
+    const { app, surface } = this;
+    const { run, palette } = app;
+    const { kv } = frame.event;
+    setText(this.key, `${count(kv.used)} of ${count(kv.total)} · ${plural(run.blockSize, "token")} each`);
+    if (!surface.visible) return;
+    const g = surface.begin();
+    const total = kv.total;
+    const { w, h } = surface;
+    this.owned = this.owners(frame);
+    this.ghosts = new Map();
+    for (const v of frame.vanished) if (v.stay) v.stay.blocks.forEach((b, at) => this.ghosts.set(b, { request: v.request, at }));
+    const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16)))); // blocks a tile, where even 4 px squares do not fit
+    const tiles = Math.ceil(total / group);
+    let cols = Math.max(1, Math.ceil(Math.sqrt((tiles * w) / h)));
+    const even = [16, 12, 10, 8, 20, 24, 32, 6, 5, 4].find((c) => c >= cols && c <= cols * 1.3);
+    if (even) cols = even;
+    const rows = Math.ceil(tiles / cols);
+    const bw = Math.min(w / cols, 64);
+    const bh = Math.min(h / rows, bw * 1.25, app.presenter ? 64 : 48);
+    Object.assign(this, { cols, bw, bh, group, tiles });
+    const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
+    const size = app.presenter ? Math.min(20, bh - 8) : Math.min(12, bh - 4);
+    for (let tile = 0; tile < tiles; tile += 1) {
+      const x = (tile % cols) * bw;
+      const y = Math.floor(tile / cols) * bh;
+      if (group === 1) this._block(g, tile, x, y, bw - gap, bh - gap, size);
+      else this._tile(g, tile, x, y, bw - gap, bh - gap);
+    }
+    g.globalAlpha = 1;
+    const shared = [...this.owned.values()].filter((o) => o.length > 1).length;
+    setAttr(surface.canvas, "aria-label", `Block map: ${kv.used} of ${kv.total} blocks in use${shared ? `, ${shared} shared` : ""}${this.ghosts.size ? `, ${this.ghosts.size} freed by preemption` : ""}`);
+  }
+
+  _block(g, block, x, y, w, h, size) {
+    const { palette, focus, hot, run } = this.app;
+    const owners = this.owned.get(block);
+    const ghost = this.ghosts.get(block);
+    const lit = !focus || (owners && owners.some((o) => o.request === focus)) || (!owners && ghost && ghost.request === focus);
+    g.globalAlpha = lit ? 1 : 0.2;
+    if (!owners) {
+      g.fillStyle = palette.empty;
+      g.fillRect(x, y, w, h);
+      if (ghost) { // freed in this step by preemption: an empty frame, crossed
+        g.setLineDash([3, 2]);
+        g.strokeStyle = palette.of(ghost.request).solid;
+        g.lineWidth = 1.5;
+        g.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5);
+        g.setLineDash([]);
+        g.beginPath();
+        g.moveTo(x + 2, y + h - 2);
+        g.lineTo(x + w - 2, y + 2);
+        g.stroke();
+      }
+      return;
+    }
+    const part = w / owners.length; // shared: side by side
+    owners.forEach((o, n) => {
+      const colours = palette.of(o.request);
+      g.globalAlpha = focus && focus !== o.request ? 0.2 : 1;
+      g.fillStyle = colours.tint;
+      g.fillRect(x + n * part, y, part, h);
+      g.fillStyle = colours.solid;
+      g.fillRect(x + n * part, y + h * (1 - o.fill), part, h * o.fill);
+    });
+    g.globalAlpha = lit ? 1 : 0.2;
+    const [first] = owners;
+    if (owners.some((o) => o.fresh) && w > 7) { // new in this step
+      g.strokeStyle = palette.ink;
+      g.lineWidth = 1.5;
+      g.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5);
+    }
+    if (owners.length > 1 && w > 7) {
+      g.strokeStyle = palette.ink;
+      g.setLineDash([2, 2]);
+      g.lineWidth = 1.2;
+      g.strokeRect(x + 1, y + 1, w - 2, h - 2);
+      g.setLineDash([]);
+    }
+    if (w >= 22 && size >= 9) {
+      setFont(g, `700 ${size}px ${palette.mono}`);
+      g.textBaseline = "middle";
+      const text = owners.length > 1 ? owners.map((o) => o.request.letter).join("") : `${first.request.letter}${first.at}`;
+      const label = shorten(g, text, w - 6);
+      const width = measure(g, label);
+      if (label) { // on a pale flag: white on a solid hue would miss 4.5 : 1
+        g.fillStyle = palette.of(first.request).tint;
+        g.fillRect(x + 3, y + 3, width + 4, Math.min(size + 3, h - 5));
+        g.fillStyle = palette.ink;
+        g.fillText(label, x + 5, y + 3 + Math.min(size + 3, h - 5) / 2 + 0.5);
+      }
+    }
+    if (ghost && w >= 14) this._struck(g, ghost.request, x + w, y + h, Math.min(12, size));
+    if (hot && hot.keys && owners.some((o) => o.request === hot.request && hot.keys[0] < (o.at + 1) * run.blockSize && hot.keys[1] > o.at * run.blockSize)) {
+      g.strokeStyle = palette.ink;
+      g.lineWidth = 2.5;
+      g.strokeRect(x + 1, y + 1, w - 2, h - 2);
+    }
+  }
+
+  /** Whose block this was until this step: its letter, struck through, in the lower corner. */
+  _struck(g, request, right, bottom, size) {
+    const { palette } = this.app;
+    setFont(g, `700 ${size}px ${palette.mono}`);
+    const width = measure(g, request.letter);
+    g.fillStyle = palette.of(request).tint;
+    g.fillRect(right - width - 7, bottom - size - 4, width + 5, size + 2);
+    g.fillStyle = palette.ink;
+    g.fillText(request.letter, right - width - 4.5, bottom - size / 2 - 2.5);
+    g.fillStyle = palette.warn;
+    g.fillRect(right - width - 6.5, bottom - size / 2 - 3.5, width + 4, 1.6);
+  }
+
+  _tile(g, tile, x, y, w, h) {
+    const { palette, focus, run } = this.app;
+    let fill = 0;
+    let owner = null;
+    const end = Math.min((tile + 1) * this.group, run.numBlocks);
+    for (let b = tile * this.group; b < end; b += 1) {
+      const owners = this.owned.get(b);
+      if (owners) {
+        owner = owner || owners[0].request;
+        fill += 1;
+      }
+    }
+    g.globalAlpha = focus && owner !== focus ? 0.2 : 1;
+    g.fillStyle = palette.empty;
+    g.fillRect(x, y, w, h);
+    if (owner) {
+      g.globalAlpha *= 0.35 + (0.65 * fill) / (end - tile * this.group);
+      g.fillStyle = palette.of(owner).solid;
+      g.fillRect(x, y, w, h);
+    }
+  }
+
+  hit(x, y) {
+    const { run, frame } = this.app;
+    if (!this.cols || !frame) return null;
+    const col = Math.floor(x / this.bw);
+    const tile = Math.floor(y / this.bh) * this.cols + col;
+    if (col >= this.cols || tile < 0 || tile >= this.tiles) return null;
+    if (this.group > 1) return { request: null, lines: [[`Blocks ${tile * this.group} to ${Math.min((tile + 1) * this.group, run.numBlocks) - 1}`]] };
+    const owners = this.owned.get(tile);
+    if (!owners) {
+      const ghost = this.ghosts.get(tile);
+      return ghost
+        ? { request: ghost.request, lines: [[`Block ${tile}: freed in this step, `, { request: ghost.request }, " was preempted"]] }
+        : { request: null, lines: [[`Block ${tile} is free`]] };
+    }
+    const lines = owners.map((o) => {
+      const from = o.at * run.blockSize;
+      return [`Block ${tile}: `, { request: o.request }, ` positions ${from} to ${from + run.blockSize - 1}, ${Math.round(o.fill * run.blockSize)} of ${run.blockSize} filled${o.fresh ? ", new in this step" : ""}`];
+    });
+    const was = this.ghosts.get(tile);
+    if (was) lines.push([{ request: was.request }, " was preempted in this step and lost it"]);
+    if (owners.length > 1) lines.push([`Shared by ${owners.length}: one copy in memory`]);
+    const o = owners[0];
+    return { request: o.request, hot: { request: o.request, keys: [o.at * run.blockSize, (o.at + 1) * run.blockSize] }, lines };
+  }
+
+  table(frame) {
+    const owned = [...this.owners(frame)].sort((a, b) => a[0] - b[0]);
+    const { kv } = frame.event;
+    return {
+      caption: `Blocks in use: ${kv.used} of ${kv.total}${frame.vanished.length ? `; freed by preemption: ${frame.vanished.map((v) => v.request.letter).join(", ")}` : ""}`,
+      columns: ["Block", "Owner", "Its block", "Filled"],
+      rows: owned.slice(0, 500).map(([b, o]) => [String(b), o.map((x) => x.request.letter).join(" and "), String(o[0].at), `${Math.round(o[0].fill * 100)} %`]),
+    };
+  }
+}

@@ -1,0 +1,127 @@
+// The cells of a mask as ink: exact where they fit, by their weight where the model's attention is asked for, else tiles by difference
+// arrays in O(rows + pixels). Knows the geometry that it is given, nothing of labels and pointers.
+
+import { clamp } from "../../parts/dom.js";
+import { allowedKeys, itemAt } from "../../run/passes.js";
+import { rgbOf } from "../../parts/colours.js";
+
+/** The allowed cells of each request: cached keys pale, new ones full. */
+export function inkCells(g, palette, at, items, window, focus) {
+  const [q0, q1, k0, k1] = at.view;
+  for (const item of items) {
+    if (!item.length) continue;
+    const colours = palette.ofItem(item);
+    g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+    const first = item.q0 + item.pads;
+    const cachedEnd = clamp(item.k0 + item.start, k0, k1);
+    const from = Math.max(first, q0);
+    const to = Math.min(first + item.length, q1);
+    for (const cached of [true, false]) {
+      g.fillStyle = cached ? colours.cached : colours.solid;
+      for (let q = from; q < to; q += 1) {
+        const [a, b] = allowedKeys(item, q, window);
+        const left = Math.max(a, cached ? k0 : cachedEnd);
+        const end = Math.min(b, cached ? cachedEnd : k1);
+        if (end <= left) continue;
+        const [x, y] = [at.x(left), at.y(q)];
+        g.fillRect(x, y, at.x(end) - x, at.y(q + 1) - y);
+      }
+    }
+  }
+  g.globalAlpha = 1;
+}
+
+/** The allowed cells, each as strong as its weight against the strongest of its row. */
+export function inkWeights(g, palette, at, items, window, focus, weights) {
+  const [q0, q1, k0, k1] = at.view;
+  for (const item of items) {
+    const found = weights.get(item.request.id);
+    if (!item.length || !found) continue;
+    const colours = palette.ofItem(item);
+    const strength = focus && focus !== item.request ? 0.2 : 1;
+    const first = item.q0 + item.pads;
+    for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
+      const row = found.weights[q - first];
+      const [a, b] = allowedKeys(item, q, window);
+      const most = row.reduce((m, w) => Math.max(m, w), 1e-6);
+      const [y, height] = [at.y(q), at.y(q + 1) - at.y(q)];
+      const [left, end] = [Math.max(a, k0), Math.min(b, k1)];
+      if (end <= left) continue;
+      g.globalAlpha = strength;
+      g.fillStyle = colours.tint;
+      g.fillRect(at.x(left), y, at.x(end) - at.x(left), height);
+      g.fillStyle = colours.solid;
+      for (let k = left; k < end; k += 1) {
+        g.globalAlpha = strength * Math.sqrt((row[k - item.k0] || 0) / most);
+        g.fillRect(at.x(k), y, at.x(k + 1) - at.x(k), height);
+      }
+    }
+  }
+  g.globalAlpha = 1;
+}
+
+/** Tiles: how much of each pixel is allowed, from the ends of row intervals alone. */
+export function inkTiles(g, palette, at, pass, items, window, focus, kept) {
+  const { d } = kept.surface;
+  const [q0, q1, k0, k1] = at.view;
+  const areaW = at.x(k1) - at.gutter;
+  const areaH = at.y(q1) - at.top;
+  const scale = d > 1 && areaW * areaH * d * d > 400000 ? 1 : d;
+  const W = Math.max(1, Math.min(Math.round(areaW * scale), at.cols));
+  const H = Math.max(1, Math.min(Math.round(areaH * scale), at.rows));
+  const off = kept._off || (kept._off = document.createElement("canvas"));
+  if (off.width !== W || off.height !== H) {
+    [off.width, off.height] = [W, H];
+    kept._image = null;
+  }
+  const og = off.getContext("2d");
+  const image = kept._image || (kept._image = og.createImageData(W, H));
+  const pixels = new Uint32Array(image.data.buffer);
+  const stride = W + 2;
+  if (!kept._cover || kept._cover.length < stride * H) kept._cover = new Float32Array(stride * H);
+  const cover = kept._cover.fill(0, 0, stride * H);
+  const perRow = new Float32Array(H);
+  const [sx, sy] = [W / at.cols, H / at.rows];
+  for (let q = q0; q < q1; q += 1) perRow[Math.min(H - 1, ((q - q0) * sy) | 0)] += 1;
+  for (const item of items) {
+    const first = item.q0 + item.pads;
+    for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
+      const position = item.start + q - first;
+      const a = item.k0 + (window === null ? 0 : Math.max(0, position - window + 1));
+      const x0 = Math.max(0, (a - k0) * sx);
+      const x1 = Math.min(W, (item.k0 + position + 1 - k0) * sx);
+      if (x1 <= x0) continue;
+      const row = Math.min(H - 1, ((q - q0) * sy) | 0) * stride;
+      const [i0, i1] = [x0 | 0, x1 | 0];
+      const [f0, f1] = [x0 - i0, x1 - i1];
+      cover[row + i0] += 1 - f0;
+      cover[row + i0 + 1] += f0;
+      cover[row + i1] -= 1 - f1;
+      cover[row + i1 + 1] -= f1;
+    }
+  }
+  const colour = new Uint32Array(W);
+  const weight = new Float32Array(W);
+  for (let x = 0; x < W; x += 1) {
+    const k = Math.min(k1 - 1, k0 + Math.floor((x + 0.5) / sx));
+    const item = itemAt(pass, k, "k");
+    const { cached, solid } = palette.ofItem(item);
+    const [r, gr, b] = rgbOf(k - item.k0 < item.start ? cached : solid);
+    colour[x] = (b << 16) | (gr << 8) | r;
+    weight[x] = focus && focus !== item.request ? 0.2 : 1;
+  }
+  for (let y = 0; y < H; y += 1) {
+    let sum = 0;
+    const norm = 1 / perRow[y];
+    const [from, to] = [y * stride, y * W];
+    for (let x = 0; x < W; x += 1) {
+      sum += cover[from + x];
+      const share = sum * norm;
+      const alpha = share <= 1e-3 ? 0 : weight[x] * (share >= 0.999 ? 1 : 0.3 + 0.7 * share); // the least allowed tile is seen
+      pixels[to + x] = alpha ? ((alpha * 255) << 24) | colour[x] : 0;
+    }
+  }
+  og.putImageData(image, 0, 0);
+  g.imageSmoothingEnabled = false;
+  g.drawImage(off, at.gutter, at.top, areaW, areaH);
+}

@@ -1,0 +1,165 @@
+// What stands around and over a mask's cells: rules, letters and words, the hovered token, the minimap.
+
+import { measure, setFont, shorten } from "../../parts/dom.js";
+import { visible } from "../../run/passes.js";
+
+export const BAND = 22; // the letters above the keys
+
+/** Lines between cells where cells are large, between requests always. */
+export function inkRules(g, palette, at, items, right, bottom) {
+  const [q0, q1, k0, k1] = at.view;
+  g.beginPath();
+  if (at.cw >= 4.5) for (let k = k0 + 1; k < k1; k += 1) {
+    g.moveTo(at.x(k), at.top);
+    g.lineTo(at.x(k), bottom);
+  }
+  if (at.ch >= 4.5) for (let q = q0 + 1; q < q1; q += 1) {
+    g.moveTo(at.gutter, at.y(q));
+    g.lineTo(right, at.y(q));
+  }
+  g.strokeStyle = palette.panel;
+  g.globalAlpha = 0.55;
+  g.lineWidth = 0.7;
+  g.stroke();
+  g.globalAlpha = 1;
+  g.beginPath();
+  g.lineWidth = 1;
+  if (items.length <= 64) for (const item of items) {
+    if (item.q0 > q0) {
+      g.moveTo(at.gutter, at.y(item.q0));
+      g.lineTo(right, at.y(item.q0));
+    }
+    if (item.kvLen && item.k0 > k0 && item.k0 < k1) {
+      g.moveTo(at.x(item.k0), at.top);
+      g.lineTo(at.x(item.k0), bottom);
+    }
+  }
+  g.stroke();
+}
+
+/** Letters and words of keys above, of queries at the left. */
+export function inkLabels(g, run, palette, at, pass, items, focus) {
+  const [q0, q1, k0, k1] = at.view;
+  g.textBaseline = "middle";
+  // keys: a band of letters, and the tokens themselves where there is room
+  let word = 0;
+  for (const item of pass.items) {
+    if (!item.kvLen || item.k0 >= k1 || item.k0 + item.kvLen <= k0) continue;
+    const x = at.x(Math.max(item.k0, k0));
+    const width = at.x(Math.min(item.k0 + item.kvLen, k1)) - x;
+    const colours = palette.ofItem(item);
+    g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+    g.fillStyle = colours.tint;
+    g.fillRect(x, 0, Math.max(width - 1, 0.5), (BAND - 4) * at.big);
+    g.fillStyle = colours.solid;
+    g.fillRect(x, (BAND - 5) * at.big, Math.max(width - 1, 0.5), 1.5);
+    setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
+    g.fillStyle = palette.ink;
+    g.textAlign = "left";
+    if (width > measure(g, item.request.letter) + 2) g.fillText(item.request.letter, x + Math.min(5, (width - measure(g, item.request.letter)) / 2), 9 * at.big);
+    if (at.words) {
+      setFont(g, `${11 * at.big}px ${palette.mono}`);
+      for (let k = Math.max(item.k0, k0); k < Math.min(item.k0 + item.kvLen, k1); k += 1) {
+        const middle = (at.x(k) + at.x(k + 1)) / 2;
+        const text = at.words.texts[word];
+        word += 1;
+        if (at.words.across) {
+          g.fillText(text, middle - measure(g, text) / 2, at.top - 8 * at.big);
+          continue;
+        }
+        g.save();
+        g.translate(middle, at.top - 5);
+        g.rotate(-Math.PI / 2);
+        g.fillText(shorten(g, text, at.words.room - 6), 0, 0);
+        g.restore();
+      }
+    }
+  }
+  // queries: words from 9 px a row, else one letter a request
+  g.textAlign = "right";
+  const end = at.gutter - 7;
+  let lettered = -Infinity;
+  for (const item of items) {
+    g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+    const first = item.q0 + item.pads;
+    const [top, bottom] = [at.y(Math.max(item.q0, q0)), at.y(Math.min(first + item.length, q1))];
+    g.fillStyle = palette.ofItem(item).solid;
+    g.fillRect(at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
+    g.fillStyle = palette.ink;
+    if (at.ch >= (at.big > 1 ? 12 : 9) && !at.compact) {
+      setFont(g, `${Math.min(11 * at.big, Math.max(11, Math.floor(at.ch)))}px ${palette.mono}`);
+      for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
+        const text = visible(run.tokenText(item.request, item.start + q - first), 8);
+        g.fillText(shorten(g, text, end - 2), end, at.y(q) + at.ch / 2);
+      }
+      if (item.pads && first > q0) {
+        g.fillStyle = palette.soft;
+        const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
+        g.fillText(item.pads === 1 ? "pad" : `${item.pads} pads`, end, y);
+      }
+    } else if ((top + bottom) / 2 - lettered >= 11 * at.big) { // letters of one-row requests keep clear of each other
+      lettered = (top + bottom) / 2;
+      setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
+      const letter = item.request.letter;
+      const pads = item.pads && bottom - top >= 26 ? `${item.pads} pad` : "";
+      g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 : 0));
+      if (pads && !at.compact) {
+        setFont(g, `11px ${palette.mono}`);
+        g.fillStyle = palette.soft;
+        g.fillText(pads, end, (top + bottom) / 2 + 7);
+      }
+    }
+  }
+  g.globalAlpha = 1;
+  g.textAlign = "left";
+}
+
+/** The hovered token, here or in any other view: its row, its column. */
+export function inkHot(g, hot, palette, at, pass, right, bottom) {
+  if (!hot) return;
+  const [q0, q1, k0, k1] = at.view;
+  const item = pass.items.find((i) => i.request === hot.request && i.length);
+  g.strokeStyle = palette.ink;
+  g.lineWidth = 1.2;
+  const row = hot.row ?? (item && hot.q !== undefined ? item.q0 + item.pads + hot.q - item.start : undefined);
+  const isQuery = row !== undefined && row >= q0 && row < q1 && (hot.row !== undefined || (hot.q >= item.start && hot.q < item.kvLen));
+  if (isQuery) g.strokeRect(at.gutter + 0.5, at.y(row), right - at.gutter - 1, Math.max(1, at.y(row + 1) - at.y(row)));
+  let range = null;
+  if (hot.column !== undefined) range = [hot.column, hot.column + 1];
+  else if (item && hot.keys) range = [item.k0 + hot.keys[0], item.k0 + Math.min(hot.keys[1], item.kvLen)];
+  if (range && range[0] < k1 && range[1] > k0 && range[1] > range[0]) {
+    const x = at.x(Math.max(range[0], k0));
+    g.strokeRect(x, at.top + 0.5, Math.max(1, at.x(Math.min(range[1], k1)) - x), bottom - at.top - 1);
+  }
+}
+
+/** The whole mask in a corner, the view framed; where it lies. */
+export function inkMinimap(g, palette, at, pass, right, room) {
+  const [w, height] = [104, 72];
+  const [x, y] = [Math.min(room, Math.max(right, at.gutter + 160)) - w - 6, at.top + 6];
+  g.globalAlpha = 0.94;
+  g.fillStyle = palette.panel;
+  g.fillRect(x - 3, y - 3, w + 6, height + 6);
+  g.globalAlpha = 1;
+  g.strokeStyle = palette.rule;
+  g.lineWidth = 1;
+  g.strokeRect(x - 3, y - 3, w + 6, height + 6);
+  const [sx, sy] = [w / pass.nk, height / pass.nq];
+  for (const item of pass.items) {
+    if (!item.length) continue;
+    const top = y + (item.q0 + item.pads) * sy;
+    const left = x + item.k0 * sx;
+    g.fillStyle = palette.ofItem(item).solid;
+    g.beginPath();
+    g.moveTo(left, top);
+    g.lineTo(left + Math.max(1, (item.start + 1) * sx), top);
+    g.lineTo(left + Math.max(1, item.kvLen * sx), top + Math.max(1, item.length * sy));
+    g.lineTo(left, top + Math.max(1, item.length * sy));
+    g.fill();
+  }
+  const [q0, q1, k0, k1] = at.view;
+  g.strokeStyle = palette.ink;
+  g.lineWidth = 1.5;
+  g.strokeRect(x + k0 * sx, y + q0 * sy, (k1 - k0) * sx, (q1 - q0) * sy);
+  return { x, y, w, h: height };
+}

@@ -1,0 +1,217 @@
+// The attention mask of one pass: queries down, keys across. Exact cells where they fit, else tiles by difference arrays in
+// O(rows + pixels). Who may look at whom comes from passes.js alone; ink, words, tools and pointers have rooms of their own.
+
+import { clamp, measure, plural, setAttr, setFont, setText, Surface } from "../../parts/dom.js";
+import { inkCells, inkTiles, inkWeights } from "./cells.js";
+import { BAND, inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
+import { maskPointers } from "./pointers.js";
+import { maskTools } from "./tools.js";
+import { explainCell, maskHit } from "./words.js";
+import { visible } from "../../run/passes.js";
+import { Weights } from "./weights.js";
+
+const KEY_TEXT = 46; // key tokens, written upwards where columns are wide enough
+const MAX_CELL = [44, 46];
+
+export class MaskView {
+  constructor(panel, app) {
+    this.app = app;
+    this.panel = panel;
+    this.key = panel.querySelector(".key");
+    this.tools = panel.querySelector(".tools");
+    this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
+    this.zoom = null; // {request} or {view: [q0, q1, k0, k1]}
+    this.layer = null; // null: the widest window
+    this.minimap = null; // where it lies, while zoomed
+    this.weights = new Weights(app);
+    maskPointers(this);
+  }
+
+  pass(frame) {
+    return frame.passes[this.app.passIndex(frame)] || null;
+  }
+
+  window() {
+    const { windows } = this.app.run;
+    if (this.layer !== null) return windows[this.layer];
+    return windows.includes(null) ? null : Math.max(...windows);
+  }
+
+  reset() {
+    this.zoom = null;
+    this.layer = null;
+    this.weights.reset();
+  }
+
+  zoomTo(request) {
+    this.zoom = request && !(this.zoom && this.zoom.request === request) ? { request } : null;
+    this.app.redraw();
+    this.app.changed();
+  }
+
+  _view(pass) {
+    const whole = [0, pass.nq, 0, pass.nk];
+    if (!this.zoom) return whole;
+    if (this.zoom.view) {
+      const [a, b, c, e] = this.zoom.view;
+      return b > pass.nq || e > pass.nk ? whole : [a, b, c, e];
+    }
+    const item = pass.items.find((x) => x.request === this.zoom.request && x.length);
+    return item ? [item.q0, item.q0 + item.pads + item.length, item.k0, item.k0 + item.kvLen] : whole;
+  }
+
+  // -- geometry ------------------------------------------------------------------------------------------------------
+
+  _layout(pass) {
+    const { w, h: height, d } = this.surface;
+    const view = this._view(pass);
+    const [rows, cols] = [view[1] - view[0], view[3] - view[2]];
+    const compact = w < 420;
+    const big = this.app.presenter ? 1.5 : 1;
+    const gutter = (compact ? 46 : 66) * big;
+    const cw = Math.min(MAX_CELL[0] * big, (w - gutter) / cols);
+    const words = height > 200 ? this._keyWords(pass, view, cw, big) : null;
+    const top = BAND * big + (words ? words.room : 0);
+    const ch = Math.min(MAX_CELL[1] * big, (height - top - 1) / rows);
+    const exact = cw * d >= 1 && ch * d >= 1;
+    const snap = (x) => Math.round(x * d) / d;
+    return {
+      view, rows, cols, gutter, top, cw, ch, exact, words, compact, big,
+      x: (k) => snap(gutter + (k - view[2]) * cw),
+      y: (q) => snap(top + (q - view[0]) * ch),
+    };
+  }
+
+  /** The keys' tokens, where columns leave room: across if each fits its column, else upwards. */
+  _keyWords(pass, view, cw, big) {
+    if (cw < 9 * big) return null;
+    const { run, palette } = this.app;
+    const { g } = this.surface;
+    setFont(g, `${11 * big}px ${palette.mono}`);
+    const texts = [];
+    for (const item of pass.items) {
+      for (let k = Math.max(item.k0, view[2]); k < Math.min(item.k0 + item.kvLen, view[3]); k += 1) texts.push(visible(run.tokenText(item.request, k - item.k0), 7));
+    }
+    if (texts.every((t) => measure(g, t) <= cw - 1)) return { texts, across: true, room: 16 * big };
+    return cw >= 13 * big ? { texts, across: false, room: KEY_TEXT * big } : null;
+  }
+
+  draw(frame) {
+    const { surface, app } = this;
+    const pass = this.pass(frame);
+    maskTools(this, frame, pass);
+    if (!surface.visible) return;
+    const g = surface.begin();
+    const { palette } = app;
+    this.drawn = null;
+    if (!pass) {
+      setText(this.key, "");
+      g.fillStyle = palette.soft;
+      setFont(g, `13px ${palette.sans}`);
+      g.fillText("Nothing was computed in this step.", 4, 24);
+      return;
+    }
+    const at = this._layout(pass);
+    const [q0, q1, k0, k1] = at.view;
+    const right = at.x(k1);
+    const bottom = at.y(q1);
+    const window = this.window();
+    const focus = app.focus;
+    const items = pass.items.filter((i) => i.q0 < q1 && i.q0 + i.pads + i.length > q0);
+
+    g.fillStyle = palette.empty;
+    g.fillRect(at.gutter, at.top, right - at.gutter, bottom - at.top);
+    // a request's own block, blocked or not, and the rows of pads
+    for (const item of items) {
+      const first = item.q0 + item.pads;
+      if (item.length) {
+        g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+        g.fillStyle = palette.ofItem(item).faint;
+        const [x, y] = [at.x(clamp(item.k0, k0, k1)), at.y(Math.max(first, q0))];
+        g.fillRect(x, y, at.x(clamp(item.k0 + item.kvLen, k0, k1)) - x, at.y(Math.min(first + item.length, q1)) - y);
+        g.globalAlpha = 1;
+      }
+      if (item.pads && first > q0) {
+        g.fillStyle = palette.hatch(g);
+        const y = at.y(Math.max(item.q0, q0));
+        g.fillRect(at.gutter, y, right - at.gutter, at.y(Math.min(first, q1)) - y);
+      }
+    }
+    const weights = at.exact ? this.weights.of(frame, pass) : null;
+    if (weights) inkWeights(g, palette, at, items, window, focus, weights);
+    else if (at.exact) inkCells(g, palette, at, items, window, focus);
+    else inkTiles(g, palette, at, pass, items, window, focus, this);
+    inkRules(g, palette, at, items, right, bottom);
+    inkLabels(g, app.run, palette, at, pass, items, focus);
+    inkHot(g, app.hot, palette, at, pass, right, bottom);
+    this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
+
+    const pads = pass.padding ? `, of them ${plural(pass.padding, "pad")}` : "";
+    setText(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
+    setAttr(surface.canvas, "aria-label",
+      `Attention mask, ${pass.nq} queries by ${pass.nk} keys, ${pass.items.filter((i) => i.length).length} requests on the diagonal${pads}`);
+    this.drawn = { pass, at, window, weights };
+  }
+
+  // -- pointing ------------------------------------------------------------------------------------------------------
+
+  cellAt(x, y) {
+    if (!this.drawn) return null;
+    const { at, pass } = this.drawn;
+    const [q0, q1, k0, k1] = at.view;
+    const q = Math.floor(q0 + (y - at.top) / at.ch);
+    const k = Math.floor(k0 + (x - at.gutter) / at.cw);
+    const inRows = q >= q0 && q < q1;
+    const inCols = k >= k0 && k < k1;
+    return { q, k, inRows, inCols, pass, band: y < at.top, side: x < at.gutter };
+  }
+
+  explain(q, k) {
+    return explainCell(this, q, k);
+  }
+
+  hit(x, y) {
+    return maskHit(this, x, y);
+  }
+
+  // -- reading back --------------------------------------------------------------------------------------------------
+
+  /** What the pixels say: queries × keys of 0 and 1, read from the middle of each cell of the visible canvas. */
+  read() {
+    if (!this.drawn || !this.drawn.at.exact) return null;
+    const { at } = this.drawn;
+    const { canvas, d } = this.surface;
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const allowed = new Set();
+    const { hues, waste } = this.app.palette;
+    for (const c of [...hues, waste]) for (const hex of [c.solid, c.cached]) allowed.add(parseInt(hex.slice(1), 16));
+    const cells = [];
+    for (let q = at.view[0]; q < at.view[1]; q += 1) {
+      const row = [];
+      for (let k = at.view[2]; k < at.view[3]; k += 1) {
+        const px = Math.floor(((at.x(k) + at.x(k + 1)) / 2) * d);
+        const py = Math.floor(((at.y(q) + at.y(q + 1)) / 2) * d);
+        const o = (py * canvas.width + px) * 4;
+        row.push(allowed.has((data[o] << 16) | (data[o + 1] << 8) | data[o + 2]) ? 1 : 0);
+      }
+      cells.push(row);
+    }
+    return cells;
+  }
+
+  table(frame) {
+    const pass = this.pass(frame);
+    if (!pass) return { caption: "Attention mask: nothing was computed", columns: [], rows: [] };
+    const window = this.window();
+    return {
+      caption: `Attention mask of pass ${pass.index + 1}`,
+      columns: ["Request", "Queries", "Sees keys", "Cached", "New", "Pads", "Note"],
+      rows: pass.items.map((i) => [
+        i.request.letter,
+        i.length ? `${i.start} to ${i.kvLen - 1}` : "none (finished)",
+        i.length ? `its own, up to itself${window === null ? "" : `, at most ${window} back`}` : "nothing",
+        String(i.start), String(i.length), String(i.pads), i.overrun ? "overrun: computed for nothing" : "",
+      ]),
+    };
+  }
+}

@@ -1,0 +1,104 @@
+// Zooming and moving about in a mask: wheel, double click, two fingers, drag, and drag on the minimap.
+
+import { clamp } from "../../parts/dom.js";
+
+/** Whether a point of the canvas lies on the minimap. */
+export function onMinimap(mask, x, y) {
+  const m = mask.minimap;
+  return Boolean(m && x >= m.x && x <= m.x + m.w && y >= m.y && y <= m.y + m.h);
+}
+
+/** `size` cells of n, with the cell `at` (a fraction counts) at the share `share` of them. */
+function around(at, share, size, n) {
+  const count = clamp(Math.round(size) || 1, Math.min(4, n), n);
+  const from = clamp(Math.round(at - count * share), 0, n - count);
+  return [from, from + count];
+}
+
+export function maskPointers(mask) {
+  const { canvas } = mask.surface;
+  const fingers = new Map(); // pointer id -> [x, y], in the canvas
+  let held = null; // what the pointers that are down do: move(), from where they were
+
+  const point = (e) => {
+    const r = canvas.getBoundingClientRect();
+    return [e.clientX - r.left, e.clientY - r.top];
+  };
+  const show = (view, { nq, nk }) => {
+    mask.zoom = view[1] - view[0] === nq && view[3] - view[2] === nk ? null : { view };
+    mask.app.redraw();
+  };
+  /** Where a point lies in the cells that are drawn, as shares of them. */
+  const shares = ([x, y]) => {
+    const { at } = mask.drawn;
+    return [clamp((y - at.top) / (at.ch * at.rows), 0, 1), clamp((x - at.gutter) / (at.cw * at.cols), 0, 1)];
+  };
+  /** `view` with `times` as many cells; what was at the shares `from` is then at `to`. */
+  const scaled = (view, times, from, to, { nq, nk }) => {
+    const [a, b, c, d] = view;
+    return [...around(a + (b - a) * from[0], to[0], (b - a) * times, nq), ...around(c + (d - c) * from[1], to[1], (d - c) * times, nk)];
+  };
+
+  const pinch = () => {
+    const [p, q] = [...fingers.values()];
+    return { apart: Math.max(1, Math.hypot(p[0] - q[0], p[1] - q[1])), middle: shares([(p[0] + q[0]) / 2, (p[1] + q[1]) / 2]) };
+  };
+  const byPinch = () => {
+    const [first, { view }] = [pinch(), mask.drawn.at];
+    return () => {
+      const now = pinch();
+      show(scaled(view, first.apart / now.apart, first.middle, now.middle, mask.drawn.pass), mask.drawn.pass);
+    };
+  };
+  const byMinimap = () => ([x, y]) => {
+    const { minimap: m, drawn: { at, pass } } = mask;
+    if (!m) return;
+    const [a, b, c, d] = at.view;
+    show([...around(((y - m.y) / m.h) * pass.nq, 0.5, b - a, pass.nq), ...around(((x - m.x) / m.w) * pass.nk, 0.5, d - c, pass.nk)], pass);
+  };
+  const byDrag = (start) => {
+    const { view } = mask.drawn.at;
+    return ([x, y]) => {
+      const { at, pass } = mask.drawn;
+      const [a, b, c, d] = view;
+      const dq = clamp(Math.round((start[1] - y) / at.ch), -a, pass.nq - b);
+      const dk = clamp(Math.round((start[0] - x) / at.cw), -c, pass.nk - d);
+      if (dq || dk || mask.zoom?.view) show([a + dq, b + dq, c + dk, d + dk], pass);
+    };
+  };
+
+  canvas.addEventListener("wheel", (e) => {
+    if (!mask.drawn) return;
+    e.preventDefault();
+    const at = shares(point(e));
+    show(scaled(mask.drawn.at.view, e.deltaY > 0 ? 1.25 : 0.8, at, at, mask.drawn.pass), mask.drawn.pass);
+  }, { passive: false });
+  canvas.addEventListener("dblclick", (e) => {
+    const found = mask.hit(...point(e));
+    if (found && found.stays) return;
+    if (mask.zoom) mask.zoomTo(null);
+    else if (found) mask.zoomTo(found.request);
+  });
+  canvas.addEventListener("pointerdown", (e) => {
+    if (e.button || !mask.drawn) return;
+    const at = point(e);
+    fingers.set(e.pointerId, at);
+    if (fingers.size === 2) held = byPinch();
+    else if (fingers.size > 2) held = null;
+    else if (onMinimap(mask, ...at)) {
+      held = byMinimap();
+      canvas.setPointerCapture(e.pointerId);
+      held(at);
+    } else held = mask.zoom ? byDrag(at) : null;
+  });
+  canvas.addEventListener("pointermove", (e) => {
+    if (!fingers.has(e.pointerId)) return;
+    fingers.set(e.pointerId, point(e));
+    if (held && mask.drawn) held(point(e));
+  });
+  for (const end of ["pointerup", "pointercancel", "pointerleave"]) canvas.addEventListener(end, (e) => {
+    if (end === "pointerleave" && canvas.hasPointerCapture(e.pointerId)) return;
+    fingers.delete(e.pointerId);
+    held = null;
+  });
+}

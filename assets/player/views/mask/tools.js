@@ -1,0 +1,36 @@
+// The buttons above a mask: which pass, which layer's window, zoom, weights.
+
+import { h } from "../../parts/dom.js";
+
+/** Make them anew where what they say has changed. */
+export function maskTools(mask, frame, pass) {
+  const { app } = mask;
+  const pinned = app.pinned;
+  const zoomable = pinned && pass && pass.items.some((i) => i.request === pinned && i.length);
+  const windows = new Set(app.run.windows);
+  const signature = JSON.stringify([frame.passes.length, app.passIndex(frame), frame.passes.map((p) => p.items.length + p.layout),
+    zoomable && pinned.letter, Boolean(mask.zoom), mask.layer, app.run.windows, mask.weights.signature]);
+  if (signature === mask._signature) return;
+  mask._signature = signature;
+  const buttons = [];
+  if (frame.passes.length > 1) {
+    frame.passes.forEach((p, i) => {
+      const what = p.padded ? "decode" : p.items.map((x) => x.request.letter).join(" ");
+      buttons.push(h("button", {
+        type: "button", class: "mini", "aria-pressed": String(i === app.passIndex(frame)), title: `Pass ${i + 1} of ${frame.passes.length}`,
+        onclick: () => app.choosePass(i, frame),
+      }, `${i + 1} ${what}`));
+    });
+  }
+  if (windows.size > 1) {
+    const select = h("select", { class: "mini", "aria-label": "Layer", onchange: () => {
+      mask.layer = select.value === "" ? null : Number(select.value);
+      app.redraw();
+    } }, h("option", { value: "" }, "widest layer"), ...app.run.windows.map((w, i) => h("option", { value: String(i) }, `layer ${i}: ${w === null ? "full" : `window ${w}`}`)));
+    select.value = mask.layer === null ? "" : String(mask.layer);
+    buttons.push(select);
+  }
+  if (mask.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { mask.zoom = null; app.redraw(); app.changed(); } }, "Whole mask"));
+  else if (zoomable) buttons.push(h("button", { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) }, `Zoom to ${pinned.letter}`));
+  mask.tools.replaceChildren(...buttons, ...mask.weights.controls());
+}

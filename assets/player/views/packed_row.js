@@ -1,0 +1,233 @@
+// The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
+
+import { measure, plural, setAttr, setFont, setText, Surface } from "../parts/dom.js";
+import { overrunWords, visible } from "../run/passes.js";
+
+const GAP = 2;
+
+export class PackedRow {
+  constructor(panel, app) {
+    this.app = app;
+    this.key = panel.querySelector(".key");
+    this.title = panel.querySelector(".title");
+    this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
+    this.cells = [];
+  }
+
+  /** Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is exceeded. */
+  _cellsOf(pass, most) {
+    const { run } = this.app;
+    const cells = [];
+    const token = (item, position) => ({ item, position, text: visible(run.tokenText(item.request, position)), phase: item.phase });
+    for (const item of pass.items) {
+      if (item.pads) cells.push({ item, pads: item.pads, text: item.pads === 1 ? "pad" : `${item.pads} pads` });
+      const shown = item.length <= most ? item.length : Math.max(0, most - 1);
+      for (let i = 0; i < shown; i += 1) cells.push(token(item, item.start + i));
+      if (shown < item.length) {
+        const rest = item.length - shown;
+        cells.push({ item, fold: rest, from: item.start + shown, text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`, phase: item.phase });
+      }
+    }
+    if (pass.graphPads) cells.push({ item: pass.items.at(-1), graph: pass.graphPads, bucket: pass.bucket, text: `+${pass.graphPads} graph padding` });
+    return cells;
+  }
+
+  _sumOf(passes) {
+    const tokens = passes.reduce((n, p) => n + p.tokens, 0);
+    return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${plural(passes.length, "more pass", "more passes")}: ${plural(tokens, "token")}` };
+  }
+
+  _place(g, groups, style, left, width, height) {
+    let x = left;
+    let y = 0;
+    const placed = [];
+    for (const [index, cells] of groups.entries()) {
+      if (index) {
+        x = left;
+        y += style.h + style.line;
+      }
+      for (const cell of cells) {
+        const w = Math.max(style.least, measure(g, cell.text) + 2 * style.pad);
+        if (x + w > width && x > left) {
+          x = left;
+          y += style.h + style.line;
+        }
+        if (y + style.h > height + 0.5) return null;
+        placed.push({ ...cell, x, y, w: Math.min(w, width - left), h: style.h });
+        x += w + GAP;
+      }
+    }
+    return placed;
+  }
+
+  draw(frame) {
+    const { app, surface } = this;
+    const { event, passes } = frame;
+    const tokens = event.budget.decode + event.budget.prefill;
+    const pads = passes.reduce((n, p) => n + p.padding, 0);
+    setText(this.title, passes.length > 1 ? `${passes.length} forward passes` : "One forward pass");
+    const shape = passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
+    const over = event.overrun.reduce((n, o) => n + o.rows, 0);
+    const graph = passes.reduce((n, p) => n + p.graphPads, 0);
+    setText(this.key, `${shape}${plural(tokens, "token")}${over ? ` (${over} overrun)` : ""}${pads ? ` + ${plural(pads, "pad")}` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
+    if (!surface.visible) return;
+    const g = surface.begin();
+    this.cells = [];
+    if (!passes.length) return;
+    const big = app.presenter;
+    const { palette } = app;
+    const phone = app.layout === "phone";
+    const style = big ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
+    let shown = passes;
+    let hidden = [];
+    const fits = Math.floor((surface.h + style.line) / (style.h + style.line));
+    if (passes.length > fits && !big) {
+      const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 14));
+      Object.assign(style, { h: Math.floor((surface.h - lines + 1) / lines), line: 1, font: phone ? 12 : 11 });
+      if (passes.length > lines) { // those between are one line that counts them
+        shown = [...passes.slice(0, Math.max(1, lines - 2)), passes.at(-1)];
+        hidden = passes.slice(shown.length - 1, -1);
+      }
+    }
+    setFont(g, `${style.font}px ${palette.mono}`);
+    const thumb = passes.some((p) => p.padded && p.width > 1) && !phone ? Math.min(150, surface.w * 0.16) : 0;
+    const label = passes.length > 1 ? measure(g, "0") + 12 : 0;
+    let placed = null;
+    for (const most of [1e9, 24, 12, 6, 3, 2, 1, 0]) {
+      const groups = shown.map((p) => this._cellsOf(p, most));
+      if (hidden.length) groups.splice(-1, 0, [this._sumOf(hidden)]);
+      placed = this._place(g, groups, style, thumb + label, surface.w, surface.h);
+      if (placed) break;
+    }
+    if (!placed) placed = this._counted(g, shown, style, thumb + label);
+    if (thumb) this._thumbnail(g, passes.filter((p) => p.padded && p.width > 1).at(-1), thumb - 12);
+    if (label) {
+      g.textBaseline = "middle";
+      g.fillStyle = palette.soft;
+      const seen = new Set();
+      for (const cell of placed) {
+        const pass = shown.find((p) => p.items.includes(cell.item));
+        if (!pass || seen.has(pass)) continue;
+        seen.add(pass);
+        g.fillText(String(pass.index + 1), thumb + 2, cell.y + style.h / 2 + 0.5);
+      }
+    }
+    for (const cell of placed) this._ink(g, cell, style);
+    this.cells = placed;
+    setAttr(surface.canvas, "aria-label", `${passes.length > 1 ? `${passes.length} passes` : "One pass"}: ${passes.map((p) => p.items
+      .map((i) => `${i.request.letter} ${i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`}${i.pads ? ` after ${plural(i.pads, "pad")}` : ""}`).join(", ")).join("; ")}`);
+  }
+
+  /** Too many even for one cell a request: as many as fit, then how many are left. */
+  _counted(g, passes, style, left) {
+    const cells = passes.flatMap((p) => this._cellsOf(p, 0));
+    for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
+      const rest = cells.slice(n);
+      const count = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
+      const last = { ...rest[0], fold: count, from: null, text: `+${plural(count, "token")} of ${plural(rest.filter((c) => !c.graph).length, "request")}`, sum: true };
+      const placed = this._place(g, [[...cells.slice(0, n), last]], style, left, this.surface.w, this.surface.h);
+      if (placed) return placed;
+    }
+    return [];
+  }
+
+  _ink(g, cell, style) {
+    const { palette, focus, hot } = this.app;
+    const colours = palette.of(cell.item.request);
+    const strength = focus && (focus !== cell.item.request || cell.graph) ? 0.2 : 1;
+    g.globalAlpha = strength;
+    const { x, y, w, h } = cell;
+    const forNobody = cell.pads || cell.graph || (cell.item.overrun && !cell.sum);
+    g.beginPath();
+    g.roundRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5, 4);
+    g.textBaseline = "middle";
+    if (forNobody || cell.sum) {
+      g.fillStyle = cell.sum ? palette.empty : palette.hatch(g);
+      g.fill();
+      if (forNobody) {
+        g.fillStyle = palette.panel;
+        g.globalAlpha *= 0.8;
+        g.fillRect(x + style.pad - 2, y + 3, w - 2 * style.pad + 4, h - 6);
+        g.globalAlpha = strength;
+      }
+      g.fillStyle = palette.soft;
+    } else if (cell.phase === "decode") {
+      g.fillStyle = colours.fill;
+      g.fill();
+      g.fillStyle = colours.text;
+    } else {
+      g.fillStyle = colours.tint;
+      g.fill();
+      g.strokeStyle = colours.solid;
+      g.lineWidth = 1.5;
+      g.stroke();
+      g.fillStyle = palette.ink;
+    }
+    g.fillText(cell.text, x + Math.max(style.pad, (w - measure(g, cell.text)) / 2), y + h / 2 + 0.5);
+    if (hot && hot.request === cell.item.request && hot.q !== undefined && cell.position === hot.q) {
+      g.strokeStyle = palette.ink;
+      g.lineWidth = 2;
+      g.strokeRect(x, y, w, h);
+    }
+    g.globalAlpha = 1;
+  }
+
+  /** The rectangle that was really computed: rows × width, pads hatched. */
+  _thumbnail(g, pass, width) {
+    const { palette, focus } = this.app;
+    const height = this.surface.h - 2;
+    const cw = Math.min(width / pass.width, 14);
+    const rh = Math.min(height / pass.rows, 12);
+    g.fillStyle = palette.hatch(g);
+    g.fillRect(0, 1, cw * pass.width, rh * pass.rows);
+    pass.items.forEach((item, row) => {
+      if (!item.length) return;
+      const colours = palette.ofItem(item);
+      g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+      g.fillStyle = item.phase === "decode" ? colours.solid : colours.tint;
+      g.fillRect(item.pads * cw, 1 + row * rh, item.length * cw, rh - (rh > 4 ? 1 : 0));
+      if (item.phase !== "decode" && rh > 3) {
+        g.strokeStyle = colours.solid;
+        g.lineWidth = 1;
+        g.strokeRect(item.pads * cw + 0.5, 1.5 + row * rh, item.length * cw - 1, rh - 2);
+      }
+    });
+    g.globalAlpha = 1;
+  }
+
+  hit(x, y) {
+    const cell = this.cells.find((c) => x >= c.x && x < c.x + c.w && y >= c.y && y < c.y + c.h);
+    if (!cell) return null;
+    const { item } = cell;
+    const request = item.request;
+    if (cell.sum) return { request: null, lines: [[cell.text]] };
+    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${plural(cell.bucket, "position")}, ${cell.graph} of them for nobody`]] };
+    if (cell.pads) {
+      const why = item.finished ? "finished; its row is still computed until the wave ends" : "shorter than this pass is wide";
+      return { request, lines: [[{ request }, ` ${plural(cell.pads, "pad")}: ${why}`]] };
+    }
+    if (cell.fold) {
+      const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
+      return { request, lines: [[{ request }, ` ${plural(cell.fold, "more token")}${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
+    }
+    const text = this.app.run.tokenText(request, cell.position);
+    return {
+      request,
+      hot: { request, q: cell.position, keys: [cell.position, cell.position + 1] },
+      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${plural(item.length, "prompt token")} in this pass`]],
+    };
+  }
+
+  table(frame) {
+    const { run } = this.app;
+    return {
+      caption: "Tokens of this forward pass, in order",
+      columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads"],
+      rows: frame.passes.flatMap((p) => p.items.map((i) => [
+        String(p.index + 1), i.request.letter, i.overrun ? `${i.phase}, overrun` : i.phase, i.length ? `${i.start} to ${i.kvLen - 1}` : "none",
+        Array.from({ length: Math.min(i.length, 40) }, (_, n) => visible(run.tokenText(i.request, i.start + n))).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
+        String(i.pads),
+      ]).concat(p.graphPads ? [[String(p.index + 1), "nobody", "graph padding", "none", "", String(p.graphPads)]] : [])),
+    };
+  }
+}

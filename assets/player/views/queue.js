@@ -1,0 +1,180 @@
+// Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. All from the event's numbers.
+
+import { count, h, milliseconds, plural, setAttr, setText } from "../parts/dom.js";
+import { chip, wasAdmitted } from "../parts/chips.js";
+
+const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
+const BINDING = { lanes: "lanes", budget: "budget", blocks: "blocks", barrier: "barrier", prefill: "one prompt at a time" };
+
+/** The reason of the head of the line, with its numbers. */
+export function reason(why) {
+  if (!why) return "";
+  const { limit, have, need, total } = why;
+  if (limit === "lanes") return `all ${plural(total, "lane")} are taken`;
+  if (limit === "budget") return `${have} of ${plural(total, "budget token")} left, ${need} needed`;
+  if (limit === "blocks") return `${plural(have, "block")} free of ${total}, ${need} needed`;
+  if (limit === "barrier") return `the wave still computes in ${have} of ${plural(total, "lane")}`;
+  if (limit === "prefill") return "another prompt is being read";
+  return "";
+}
+
+export class QueueView {
+  constructor(panel, app) {
+    this.app = app;
+    const find = (s) => panel.querySelector(s);
+    [this.key, this.list, this.empty] = [find(".key"), find(".waiting-list"), find(".waiting-empty")];
+    [this.budgetKey, this.bar, this.split] = [find(".budget-key"), find(".budget-bar"), find(".budget-split")];
+    this.gauges = ["lanes", "blocks"].map((name) => {
+      const el = find(`.gauge-${name}`);
+      return { name, el, value: el.querySelector(".gauge-value"), fill: el.querySelector(".gauge-fill") };
+    });
+    this.binding = find(".binding");
+    this.timeKey = find(".time-key");
+    this.times = PARTS.map(() => {
+      const [name, bar, value] = [h("dt", {}), h("i", { "aria-hidden": "true" }), h("dd", {})];
+      find(".timings").append(name, bar, value);
+      return { name, bar, value };
+    });
+    this.waited = find(".waited");
+    this.rows = [];
+    this.parts = [];
+  }
+
+  draw(frame) {
+    this._waiting(frame);
+    this._budget(frame);
+    this._gauges(frame);
+    this._time(frame);
+  }
+
+  /** Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device. */
+  _time(frame) {
+    const { run } = this.app;
+    const { tStart, tEnd, timings: [schedule, prepare, forward, sample] } = frame.event;
+    const total = tEnd - tStart;
+    const beside = run.asynchronous;
+    setText(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
+    const other = Math.max(0, total - forward - sample - (beside ? 0 : schedule + prepare));
+    const parts = beside
+      ? { forward, sample, other, "host: schedule": schedule, "host: prepare": prepare }
+      : { schedule, prepare, forward, sample, other };
+    Object.entries(parts).forEach(([part, seconds], n) => {
+      const { name, bar, value } = this.times[n];
+      setText(name, part);
+      setText(value, milliseconds(seconds));
+      const scale = `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`;
+      if (bar._scale !== scale) bar.style.transform = bar._scale = scale;
+    });
+    const idle = run.idleBefore(frame.i);
+    this.waited.hidden = !(idle && idle.worth);
+    if (!this.waited.hidden) setText(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
+  }
+
+  _waiting(frame) {
+    const { app } = this;
+    const { waiting } = frame;
+    const head = frame.event.waiting;
+    const most = app.layout === "phone" ? 4 : app.layout === "tablet" ? 5 : 4;
+    const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
+    setText(this.key, waiting.length ? count(waiting.length) : "nobody");
+    this.empty.hidden = waiting.length > 0;
+    while (this.rows.length < shown.length + 1) {
+      const row = { box: h("span", { class: "wait-chip" }), text: h("span", { class: "wait-text" }), since: h("span", { class: "wait-since" }), why: h("span", { class: "wait-why" }) };
+      row.el = h("li", { class: "wait" }, row.box, h("span", { class: "wait-words" }, row.text, row.since, row.why));
+      this.rows.push(row);
+      this.list.append(row.el);
+    }
+    this.rows.forEach((row, n) => {
+      const wait = shown[n];
+      const more = n === shown.length && waiting.length > shown.length;
+      row.el.hidden = !wait && !more;
+      row.el.classList.toggle("more", more);
+      if (more) {
+        row.request = null;
+        row.box.replaceChildren();
+        setText(row.text, `and ${waiting.length - shown.length} more behind`);
+        setText(row.since, "");
+        setText(row.why, "");
+        return;
+      }
+      if (!wait) return;
+      const seen = wasAdmitted(wait.request, frame.i);
+      if (row.request !== wait.request || row.run !== app.run || row.seen !== seen) {
+        [row.request, row.run, row.seen] = [wait.request, app.run, seen];
+        row.box.replaceChildren(chip(app, wait.request, false));
+      }
+      row.el.dataset.request = wait.request.index;
+      row.el.classList.toggle("dim", Boolean(app.focus && app.focus !== wait.request));
+      const prompt = app.run.promptLength(wait.request);
+      const since = app.run.stepOf(wait.since);
+      setText(row.text, wait.preempted ? "preempted, back in line" : `prompt of ${plural(prompt, "token")}`);
+      setText(row.since, `since step ${since}`);
+      setText(row.why, n === 0 && head.why && head.request === wait.request.id ? reason(head.why) : "");
+    });
+    this.shownWaiting = shown.length + (waiting.length > shown.length ? waiting.length - shown.length : 0);
+  }
+
+  _budget(frame) {
+    const { app, bar } = this;
+    const { limit, decode, prefill, unused } = frame.event.budget;
+    const pads = frame.passes.reduce((n, p) => n + p.padding, 0);
+    const total = limit ?? decode + prefill + pads;
+    setText(this.budgetKey, limit === null ? "no limit" : `${decode + prefill} of ${limit}`);
+    const byRequest = new Map();
+    const nothing = new Set(frame.event.overrun.map((o) => o.request));
+    for (const s of frame.event.segments) {
+      const phase = nothing.has(s.request) ? "overrun" : s.phase;
+      const key = phase + s.request;
+      byRequest.set(key, { request: app.run.request(s.request), phase, n: (byRequest.get(key)?.n || 0) + s.length });
+    }
+    const parts = [...byRequest.values()].sort((a, b) => (a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0));
+    if (limit === null && pads) parts.push({ request: null, phase: "pads", n: pads });
+    while (this.parts.length < parts.length) {
+      const el = h("span", { class: "part" });
+      this.parts.push(el);
+      bar.append(el);
+    }
+    this.parts.forEach((el, n) => {
+      const part = parts[n];
+      el.hidden = !part;
+      if (!part) return;
+      const share = (100 * part.n) / Math.max(1, total);
+      const width = `${share.toFixed(3)}%`;
+      if (el._width !== width) el.style.width = el._width = width;
+      const kind = `part ${part.phase}${app.focus && app.focus !== part.request ? " dim" : ""}`;
+      if (el.className !== kind) el.className = kind;
+      const hue = part.request ? part.request.hue : -1;
+      if (el._hue !== hue) {
+        el._hue = hue;
+        el.style.setProperty("--hue", hue < 0 ? "var(--pad)" : `var(--hue-${hue})`);
+        el.style.setProperty("--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
+      }
+      if (part.request) el.dataset.request = part.request.index;
+      else delete el.dataset.request;
+      setText(el, share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "");
+    });
+    const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
+    setText(this.split, (limit === null
+      ? `${decode} decode + ${prefill} prefill${pads ? ` + ${plural(pads, "pad")}` : ""}`
+      : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${plural(pads, "pad")} besides` : ""}`) + (over ? `; ${over} of it overrun` : ""));
+    setAttr(bar, "aria-label", `Token budget: ${this.split.textContent}`);
+  }
+
+  _gauges(frame) {
+    const { run } = this.app;
+    const { kv, budget } = frame.event;
+    const lanes = frame.lanes.filter((l) => l.stay).length;
+    const values = { lanes: [lanes, run.numLanes], blocks: [kv.used, kv.total] };
+    for (const gauge of this.gauges) {
+      const [value, total] = values[gauge.name];
+      setText(gauge.value, `${count(value)} of ${count(total)}`);
+      const width = `${((100 * value) / Math.max(1, total)).toFixed(2)}%`;
+      if (gauge.fill._width !== width) gauge.fill.style.width = gauge.fill._width = width;
+      gauge.el.classList.toggle("binds", budget.binding === gauge.name);
+    }
+    this.bar.classList.toggle("binds", budget.binding === "budget");
+    const name = BINDING[budget.binding];
+    setText(this.binding, name ? `Bound by: ${name}` : "Nothing bound this step");
+    this.binding.classList.toggle("on", Boolean(name));
+  }
+}

@@ -1,0 +1,90 @@
+// Each running request's prompt and its text so far, the new token marked. Prompts and outputs are data: only ever text nodes.
+
+import { h, setText } from "../parts/dom.js";
+import { chip } from "../parts/chips.js";
+
+const PROMPT = 90; // characters shown of the prompt's end
+const OUTPUT = 170; // … of the text so far
+
+/** Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would move other text are shown as marks. */
+function tail(pieces, end, most) {
+  let text = "";
+  let from = end;
+  while (from > 0 && text.length < most) {
+    from -= 1;
+    text = pieces[from].slice(-most) + text;
+  }
+  const cut = from > 0 || text.length > most;
+  return (cut ? "…" : "") + clean(text.slice(-most));
+}
+
+const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
+
+export class TextsView {
+  constructor(panel, app) {
+    this.app = app;
+    this.key = panel.querySelector(".key");
+    this.box = panel.querySelector(".texts");
+    this.rows = [];
+    this._at = 0;
+  }
+
+  draw(frame) {
+    const now = performance.now();
+    clearTimeout(this._timer); // while playing fast, texts follow at 12 a second and settle on the last
+    if (this.app.flying && now - this._at < 80) {
+      this._timer = setTimeout(() => this.app.frame && this._draw(this.app.frame), 90);
+      return;
+    }
+    this._at = now;
+    this._draw(frame);
+  }
+
+  _draw(frame) {
+    const { app } = this;
+    const { run } = app;
+    const held = frame.lanes.filter((l) => l.request).map((l) => l.request);
+    const since = frame.i - 12; // a finished text stays a while, greyed
+    const shown = [...new Set([
+      ...held,
+      ...frame.waiting.filter((w) => w.preempted).map((w) => w.request),
+      ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
+    ])];
+    setText(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
+    while (this.rows.length < shown.length) {
+      const row = { chip: h("span", {}), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), fresh: h("mark", {}), note: h("span", { class: "note" }) };
+      row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.prompt, row.output, row.fresh, row.note));
+      this.rows.push(row);
+      this.box.append(row.el);
+    }
+    this.rows.forEach((row, n) => {
+      const request = shown[n];
+      row.el.hidden = !request;
+      if (!request) return;
+      const holds = held.includes(request);
+      if (row.request !== request || row.run !== run || row.holds !== holds) {
+        [row.request, row.run, row.holds] = [request, run, holds];
+        row.chip.replaceChildren(chip(app, request, holds));
+        row.el.dataset.request = request.index;
+      }
+      const done = request.finished && request.finished.step <= frame.i;
+      const total = run.numGenerated(request, frame.i);
+      const before = run.numGenerated(request, frame.i - 1);
+      const output = run.texts.output[request.id] || [];
+      const prompt = run.texts.prompt[request.id] || [];
+      setText(row.prompt, tail(prompt, prompt.length, PROMPT));
+      setText(row.output, tail(output, before, OUTPUT));
+      setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT));
+      row.fresh.hidden = total === before;
+      if (row.hue !== request.hue) {
+        row.hue = request.hue;
+        row.el.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
+        row.el.style.setProperty("--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
+      }
+      const words = { length: "finished", stop: "stopped", cancelled: "cancelled", error: "failed" };
+      setText(row.note, done ? ` ${words[request.finished.reason] || "done"}` : !holds ? " preempted, waits" : "");
+      row.el.classList.toggle("gone", Boolean(done && !holds));
+      row.el.classList.toggle("dim", Boolean(app.focus && app.focus !== request));
+    });
+  }
+}

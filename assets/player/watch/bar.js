@@ -1,0 +1,89 @@
+// The bar on top: parts, recorded runs, edit, share, export, more; and what it says of the run on screen.
+
+import { h, setText } from "../parts/dom.js";
+import { exportMenu } from "./export.js";
+import { SOURCES, factsOf, notesOf, showFacts } from "./facts.js";
+import { fillTabs } from "../parts/look.js";
+import { showKeys } from "../parts/menu.js";
+
+export class Bar {
+  constructor(app) {
+    this.app = app;
+    const { options, root, $ } = app;
+    fillTabs(root, options.tabs, "watch");
+    this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", title: entry.shows, onclick: () => app.open(entry) }, entry.title));
+    $(".presets").replaceChildren(...this.chips);
+    $(".runs-button").hidden = options.catalogue.length < 2;
+    for (const [selector, items] of [[".runs-button", () => this._runs()], [".export-button", () => exportMenu(app)], [".more-button", () => this._more()]]) {
+      const button = $(selector);
+      button.addEventListener("click", () => app.menu.toggle(button, items()));
+    }
+    $(".source").addEventListener("click", () => app.run && showFacts($(".card"), app.run));
+    $(".share-button").addEventListener("click", () => app.address.copy());
+    const edit = $(".edit-button");
+    edit.hidden = !app.server;
+    edit.addEventListener("click", () => app.editor.toggle());
+  }
+
+  _runs() {
+    const { app } = this;
+    return app.options.catalogue.map((entry) => ({
+      text: entry.title, note: `${entry.shows}${entry.steps ? ` · ${entry.steps} steps` : ""}`, checked: app.entry === entry, act: () => app.open(entry),
+    }));
+  }
+
+  _more() {
+    const { app } = this;
+    const items = [];
+    if (app.layout === "phone") {
+      items.push(...exportMenu(app), { text: "Copy link", act: () => app.address.copy() }, "-",
+        { text: `Axis: ${app.lanes.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.lanes.clock) },
+        { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
+    } else {
+      items.push({ text: "Presenter", note: "Larger type, fewer panels; Esc leaves", act: () => app.present(true) });
+    }
+    items.push(
+      { text: app.palette.dark ? "Light" : "Dark", act: () => app.setTheme(app.palette.dark ? "light" : "dark") },
+      { text: app.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => app.tables.toggle() },
+      { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.$(".card")) });
+    if (app.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(app.$(".card"), app.run) });
+    return items;
+  }
+
+  /** Labels that belong to the run: where it came from, which preset is on. */
+  marks() {
+    const { app } = this;
+    const { header } = app.run;
+    const source = header.source || "recorded";
+    const model = (header.model && header.model.name) || "";
+    const mark = app.$(".source");
+    setText(mark.querySelector(".word"), SOURCES[source] || source);
+    setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((t) => ` · ${t}`).join(""));
+    mark.title = factsOf(app.run).map(([name, words]) => `${name}: ${words}`).join("\n");
+    mark.classList.toggle("noted", notesOf(header).length > 0);
+    mark.dataset.source = source;
+    this.chips.forEach((chip, i) => chip.classList.toggle("on", app.options.catalogue[i] === app.entry));
+    app.root.querySelector(".legend-pad").hidden = !["static", "dynamic", "split", "split-chunked"].includes(header.policy);
+    app.root.querySelector(".mask .legend-overrun").hidden = !app.run.asynchronous;
+    this.fitChips();
+  }
+
+  /** As many preset chips as fit whole, the one that is open always among them; all are under "All runs". */
+  fitChips() {
+    const { app, chips } = this;
+    if (!chips.length || app.layout === "phone" || app.presenter) return;
+    const box = app.$(".presets");
+    for (const chip of chips) chip.hidden = false;
+    const room = app.$(".top").clientWidth - 48 - 24 - [...app.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : el.offsetWidth + 8), 8);
+    const open = chips[app.options.catalogue.indexOf(app.entry)];
+    let used = open ? open.offsetWidth + 8 : 0;
+    let full = false;
+    for (const chip of chips) {
+      const width = chip.offsetWidth + 8;
+      if (chip === open) continue;
+      full ||= used + width > room;
+      if (full) chip.hidden = true;
+      else used += width;
+    }
+  }
+}

@@ -1,0 +1,343 @@
+// The workload editor: requests, limits and sampling as a form; what it says is a spec, which the engine runs.
+
+import { h, icon, plural, setText } from "../parts/dom.js";
+import { Drawer } from "../parts/drawer.js";
+import { download } from "./export.js";
+
+const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
+const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
+const SAMPLING_DEFAULTS = { temperature: 0, top_k: 0, top_p: 1, seed: 0 };
+const CHECKS = ["chunked_prefill", "prefill_first", "prefix_caching"];
+
+export class Editor {
+  constructor(drawer, app) {
+    this.drawer = drawer;
+    this.app = app;
+    this.rows = []; // {el, prompt, tokens, arrival, request}
+    this.limits = {};
+    this.spoken = null; // the spec of the run on screen, for the address
+    const $ = (s) => drawer.querySelector(s);
+    this.$ = $;
+    this.field = (name) => drawer.elements.namedItem(name);
+    this.frame = new Drawer(drawer, "Edit requests", { close: () => this.toggle(false), cancel: () => app.live.cancel() });
+    $(".add-request").addEventListener("click", () => {
+      this._row({ prompt: "To be, or not to be", sampling: { max_new_tokens: 16 }, arrival: this.rows.length }, true);
+      this._touch();
+    });
+    $(".save-workload").addEventListener("click", () => this._save());
+    $(".load-workload").addEventListener("click", () => $(".workload-file").click());
+    $(".workload-file").addEventListener("change", (e) => this._load(e.target));
+    const compare = $(".compare-these");
+    compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
+    compare.addEventListener("click", () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: "watched" }, bubbles: true })));
+    this.field("preset").addEventListener("change", () => this._preset(this.field("preset").value));
+    this.field("policy").addEventListener("change", () => this._policy());
+    drawer.addEventListener("input", (e) => {
+      if (SAMPLING.includes(e.target.name)) this.touchedSampling.add(e.target.name);
+      this._touch();
+    });
+    drawer.addEventListener("submit", (e) => {
+      e.preventDefault();
+      this.run();
+    });
+    this.touchedSampling = new Set();
+  }
+
+  async toggle(on = !this.frame.isOpen) {
+    this.frame.toggle(on, this.app.$(".edit-button"));
+    if (on) await this._follow();
+  }
+
+  /** The form says the run on screen, unless it says already what became of that one. False where no engine answers. */
+  async _follow() {
+    if (!(await this._state())) return false;
+    if (this.app.run && this.shown !== this.app.run) this._fromRun();
+    return true;
+  }
+
+  /** What the form says, for whoever else wants to run it: {spec, says}. Throws a sentence. */
+  async said() {
+    if (!(await this._follow())) throw new Error(this.frame.message.textContent);
+    const fault = this._fault();
+    if (fault) throw new Error(`The Watch tab's requests cannot be run: ${fault}`);
+    return { spec: this.spec(), says: `${plural(this.rows.length, "request")}, ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
+  }
+
+  /** What can be run here, asked once. */
+  async _state() {
+    if (this.state) return true;
+    try {
+      this.state = await this.app.server.call("state");
+    } catch (error) {
+      this._say(`The engine cannot be reached: ${error.message}.`, true);
+      return false;
+    }
+    const { presets, policies, models, limits } = this.state;
+    this.limits = limits || {};
+    this.field("preset").replaceChildren(h("option", { value: "" }, "the run on screen"), ...presets.map((p) => h("option", { value: p.name }, p.title)));
+    this.field("policy").replaceChildren(...policies.map((p) => h("option", { value: p.name }, p.name)));
+    this.field("model").replaceChildren(...models.map((m) => h("option", { value: m }, m.split("/").at(-1))));
+    return true;
+  }
+
+  // -- the form ------------------------------------------------------------------------------------------------------------
+
+  _row(request, focus = false) {
+    const ids = request.prompt_token_ids;
+    const prompt = h("textarea", { rows: "1", "aria-label": `Prompt of request ${this.rows.length + 1}`, spellcheck: "false" });
+    prompt.value = ids ? `${ids.length} token ids` : request.prompt || "";
+    if (ids) prompt.title = "Given as token ids; type to replace them with text";
+    const tokens = h("input", { type: "number", inputmode: "numeric", min: "1", step: "1", "aria-label": "New tokens" });
+    tokens.value = String((request.sampling || {}).max_new_tokens ?? 32);
+    const arrival = h("input", { type: "number", inputmode: "decimal", min: "0", step: "any", "aria-label": "Arrival" });
+    arrival.value = String(request.arrival ?? 0);
+    const remove = h("button", { type: "button", class: "icon-button", "aria-label": "Remove this request" }, icon("trash"));
+    const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);
+    const row = { el, prompt, tokens, arrival, request, asGiven: prompt.value };
+    remove.addEventListener("click", () => {
+      this.rows.splice(this.rows.indexOf(row), 1);
+      el.remove();
+      this._touch();
+    });
+    this.rows.push(row);
+    this.$(".request-rows").append(el);
+    if (focus) prompt.focus();
+  }
+
+  fill({ workload, config, model, device }) {
+    this.rows = [];
+    this.$(".request-rows").replaceChildren();
+    for (const request of (workload || {}).requests || []) this._row(request);
+    this.workloadName = (workload || {}).name || "custom";
+    this.field("arrival_unit").value = (workload || {}).arrival_unit || "step";
+    this.field("policy").value = config.policy || "continuous";
+    for (const name of NUMBERS) this.field(name).value = config[name] ?? "";
+    this.field("num_blocks").value = config.num_blocks ?? "";
+    for (const name of CHECKS) this.field(name).checked = Boolean(config[name]);
+    const models = this.field("model");
+    if (model && ![...models.options].some((o) => o.value === model)) models.append(h("option", { value: model }, model.split("/").at(-1)));
+    if (model) models.value = model;
+    this.field("device").value = device || "auto";
+    const first = ((workload || {}).requests || [])[0];
+    for (const name of SAMPLING) this.field(name).value = (first && first.sampling && first.sampling[name]) ?? SAMPLING_DEFAULTS[name];
+    this.touchedSampling.clear();
+    this._policy();
+    this.asShown = JSON.stringify(this.spec());
+    this._touch();
+  }
+
+  _fromRun() {
+    const { header } = this.app.run;
+    const known = this.app.entry && this.state.presets.find((p) => p.name === this.app.entry.name);
+    this.shown = this.app.run;
+    this.field("preset").value = known ? known.name : "";
+    setText(this.$(".preset-shows"), known ? known.shows : "");
+    const name = (header.model && header.model.name) || "";
+    const model = this.state.models.find((m) => m === name || m.split("/").at(-1) === name.split("/").at(-1));
+    this.fill(known ? known.spec : { workload: header.workload, config: header.config, model: model || name, device: "auto" });
+    this._say("");
+  }
+
+  _preset(name) {
+    const preset = this.state.presets.find((p) => p.name === name);
+    if (!preset) {
+      this._fromRun();
+      return;
+    }
+    setText(this.$(".preset-shows"), preset.shows);
+    this.fill(preset.spec);
+    const entry = this.app.options.catalogue.find((e) => e.name === name);
+    if (entry && entry !== this.app.entry) this.app.open(entry).then(() => { // its recording is at hand: show it at once
+      this.shown = this.app.run;
+      this._touch();
+    });
+    this.asShown = entry ? JSON.stringify(this.spec()) : null;
+    this._touch();
+  }
+
+  _policy() {
+    const policy = this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
+    if (!policy) return;
+    setText(this.$(".policy-shows"), policy.shows);
+    const budget = policy.token_budget !== false;
+    for (const name of ["max_num_batched_tokens", "chunked_prefill"]) this.field(name).disabled = !budget;
+    for (const name of ["prefix_caching", "prefill_first"]) this.field(name).disabled = policy.name !== "continuous";
+    if (policy.name !== "continuous") for (const name of ["prefix_caching", "prefill_first"]) this.field(name).checked = false;
+  }
+
+  /** What the form says, as the engine takes it. */
+  spec() {
+    const number = (name) => Number(this.field(name).value);
+    const requests = this.rows.map(({ prompt, tokens, arrival, request, asGiven }, i) => {
+      const sampling = { ...(request.sampling || {}), max_new_tokens: Number(tokens.value) };
+      for (const name of SAMPLING) {
+        if (this.touchedSampling.has(name) || !request.sampling) sampling[name] = number(name) + (name === "seed" ? i : 0);
+      }
+      const given = request.prompt_token_ids && prompt.value === asGiven ? { prompt_token_ids: request.prompt_token_ids } : { prompt: prompt.value };
+      return { id: request.id || this._freshId(), ...given, sampling, arrival: Number(arrival.value) };
+    });
+    requests.forEach((r, i) => { this.rows[i].request = { ...this.rows[i].request, id: r.id }; });
+    const config = { policy: this.field("policy").value };
+    for (const name of NUMBERS) config[name] = number(name);
+    config.num_blocks = this.field("num_blocks").value === "" ? null : number("num_blocks");
+    for (const name of CHECKS) config[name] = this.field(name).checked;
+    return {
+      workload: { schema: 1, name: this.workloadName || "custom", arrival_unit: this.field("arrival_unit").value, requests },
+      config, model: this.field("model").value, device: this.field("device").value,
+    };
+  }
+
+  _freshId() {
+    const taken = new Set(this.rows.map((r) => r.request.id));
+    for (let n = 0; ; n += 1) if (!taken.has(`r${n}`)) return `r${n}`;
+  }
+
+  /** Picture and controls never disagree in silence. */
+  _touch() {
+    const changed = this.asShown !== JSON.stringify(this.spec());
+    setText(this.frame.button, changed ? "Run these changes" : "Run");
+    if (!this.app.running) this._say(changed ? "Changed: the picture still shows the last run." : "");
+  }
+
+  _fault() {
+    for (const el of this.drawer.querySelectorAll(".bad")) el.classList.remove("bad");
+    const bad = (el, sentence) => {
+      el.classList.add("bad");
+      el.focus();
+      return sentence;
+    };
+    if (!this.rows.length) return "There is nothing to run: add a request.";
+    for (const [i, row] of this.rows.entries()) {
+      const who = `Request ${i + 1}`;
+      if (!row.prompt.value) return bad(row.prompt, `${who} has an empty prompt.`);
+      if (!/^\d+$/.test(row.tokens.value) || Number(row.tokens.value) < 1) return bad(row.tokens, `${who}: new tokens must be a whole number of at least 1.`);
+      if (row.arrival.value === "" || !(Number(row.arrival.value) >= 0)) return bad(row.arrival, `${who}: the arrival must be a number of at least 0.`);
+    }
+    for (const name of [...NUMBERS, ...SAMPLING, "num_blocks"]) {
+      const el = this.field(name);
+      if (el.disabled || (name === "num_blocks" && el.value === "" && el.validity.valid)) continue;
+      if (el.value === "" || !el.validity.valid) return bad(el, `${el.closest("label").querySelector("span").textContent}: ${el.validationMessage || "this needs a number"}`);
+    }
+    return null;
+  }
+
+  _say(sentence, bad = false) {
+    this.frame.say(sentence, bad);
+  }
+
+  // -- running --------------------------------------------------------------------------------------------------------------
+
+  async run() {
+    const fault = this._fault();
+    if (fault) return this._say(fault, true);
+    return this.runSpec(this.spec());
+  }
+
+  async runSpec(spec) {
+    const { app, frame } = this;
+    this.visitor ??= Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
+    frame.busy(true);
+    this._say("Starting the engine.");
+    const said = JSON.stringify(spec);
+    const ran = await app.live.start({ ...spec, visitor: this.visitor }, {
+      progress: (share, words) => {
+        frame.progress(share);
+        this._say(words);
+      },
+      done: (words) => this._say(words),
+      failed: (sentence, action) => {
+        frame.say(sentence, true, action);
+        if (!frame.isOpen) app.toast(sentence, action ? 20000 : 8000, action);
+      },
+    });
+    frame.busy(false);
+    if (ran && app.run === app.live.run) {
+      this.asShown = said;
+      this.shown = app.run;
+      setText(frame.button, said === JSON.stringify(this.spec()) ? "Run" : "Run these changes");
+      this.spoken = await pack(this._brief(spec));
+      app.changed();
+    }
+    return ran;
+  }
+
+  /** The shortest that says the same: a preset and what differs from it, else everything. */
+  _brief(spec) {
+    const asked = canonical(spec.workload.requests);
+    const preset = this.state && this.state.presets.find((p) => canonical(p.spec.workload.requests) === asked);
+    if (!preset) return spec;
+    const config = Object.fromEntries(Object.entries(spec.config).filter(([k, v]) => preset.spec.config[k] !== v));
+    return { preset: preset.name, config, model: spec.model === preset.spec.model ? undefined : spec.model };
+  }
+
+  /** Run again what a link says, and go to its step. */
+  async restore(wanted) {
+    if (!(await this._state())) return;
+    let spec;
+    try {
+      spec = await unpack(wanted.spec);
+    } catch {
+      this.app.toast("This link's workload cannot be read.");
+      return;
+    }
+    if (spec.preset) {
+      const preset = this.state.presets.find((p) => p.name === spec.preset);
+      if (!preset) return this.app.toast("This link names a preset that is not here.");
+      spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model };
+    }
+    this.app.toast("Running what the link describes.");
+    this.fill(spec);
+    if (await this.runSpec(spec)) {
+      if (wanted.step !== null) this.app.seekStep(wanted.step);
+      const request = wanted.pin && this.app.run.requests.find((r) => r.letter === wanted.pin);
+      if (request) this.app.pin(request);
+    }
+  }
+
+  // -- files -------------------------------------------------------------------------------------------------------------------
+
+  _save() {
+    const spec = this.spec();
+    download("inflight-workload.json", new Blob([JSON.stringify(spec, null, 1)], { type: "application/json" }));
+  }
+
+  async _load(input) {
+    const [file] = input.files;
+    input.value = "";
+    if (!file) return;
+    if (file.size > 8 * 2 ** 20) return this._say(`${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; a workload file may have 8 MiB.`, true);
+    let data;
+    try {
+      data = JSON.parse(await file.text());
+    } catch {
+      return this._say(`${file.name} is not JSON.`, true);
+    }
+    const workload = data && (data.workload || data);
+    if (!workload || !Array.isArray(workload.requests) || !workload.requests.every((r) => r && typeof r === "object")) return this._say(`${file.name} has no list of requests.`, true);
+    const now = this.spec();
+    this.fill({ workload, config: { ...now.config, ...(data.config || {}) }, model: data.model || now.model, device: data.device || now.device });
+    this.asShown = null;
+    this._touch();
+  }
+}
+
+/** The same text for the same data, whatever the order of its keys; defaults count as given. */
+function canonical(requests) {
+  return JSON.stringify(requests.map((r) => [r.id, r.prompt ?? null, r.prompt_token_ids ?? null, r.arrival,
+    Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1))]));
+}
+
+async function through(bytes, stream) {
+  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+}
+
+async function pack(data) {
+  const bytes = await through(new TextEncoder().encode(JSON.stringify(data)), new CompressionStream("deflate-raw"));
+  if (bytes.length > 6000) return null; // too long for an address
+  return btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+}
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
+  return JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw"))));
+}

@@ -1,0 +1,44 @@
+// What the run on screen ran on, as a list: model, device, limits, memory, and what its engine had to say about them. From the header alone.
+
+import { count, h, plural } from "../parts/dom.js";
+
+export const SOURCES = { recorded: "Recorded", live: "Live run", uploaded: "Uploaded", simulated: "Simulated" };
+const SIZES = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
+
+export function bytes(n) {
+  const [unit, size] = SIZES.find(([, s]) => n >= s) || ["B", 1];
+  const value = n / size;
+  return `${value >= 100 || size === 1 ? Math.round(value) : value.toPrecision(3)} ${unit}`;
+}
+
+/** The header as [name, words] rows; a row that the header has nothing for is left out. */
+export function factsOf(run) {
+  const { header } = run;
+  const { model = {}, config = {}, execution, memory, versions = {} } = header;
+  const size = model.parameters >= 1e6 ? `${(model.parameters / 1e6).toPrecision(3)} M parameters` : model.parameters && `${count(model.parameters)} parameters`;
+  const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? plural(header.threads, "thread") : ""];
+  const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
+  const list = (parts) => parts.filter(Boolean).join(", ");
+  return [
+    [SOURCES[header.source] || "Recorded", list([String(header.created || "").slice(0, 10), run.complete ? "" : "cut short"])],
+    ["Model", list([model.name, size, model.layers && plural(model.layers, "layer"), header.dtype])],
+    ["Device", list(device)],
+    ["Policy", list([header.policy, config.max_num_seqs && plural(run.numLanes, "lane"), run.numBlocks && `${plural(run.numBlocks, "KV block")} of ${plural(run.blockSize, "token")}`])],
+    ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
+    ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],
+    ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
+    ...notesOf(header).map((note) => ["Note", note]),
+  ].filter(([, words]) => words);
+}
+
+export const notesOf = (header) => (Array.isArray(header.notes) ? header.notes.filter((note) => typeof note === "string" && note) : []);
+
+export function showFacts(dialog, run) {
+  dialog.setAttribute("aria-label", "About this run");
+  dialog.replaceChildren(
+    h("h2", {}, "About this run"),
+    h("dl", {}, ...factsOf(run).flatMap(([name, words]) => [h("dt", {}, name), h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words))])),
+    h("form", { method: "dialog" }, h("button", { class: "button primary" }, "Close")));
+  dialog.showModal();
+}

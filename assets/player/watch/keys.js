@@ -1,0 +1,41 @@
+// The player's keyboard. Steps and playing are the transport's own.
+
+import { isOurKey, isTyping, pressesButton } from "../parts/look.js";
+import { showKeys } from "../parts/menu.js";
+
+const FOCUS_VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // 1 to 6, while presenting
+
+/** Esc leaves one thing at a time, the innermost first. */
+function leave(app) {
+  if (app.menu.close() || app.clear()) return;
+  if (!app.narration.list.hidden) app.narration.open(false);
+  else if (!app.editor.drawer.hidden) app.editor.toggle(false);
+  else if (app.root.dataset.focusView) delete app.root.dataset.focusView;
+  else if (app.presenter) app.present(false);
+}
+
+function focusView(app, view) {
+  if (app.root.dataset.focusView === view) delete app.root.dataset.focusView;
+  else app.root.dataset.focusView = view;
+  app.redraw();
+}
+
+export function playerKeys(app) {
+  document.addEventListener("keydown", (e) => {
+    if (!isOurKey(e, app.root) || app.root.querySelector("dialog[open]")) return;
+    const el = e.target;
+    if (e.key === "Escape") return leave(app);
+    if (isTyping(el) || (el.closest && el.closest(".menu")) || pressesButton(e)) return;
+    if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;
+    if (app.transport.key(e)) e.preventDefault();
+    else if (e.key === "?") showKeys(app.$(".card"));
+    else if (e.key === "p") app.present(!app.presenter);
+    else if (e.key === "t") app.tables.toggle();
+    else if (e.key === "c") app.setClock(!app.lanes.clock);
+    else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
+    else if (app.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
+    else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, FOCUS_VIEWS[Number(e.key) - 1]);
+    else return;
+    app.root.classList.add("by-keys");
+  });
+}

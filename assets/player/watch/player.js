@@ -1,0 +1,407 @@
+// The player: one run, one step, one focus; views draw them. Mounts into the markup of player.html.
+//
+//   replay (by URL, inline, or streamed) ─→ Run ─→ frame(index) ─→ views
+//   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
+
+import { h, icon, clamp, setAttr, setText, reducedMotion } from "../parts/dom.js";
+import { drawSoon, layoutOf, onTheme, paintTheme, prefersDark, showEmpty, showToast } from "../parts/look.js";
+import { Run } from "../run/run.js";
+import { MaskView } from "../views/mask/mask.js";
+import { PackedRow } from "../views/packed_row.js";
+import { LanesView } from "../views/lanes.js";
+import { BlocksView, LengthsView } from "../views/kv.js";
+import { QueueView } from "../views/queue.js";
+import { TextsView } from "../views/texts.js";
+import { Narration } from "../views/narration.js";
+import { Transport, SPEEDS } from "./transport.js";
+import { Tooltip } from "../parts/tooltip.js";
+import { Tables } from "../parts/tables.js";
+import { Menu } from "../parts/menu.js";
+import { Bar } from "./bar.js";
+import { playerKeys } from "./keys.js";
+import { pointCanvas, pointElements } from "./pointing.js";
+import { Address } from "./address.js";
+import { Server, fetchJson } from "../parts/server.js";
+import { Live } from "./live.js";
+import { Editor } from "./editor.js";
+import { plain } from "../parts/chips.js";
+
+export class Player {
+  /**
+   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url,
+   * server: whether there is an API to run on, base: where it is, tabs: [{name, title}], embedded}.
+   */
+  constructor(root, options = {}) {
+    this.root = root;
+    this.options = { catalogue: [], tabs: [], server: false, ...options };
+    this.run = null;
+    this.frame = null;
+    this.index = 0;
+    this.focus = null; // the request that is lit: hovered, else pinned
+    this.pinned = null;
+    this.hovered = null;
+    this.hot = null; // the hovered token: {request, q, row, column, keys}
+    this.presenter = false;
+    this.following = false; // the live edge
+    this.running = false;
+    this.layout = "desk";
+    this.tab = "mask";
+    this.drawn = -1;
+    this.lastMs = 0;
+    this._pass = Infinity; // the last one, unless chosen
+    const $ = (s) => root.querySelector(s);
+    this.$ = $;
+    root.classList.toggle("embedded", Boolean(this.options.embedded));
+    this._theme();
+    this._size();
+
+    this.tooltip = new Tooltip($(".tooltip"), this);
+    this.mask = new MaskView($(".panel.mask"), this);
+    this.row = new PackedRow($(".panel.row"), this);
+    this.lanes = new LanesView($(".panel.lanes"), this);
+    this.lengths = new LengthsView($(".panel.kv"), this);
+    this.blocks = new BlocksView($(".panel.kv"), this);
+    this.queue = new QueueView($(".panel.queue"), this);
+    this.texts = new TextsView($(".panel.text"), this);
+    this.narration = new Narration($(".say"), this);
+    this.transport = new Transport($(".transport"), this);
+    const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
+    this.tables = new Tables(this, canvases.map((v) => [v, v.surface.canvas]));
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.lanes, this.transport, this.tables];
+    for (const view of canvases) pointCanvas(this, view, view === this.lanes);
+    pointElements(this);
+    this.menu = new Menu($(".menu"), this);
+    this.address = new Address(this);
+    this.server = this.options.server ? new Server(this.options.base) : null;
+    this.live = new Live(this);
+    this.editor = new Editor($(".drawer"), this);
+    this.bar = new Bar(this);
+    this._buttons();
+    playerKeys(this);
+    new ResizeObserver(() => this._size()).observe($(".stage"));
+    onTheme(() => this._theme());
+    this.start();
+  }
+
+  // -- opening a run ---------------------------------------------------------------------------------------------------
+
+  async start() {
+    const { options, address } = this;
+    const wanted = address.read();
+    if (options.replay && !wanted.run) this.show(options.replay, wanted);
+    else {
+      const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
+      if (entry) await this.open(entry, wanted);
+      else this.empty("There is no recorded run here yet. Edit requests and run them.");
+    }
+    if (this.server && wanted.spec) await this.editor.restore(wanted);
+  }
+
+  /** A recorded run of the catalogue: fetched once, then kept. */
+  async open(entry, wanted = {}) {
+    this._opening = entry;
+    try {
+      this._fetched ??= new Map();
+      if (!this._fetched.has(entry.url)) {
+        this._fetched.set(entry.url, fetchJson(entry.url));
+      }
+      const replay = await this._fetched.get(entry.url);
+      if (this._opening !== entry) return; // another was asked for meanwhile
+      this.entry = entry;
+      this.show(replay, wanted);
+    } catch (error) {
+      this._fetched.delete(entry.url);
+      const sentence = `This run could not be fetched (${error.message}).`;
+      if (this.run) this.toast(sentence);
+      else this.empty(sentence);
+    }
+  }
+
+  /** Draw a replay. wanted: {step, pin, view} from an address. */
+  show(replay, wanted = {}) {
+    if (!replay || !replay.header || !Array.isArray(replay.events)) {
+      this.toast("This is not a replay.");
+      return;
+    }
+    this.transport.toggle(false);
+    this.following = false;
+    this.run = new Run(replay);
+    this.replay = replay;
+    this.entered(wanted);
+  }
+
+  entered(wanted = {}) {
+    const { run } = this;
+    this.pinned = this.hovered = this.focus = this.hot = null;
+    this.frame = null;
+    this._pass = Infinity;
+    this.mask.reset();
+    this.bar.marks();
+    if (!run.length) {
+      if (!this.running) this.empty("This run has no steps: no request was ever computed.");
+      return;
+    }
+    this.empty(null);
+    this.index = Number.isInteger(wanted.step) ? run.indexOf(wanted.step) : run.openingStep();
+    if (wanted.pin) {
+      const request = run.requests.find((r) => r.letter === wanted.pin);
+      if (request) this.pin(request);
+      if (request && wanted.zoom) this.mask.zoom = { request };
+    }
+    if (wanted.tab) this.chooseTab(wanted.tab);
+    this.redraw();
+  }
+
+  empty(sentence) {
+    showEmpty(this.root, sentence);
+  }
+
+  /** Steps from a running engine. */
+  extend(delta) {
+    const { run } = this;
+    const wasEmpty = run.length === 0;
+    run.append(delta.events || [], delta.captions || [], delta.texts);
+    if (!run.length) return;
+    if (wasEmpty) {
+      this.empty(null);
+      this.index = 0;
+    }
+    if (this.following) this.index = run.length - 1;
+    this.redraw();
+  }
+
+  // -- where we are ------------------------------------------------------------------------------------------------------
+
+  /** Go to an index among the steps. by hand: a person asked for it, so the live edge is let go. */
+  seek(index, byHand = false) {
+    if (!this.run || !this.run.length) return;
+    const to = clamp(Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0), 0, this.run.length - 1);
+    if (byHand && this.running) this.following = to === this.run.length - 1;
+    if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
+    this.index = to;
+    this.redraw();
+    this.changed();
+  }
+
+  /** A single step by key or button: the one move that is animated. */
+  step(by) {
+    const single = Math.abs(by) === 1 && !this.transport.playing && !reducedMotion();
+    this.root.classList.toggle("single", single);
+    clearTimeout(this._single);
+    if (single) this._single = setTimeout(() => this.root.classList.remove("single"), 220);
+    this.transport.toggle(false);
+    this.seek(this.index + by, true);
+  }
+
+  scrub(index) {
+    this.root.classList.remove("single");
+    this.transport.toggle(false);
+    this.flying = true;
+    this.seek(index, true);
+  }
+
+  scrubbed() {
+    this.flying = false;
+    this.redraw();
+  }
+
+  passIndex(frame) {
+    return clamp(this._pass, 0, Math.max(0, frame.passes.length - 1));
+  }
+
+  choosePass(index, frame) {
+    this._pass = index === frame.passes.length - 1 ? Infinity : index;
+    this.mask.zoom = null;
+    this.redraw();
+  }
+
+  // -- what is lit ----------------------------------------------------------------------------------------------------------
+
+  /** found: {request, hot, lines} of a view, or null. */
+  hover(found, x = 0, y = 0) {
+    const request = (found && found.request) || null;
+    const hot = (found && found.hot) || null;
+    const same = request === this.hovered && JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]) === this._hotKey;
+    this.hovered = request;
+    this.hot = hot;
+    this._hotKey = JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
+    this.focus = request || this.pinned;
+    if (found && found.lines) this.tooltip.show(found.lines, x, y);
+    else this.tooltip.hide();
+    if (!same) this.redraw();
+  }
+
+  pin(request) {
+    this.pinned = request && request !== this.pinned ? request : null;
+    this.focus = this.hovered || this.pinned;
+    if (!this.pinned) this.mask.zoom = null;
+    this.redraw();
+    this.changed();
+  }
+
+  clear() {
+    const had = this.pinned || this.mask.zoom || !this.tooltip.el.hidden;
+    this.pinned = this.hovered = this.focus = this.hot = null;
+    this._hotKey = "null";
+    this.mask.zoom = null;
+    this.tooltip.hide();
+    this.redraw();
+    this.changed();
+    return Boolean(had);
+  }
+
+  // -- drawing -----------------------------------------------------------------------------------------------------------------
+
+  redraw() {
+    drawSoon(this);
+  }
+
+  draw() {
+    if (!this.run || !this.run.length) return;
+    const t0 = performance.now();
+    this.flying = this.lanes.dragging || (this.transport.playing && this.transport.speed > 8) || (this.running && this.following);
+    const frame = (this.frame = this.run.frame(Math.min(this.index, this.run.length - 1)));
+    for (const view of this.views) view.draw(frame);
+    const { scrubber } = this;
+    setAttr(scrubber, "aria-valuenow", String(frame.event.step));
+    setAttr(scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));
+    this._edge();
+    if (this.drawn < 0) performance.mark("inflight-drawn");
+    this.drawn = this.index;
+    this.lastMs = performance.now() - t0;
+  }
+
+  _edge() {
+    const badge = this.$(".live-badge");
+    badge.hidden = !this.running;
+    if (!this.running) return;
+    badge.classList.toggle("behind", !this.following);
+    const behind = this.live.run === this.run ? this.run.length - 1 - this.index : 0;
+    setText(badge, this.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
+  }
+
+  get scrubber() {
+    return this._scrubber ?? (this._scrubber = this.$(".scrubber"));
+  }
+
+  // -- buttons and modes -------------------------------------------------------------------------------------------------------------
+
+  _buttons() {
+    const { $ } = this;
+    $(".speed").replaceChildren(...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)));
+    this.transport.setSpeed(2);
+    for (const button of this.root.querySelectorAll(".view-tabs [data-tab]")) button.addEventListener("click", () => {
+      this.chooseTab(button.dataset.tab);
+      this.changed();
+    });
+    $(".live-badge").addEventListener("click", () => this.follow());
+    this.chooseTab(this.tab);
+  }
+
+  follow() {
+    this.live.back();
+    this.following = true;
+    this.seek(Infinity, true);
+  }
+
+  chooseTab(tab) {
+    if (!["mask", "kv", "queue", "text"].includes(tab)) return;
+    this.tab = tab;
+    const shown = this.layout === "tablet" && tab === "mask" ? "kv" : tab;
+    this.root.dataset.tab = shown;
+    for (const button of this.root.querySelectorAll(".view-tabs [data-tab]")) setAttr(button, "aria-selected", String(button.dataset.tab === shown));
+    this.redraw();
+  }
+
+  setClock(on) {
+    this.lanes.setClock(on);
+    const button = this.$(".clock-button");
+    setText(button, on ? "Axis: time" : "Axis: steps");
+    button.setAttribute("aria-pressed", String(on));
+    this.changed();
+  }
+
+  present(on, quiet = false) {
+    this.presenter = on;
+    this.root.classList.toggle("presenter", on);
+    delete this.root.dataset.focusView;
+    if (on && document.activeElement instanceof HTMLElement) document.activeElement.blur();
+    if (!on && document.fullscreenElement) document.exitFullscreen();
+    this._size();
+    this.changed();
+    if (on && !quiet) this.toast("Space plays, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
+  }
+
+  setTheme(theme) {
+    this._chosenTheme = theme;
+    this._theme();
+    this.changed();
+  }
+
+  _theme() {
+    this.palette = paintTheme(this.root, this._chosenTheme ? this._chosenTheme === "dark" : prefersDark());
+    if (this.run) this.redraw();
+  }
+
+  _size() {
+    const width = this.$(".stage").clientWidth || this.root.clientWidth;
+    const layout = this.presenter ? "desk" : layoutOf(width);
+    this.root.toggleAttribute("data-narrow", layout === "tablet" && width < 800);
+    if (layout !== this.layout) {
+      this.layout = layout;
+      this.root.dataset.layout = layout;
+      if (this.views) this.chooseTab(this.tab);
+    }
+    if (this.run) {
+      this.bar.fitChips();
+      this.redraw();
+    }
+  }
+
+  // -- small services -----------------------------------------------------------------------------------------------------------------
+
+  toast(sentence, ms = 4000, action = null) {
+    showToast(this.root, sentence, ms, action);
+  }
+
+  say(sentence) {
+    this.toast(sentence, 2500);
+  }
+
+  /** Tell the address, soon. */
+  changed() {
+    if (this.address) this.address.soon();
+  }
+
+  // -- for tests and scripts -------------------------------------------------------------------------------------------------------------
+
+  seekStep(step) {
+    if (this.run) this.seek(this.run.indexOf(step));
+  }
+
+  readMask(pass = null) {
+    if (pass !== null) {
+      this._pass = pass;
+      this.draw();
+    }
+    return this.mask.read();
+  }
+
+  /** What is drawn: lane cells of the whole run, by kind, and the waiting of every step. */
+  counts() {
+    return { ...this.lanes.counted, waitingNow: this.queue.shownWaiting };
+  }
+
+  sentence() {
+    return this.frame ? plain(this, this.narration.say(this.frame)) : "";
+  }
+}
+
+/** Mount every player whose markup is in `within`; the last one is `window.inflight`. */
+export function mount(root, options) {
+  const player = new Player(root, options);
+  window.inflight = player;
+  return player;
+}
+
+window.Inflight = { mount, icon };

@@ -1,0 +1,123 @@
+// Play, step, jump: buttons, keys, speed. Knows the player's verbs, not what is drawn.
+
+import { clamp, setText } from "../parts/dom.js";
+
+export const SPEEDS = [1, 2, 4, 8, 15, 30, 60];
+
+export class Transport {
+  constructor(bar, app) {
+    this.app = app;
+    this.bar = bar;
+    this.speed = 2;
+    this.playing = false;
+    this.playButton = bar.querySelector(".play");
+    this.count = bar.querySelector(".count");
+    this.select = bar.querySelector(".speed");
+    this.kind = bar.querySelector(".kind");
+    this.progress = app.root.querySelector(".progress-line i");
+    bar.addEventListener("click", (e) => {
+      const button = e.target.closest("[data-act]");
+      if (button) this.act(button.dataset.act);
+    });
+    this.select.addEventListener("change", () => {
+      this.speed = Number(this.select.value);
+    });
+  }
+
+  act(name) {
+    const { app } = this;
+    const verbs = {
+      first: () => app.seek(0, true),
+      last: () => app.seek(Infinity, true),
+      prev: () => app.step(-1),
+      next: () => app.step(1),
+      play: () => this.toggle(),
+      "prev-event": () => this.jump(-1),
+      "next-event": () => this.jump(1),
+      clock: () => app.setClock(!app.lanes.clock),
+    };
+    verbs[name]?.();
+  }
+
+  jump(direction, kind = this.kind.value) {
+    const { app } = this;
+    if (!app.run) return;
+    const steps = app.run.eventSteps(kind);
+    const target = direction > 0 ? steps.find((i) => i > app.index) : steps.findLast((i) => i < app.index);
+    if (target === undefined) app.say(`No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`);
+    else app.seek(target, true);
+  }
+
+  toggle(on = !this.playing) {
+    const { app } = this;
+    if (on === this.playing || !app.run) return;
+    this.playing = on;
+    this.playButton.setAttribute("aria-label", on ? "Pause" : "Play");
+    this.playButton.setAttribute("aria-pressed", String(on));
+    this.playButton.classList.toggle("on", on);
+    if (!on) {
+      cancelAnimationFrame(this._frame);
+      app.redraw();
+      return;
+    }
+    if (app.index >= app.run.length - 1 && !app.following) app.seek(0);
+    let last = performance.now();
+    let due = 0;
+    const tick = (t) => {
+      if (!this.playing) return;
+      due += clamp(t - last, 0, 500) * this.speed / 1000;
+      last = t;
+      const n = Math.floor(due);
+      if (n) {
+        due -= n;
+        app.seek(app.index + n);
+        if (app.index >= app.run.length - 1 && !app.running) {
+          this.toggle(false);
+          return;
+        }
+      }
+      this._frame = requestAnimationFrame(tick);
+    };
+    this._frame = requestAnimationFrame(tick);
+  }
+
+  draw(frame) {
+    const { run } = this.app;
+    const last = run.stepOf(run.length - 1);
+    setText(this.count, `${frame.event.step} / ${last}`);
+    const share = run.length > 1 ? frame.i / (run.length - 1) : 1;
+    this.progress.style.transform = `scaleX(${share})`;
+  }
+
+  /** Whether the key was one of ours. */
+  key(e) {
+    const { app } = this;
+    const far = e.shiftKey ? 10 : 1;
+    const keys = {
+      ArrowRight: () => app.step(far),
+      ArrowLeft: () => app.step(-far),
+      PageDown: () => app.seek(app.index + 10, true),
+      PageUp: () => app.seek(app.index - 10, true),
+      Home: () => app.seek(0, true),
+      End: () => app.seek(Infinity, true),
+      " ": () => this.toggle(),
+      n: () => this.jump(1),
+      b: () => this.jump(-1),
+      "+": () => this.faster(1),
+      "-": () => this.faster(-1),
+    };
+    if (!keys[e.key]) return false;
+    keys[e.key]();
+    return true;
+  }
+
+  faster(by) {
+    const at = clamp(SPEEDS.indexOf(this.speed) + by, 0, SPEEDS.length - 1);
+    this.setSpeed(SPEEDS[at]);
+  }
+
+  setSpeed(speed) {
+    this.speed = speed;
+    this.select.value = String(speed);
+  }
+}

@@ -1,0 +1,5 @@
+"""Where the files lie that ship with the code: models, recorded runs, the page's scripts."""
+
+from pathlib import Path
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"

@@ -1,0 +1,122 @@
+"""A scheduled pass to the tensors of its forward pass. Pure: reads a `SchedulerOutput`, knows no model and no request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from core.attention.paged_layout import PagedLayout
+from core.scheduler.output import SchedulerOutput
+
+
+class AttentionSegment(NamedTuple):
+    """One request's queries in the batch and its cache in the pool.
+
+    row, first, end: queries `[row, first:end]` of the batch are real; `num_pads` pads stand before them in a padded row.
+    start: position of the first real query; slots: the cache's slots in order of position, a slice where they are consecutive.
+    """
+
+    row: int
+    first: int
+    end: int
+    start: int
+    kv_len: int
+    num_pads: int
+    slots: slice | torch.Tensor
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """One forward pass: R rows of W positions (R = 1 in the packed layout).
+
+    input_ids, position_ids: int64 `[R, W]`. slot_mapping: int64 `[R * W]`, where each position's K and V go (pads: the trash slot).
+    sample_rows: int64 `[n]`, flat positions whose logits are sampled, in order of the segments that sample. Who attends to what is told
+    by `segments`, or to the paged kernel by `paged` alone.
+    """
+
+    layout: str
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    slot_mapping: torch.Tensor
+    sample_rows: torch.Tensor
+    segments: tuple[AttentionSegment, ...] = ()
+    paged: PagedLayout | None = None
+    _masks: dict = field(default_factory=dict, repr=False)
+
+    def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
+        """Whom the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
+
+        Queries are the pads of a padded row (which attend to nothing) and then the real ones. Keys are the last ones that any
+        query can see: all, or with a window the last `window + queries - 1`. Built once a pass for all layers.
+        """
+        key = (index, window, repeats)
+        if key not in self._masks:
+            segment = self.segments[index]
+            length = segment.end - segment.first
+            lowest = first_visible_key(segment, window)
+            if length == 1 and not segment.num_pads:
+                mask = None
+            else:
+                device = self.input_ids.device
+                queries = torch.arange(segment.start - segment.num_pads, segment.kv_len, device=device)[:, None]
+                keys = torch.arange(lowest, segment.kv_len, device=device)[None]
+                mask = (keys <= queries) & (queries >= segment.start)
+                if window is not None:
+                    mask &= queries - keys < window
+                mask = mask.repeat(repeats, 1)
+            self._masks[key] = mask
+        return self._masks[key]
+
+
+def first_visible_key(segment: AttentionSegment, window: int | None) -> int:
+    """The lowest position that the segment's first real query may attend to."""
+    return 0 if window is None else max(0, segment.start - window + 1)
+
+
+def pack(output: SchedulerOutput, block_size: int, trash_slot: int, device: torch.device) -> PackedBatch:
+    """Lay out a pass. Left padding: a row's real positions are its last ones, pads have id and position 0."""
+    padded = output.layout == "padded"
+    ids: list[int] = []
+    positions: list[int] = []
+    mapping: list[int] = []
+    samples: list[int] = []
+    segments: list[AttentionSegment] = []
+    for index, (_, _, _, tokens, start, table, sampled) in enumerate(output.scheduled):
+        length = len(tokens)
+        pads = output.width - length if padded else 0
+        if padded:
+            ids += [0] * pads
+            positions += [0] * pads
+            mapping += [trash_slot] * pads
+            first, row = pads, index
+        else:
+            first, row = len(ids), 0
+        kv_len = start + length
+        ids += tokens
+        positions += range(start, kv_len)
+        blocks = table.blocks
+        if length == 1:
+            mapping.append(blocks[start // block_size] * block_size + start % block_size)
+        else:
+            mapping += [blocks[p // block_size] * block_size + p % block_size for p in range(start, kv_len)]
+        if table.consecutive:
+            base = blocks[0] * block_size if blocks else 0
+            slots: slice | torch.Tensor = slice(base, base + kv_len)
+        else:
+            starts = torch.tensor(blocks, device=device) * block_size
+            slots = (starts[:, None] + torch.arange(block_size, device=device)).view(-1)[:kv_len]
+        segments.append(AttentionSegment(row, first, first + length, start, kv_len, pads, slots))
+        if sampled:
+            samples.append(len(ids) - 1)
+    shape = (output.rows, output.width)
+    tensors = torch.tensor([ids, positions, mapping], device=device)
+    return PackedBatch(
+        output.layout,
+        tensors[0].view(shape),
+        tensors[1].view(shape),
+        tensors[2],
+        torch.tensor(samples, device=device, dtype=torch.long),
+        tuple(segments),
+    )

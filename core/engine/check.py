@@ -1,0 +1,61 @@
+"""Whether a model can run a request at all: its characters, its token ids, its length. Asked before anything changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.config import EngineConfig
+from core.errors import InvalidRequest
+from core.models.load import ModelAdapter
+from core.workload.request import Request
+
+
+def checked_prompt(request: Request, adapter: ModelAdapter, tokenizer: Any | None, config: EngineConfig) -> tuple[int, ...]:
+    """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
+    ids = _encode(request.id, request.prompt, tokenizer) if request.prompt is not None else request.prompt_token_ids or ()
+    vocab_size, context = adapter.vocab_size, adapter.max_model_len
+    outside = next((i for i in ids if not 0 <= i < vocab_size), None)
+    if outside is not None:
+        raise InvalidRequest(f"Request {request.id}: token id {outside} is outside the vocabulary of {vocab_size}.")
+    new = request.sampling.max_new_tokens
+    if context is not None and len(ids) + new > context:
+        raise InvalidRequest(
+            f"Request {request.id}: {len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}."
+        )
+    budget = config.max_num_batched_tokens
+    if config.batching.token_budget and not config.chunked_prefill and len(ids) > budget:
+        raise InvalidRequest(
+            f"Request {request.id}: without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}."
+        )
+    if request.sampling.stop and tokenizer is None:
+        raise InvalidRequest(f"Request {request.id}: stop strings need a tokenizer.")
+    return ids
+
+
+def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
+    if tokenizer is None:
+        raise InvalidRequest(f"Request {request}: a text prompt needs a tokenizer; give prompt_token_ids.")
+    try:
+        ids: tuple[int, ...] | None = tuple(tokenizer(prompt)["input_ids"])
+    except Exception:  # tokenizers signals unknown characters by bare exceptions
+        ids = None
+    unknown = tokenizer.unk_token_id
+    if ids is None or (unknown in ids and tokenizer.unk_token not in prompt):
+        raise InvalidRequest(f"Request {request}: the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.")
+    if not ids:
+        raise InvalidRequest(f"Request {request}: the tokenizer turns the prompt into no tokens.")
+    return ids
+
+
+def _unknown_characters(tokenizer: Any, prompt: str) -> str:
+    """What of a prompt the tokenizer cannot encode, in words."""
+
+    def is_unknown(character: str) -> bool:
+        try:
+            ids = tokenizer(character)["input_ids"]
+        except Exception:
+            return True
+        return not ids or tokenizer.unk_token_id in ids
+
+    unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]
+    return "the characters " + " ".join(repr(c) for c in unknown[:5]) if unknown else "the prompt"

@@ -1,0 +1,66 @@
+"""The header of a trace: what ran, on what, with which limits, and how its passes were computed."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from core.config import EngineConfig
+from core.models import load as models
+from core.models.load import ModelAdapter
+from core.runner.eager import Runner
+from core.runner.gpu.memory import memory_used
+from core.workload.workload import ArrivalUnit
+
+
+def header_of(
+    adapter: ModelAdapter, config: EngineConfig, name: str, unit: ArrivalUnit, num_blocks: int, kv_bytes_per_token: int
+) -> dict[str, Any]:
+    """What is known before the first step. name, unit: of the workload, whose requests come later."""
+    device = adapter.device
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "source": "live",
+        "model": {
+            "name": adapter.name,
+            "type": adapter.config.model_type,
+            "parameters": adapter.num_parameters,
+            "layers": len(adapter.shapes),
+            "vocab_size": adapter.vocab_size,
+            "context": adapter.max_model_len,
+            "windows": [adapter.windows[layer] for layer in sorted(adapter.windows)],
+            "plug": adapter.plug,
+            "kv_bytes_per_token": kv_bytes_per_token,
+        },
+        "device": str(device),
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "threads": torch.get_num_threads(),
+        "dtype": str(adapter.dtype).removeprefix("torch."),
+        "policy": config.policy,
+        "config": config.to_json(),
+        "num_blocks": num_blocks,
+        "workload": {"schema": 1, "name": name, "arrival_unit": unit, "requests": []},
+        "prompts": {},
+        "versions": {"python": platform.python_version(), **models.versions()},
+        **({"tensor_parallel": adapter.tensor_parallel} if adapter.tensor_parallel > 1 else {}),
+    }
+
+
+def execution_of(adapter: ModelAdapter, runner: Runner, notes: Sequence[str], pool_bytes: int) -> dict[str, Any]:
+    """What is known once passes have been computed: options in effect, memory on CUDA, and a sentence for whatever is not as one would
+    expect. Nothing for passes computed one by one on a CPU.
+    """
+    header: dict[str, Any] = {}
+    if runner.execution:
+        header["execution"] = runner.execution
+    notes, device = [*notes, *runner.notes], adapter.device
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        if adapter.dtype == torch.float16 and major < 8:
+            notes.append(f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.")
+        header["memory"] = memory_used(adapter, pool_bytes)
+    return header | ({"notes": notes} if notes else {})

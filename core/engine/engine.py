@@ -1,0 +1,432 @@
+"""The engine: schedule, execute, update, and an event for every step. Wires the rooms together and checks what comes in."""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from core.attention.spec import Backend
+from core.config import EngineConfig, Execution
+from core.engine.check import checked_prompt
+from core.engine.describe import execution_of, header_of
+from core.engine.step import Turn
+from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
+from core.models import load as models
+from core.models import tensor_parallel
+from core.models.load import ModelAdapter
+from core.runner.choose import choose_attention, failure_reason, is_device_failure, new_runner
+from core.runner.eager import PassResult, Runner
+from core.runner.gpu.memory import Room, measure_room
+from core.scheduler.output import SchedulerOutput
+from core.scheduler.scheduler import Scheduler
+from core.trace.detokenize import StopWatch
+from core.trace.events import Arrived, StepEvent
+from core.trace.trace import Trace
+from core.workload.request import Request, RequestState, SamplingParams
+from core.workload.workload import ArrivalUnit, Workload
+
+_POOL_BYTES_ON_CPU = 2**30  # what `num_blocks=None` may take at most
+
+
+class Engine:
+    """Continuous batching, or an older policy, on a transformers model.
+
+    model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
+    execution: how passes are computed. backend: attention of one's own, see `core.attention.spec`. clock: seconds, for tests of timing.
+
+    Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that cannot be had here.
+    """
+
+    _trace: Trace
+    _step: int  # of the next turn
+    _turn: Turn | None  # launched, not read
+    _made_runner: Runner | None
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any | None = None,
+        config: EngineConfig | None = None,
+        *,
+        execution: Execution | None = None,
+        backend: Backend | None = None,
+        clock=time.perf_counter,
+        sleep=time.sleep,
+    ) -> None:
+        self.adapter = ModelAdapter.probe(model) if isinstance(model, torch.nn.Module) else model
+        self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
+        self._clock, self._sleep = clock, sleep
+        self._choice = choose_attention(self.adapter, self.config, self.execution, backend)
+        self._on_cuda = self.adapter.device.type == "cuda"  # asking a model takes longer than recording a step
+        self._room: Room | None = None  # of the device, measured once
+        self._num_pool_blocks, self._made_runner = 0, None
+        self._reset("step", "interactive", None)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        config: EngineConfig | None = None,
+        device: str = "auto",
+        dtype: str | torch.dtype = "auto",
+        execution: Execution | None = None,
+    ) -> Engine:
+        """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
+
+        Under torchrun the model is shared out among its processes, which must then all do the same with their engines.
+        """
+        where = models.resolve_device(device)
+        model, tokenizer = models.load(name, where, models.resolve_dtype(dtype, where))
+        return cls(ModelAdapter.probe(model, name), tokenizer, config, execution=execution)
+
+    # -- a whole workload --------------------------------------------------------------------------------------------
+
+    def run(self, workload: Workload) -> Trace:
+        """Run a workload from an empty engine to its end; the trace. On Ctrl-C the trace so far is in `engine.trace`."""
+        for _ in self.stream(workload):
+            pass
+        return self.trace
+
+    def stream(self, workload: Workload) -> Iterator[StepEvent]:
+        """Run a workload, handing out each step's event as it happens. All requests are checked before the first step."""
+        if self.has_work:
+            raise InflightError("The engine is still at work on other requests.")
+        if self.adapter.tensor_parallel > 1 and workload.arrival_unit == "s":
+            raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
+        prompts = [self._check(request) for request in workload]
+        longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
+        num_blocks = self._num_blocks(longest)
+        for prompt, request in zip(prompts, workload, strict=True):
+            self._check_pool(request, prompt, num_blocks)
+        self._reset(workload.arrival_unit, workload.name, num_blocks)
+        self._start()
+        for prompt, request in zip(prompts, workload, strict=True):
+            self._enqueue(request, prompt)
+        return self._steps()
+
+    def _steps(self) -> Iterator[StepEvent]:
+        trace = self._trace
+        try:
+            while self.has_work:
+                event = self.step()
+                if event is not None:
+                    yield event
+                elif self._unit == "step" and self._pending:  # empty turns, taken at once
+                    self._step = max(self._step, math.ceil(self._pending[0][0]))
+            trace.complete = True
+        finally:
+            if trace is self._trace and self._made_runner is not None:
+                self._describe()
+            if not trace.complete and trace is self._trace:  # left early: the engine is free for another run, the trace stays
+                self._drop_work()
+
+    # -- request by request ------------------------------------------------------------------------------------------
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run."""
+        prompt = self._check(request)
+        if request.id in self._requests:
+            raise InvalidRequest(f"There is already a request {request.id!r}.")
+        self._check_pool(request, prompt, self._scheduler.pool.num_blocks)
+        self._enqueue(request, prompt)
+
+    def cancel(self, request: str) -> None:
+        """End a request before the next turn; raises InflightError if it is unknown. One that has finished stays as it is."""
+        if request not in self._requests:
+            raise InflightError(f"There is no request {request!r}.")
+        if self._requests[request].finish_reason is None:
+            self._cancelled.append(request)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether requests are running, waiting or still to arrive."""
+        return self._turn is not None or bool(self._pending) or bool(self._cancelled) or self._scheduler.has_work
+
+    @property
+    def trace(self) -> Trace:
+        """What has happened since the run began; the same object throughout a run."""
+        return self._trace
+
+    @property
+    def num_steps(self) -> int:
+        """Turns taken, those without an event included."""
+        return self._step
+
+    def step(self) -> StepEvent | None:
+        """One turn: schedule, execute, update. None if nothing could run.
+
+        With asynchronous execution the next turn has been launched, too, by the time this one is read and returned.
+        """
+        turn, self._turn = self._turn, None
+        if turn is None:
+            turn = self._begin()
+            if turn is None:
+                if self._pending:
+                    self._wait_for_arrival()
+                return None
+            if self._runner.asynchronous and turn.launched:
+                self._go_on(turn)
+        if self._runner.asynchronous and turn.launched:
+            self._overlap(turn)
+        else:
+            self._complete(turn)
+        event = self._event(turn)
+        self._trace.events.append(event)
+        return event
+
+    # -- a turn ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, in_flight: bool = False) -> Turn | None:
+        """Plan a turn and launch its first pass; None if there is nothing to do. in_flight: the last turn is not read yet."""
+        started = self._now()
+        self._cancel()
+        self._receive()
+        turn = Turn(self._step, started, self._scheduler.schedule(in_flight))
+        launched = self._launch_next(turn)
+        if launched or not in_flight:
+            self._step += 1
+        return turn if launched or (self._scheduler.has_news and not in_flight) else None
+
+    def _launch_next(self, turn: Turn) -> bool:
+        """Launch the turn's next pass, if it has one more."""
+        began = self._clock()
+        output = next(turn.plan, None)
+        turn.scheduling += self._clock() - began
+        if output is None:
+            return False
+        with self._computing(f"Step {turn.step} could not be computed"):
+            turn.launched.append((output, self._runner.launch(output, self._params)))
+        return True
+
+    @contextmanager
+    def _computing(self, failure: str) -> Iterator[None]:
+        """Whatever fails inside is told in a sentence, and its memory given back; raises ExecutionFailed."""
+        try:
+            yield
+        except Exception as error:
+            if not is_device_failure(error):
+                raise
+            self._made_runner = None
+            raise ExecutionFailed(f"{failure}: {failure_reason(error, self.adapter.device)}.") from error
+
+    def _go_on(self, turn: Turn) -> None:
+        """Launch what is left of a turn, its tokens unread."""
+        while True:
+            self._scheduler.advance(turn.latest)
+            if not self._launch_next(turn):
+                break
+
+    def _complete(self, turn: Turn) -> None:
+        """Read each pass of the turn before the next one is planned."""
+        while len(turn.results) < len(turn.launched):
+            output, launched = turn.launched[-1]
+            with self._computing(f"Step {turn.step} could not be computed"):
+                result = launched.result()
+            turn.results.append(result)
+            stopped = self._stopped(output, result)
+            began = self._clock()
+            self._scheduler.update_from_output(output, [s.token_id for s in result.samples], stopped)
+            turn.scheduling += self._clock() - began
+            self._launch_next(turn)
+        self._close(turn)
+
+    def _overlap(self, turn: Turn) -> None:
+        """Launch the next turn's first pass, then read this turn, then launch the rest of the next."""
+        self._close(turn)
+        failure = None
+        try:
+            self._turn = self._begin(in_flight=True)
+        except Exception as error:  # what was launched before it has run all the same, and goes on record
+            failure = error
+        for output, launched in turn.launched:
+            with self._computing(f"Step {turn.step} could not be computed"):
+                result = launched.result()
+            turn.results.append(result)
+            stopped = self._stopped(output, result)
+            began = self._clock()
+            tokens = [s.token_id for s in result.samples]
+            self._scheduler.settle(output, tokens, stopped, turn.facts, followed=self._turn is not None)
+            turn.scheduling += self._clock() - began
+        if failure is not None:
+            self._trace.events.append(self._event(turn))
+            raise failure
+        if self._turn is not None:
+            self._go_on(self._turn)
+
+    def _close(self, turn: Turn) -> None:
+        """Everything is planned: what happens from now on belongs to the next turn."""
+        began = self._clock()
+        turn.facts, turn.arrived = self._scheduler.end_step(), tuple(self._arrived)
+        self._arrived.clear()
+        turn.scheduling += self._clock() - began
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _reset(self, unit: ArrivalUnit, name: str, num_blocks: int | None) -> None:
+        """An empty engine at step 0."""
+        if num_blocks is None:
+            num_blocks = self._num_blocks(self.adapter.max_model_len or 2048)
+        if self._num_pool_blocks != num_blocks:
+            self._num_pool_blocks, self._made_runner = num_blocks, None
+        self._drop_work()
+        self._params: dict[str, SamplingParams] = {}
+        self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
+        self._unit, self._step, self._origin = unit, 0, self._clock()
+        self._trace = Trace(self._header(name, num_blocks), [], complete=False, tokenizer=self.tokenizer)
+
+    def _start(self) -> None:
+        """Have everything ready, and the clock at zero."""
+        self._describe()
+        self._runner.begin()
+        if self._on_cuda:
+            torch.cuda.reset_peak_memory_stats(self.adapter.device)
+        self._origin = self._clock()
+
+    @property
+    def _runner(self) -> Runner:
+        """Made when it is first needed: it takes the pool's memory."""
+        if self._made_runner is None:
+            with self._computing("The KV pool and its passes could not be prepared"):
+                self._made_runner = self._new_runner(self._num_pool_blocks)
+            self._describe()
+        return self._made_runner
+
+    def _new_runner(self, num_blocks: int) -> Runner:
+        return new_runner(self.adapter, self.config, self.execution, self._choice, num_blocks, self._clock)
+
+    def _drop_work(self) -> None:
+        """Nobody running, waiting or still to arrive; the trace stays."""
+        self._scheduler = Scheduler(self.config, self._num_pool_blocks, self.adapter.eos_token_ids)
+        self._requests: dict[str, RequestState] = {}
+        self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
+        self._arrived: list[Arrived] = []
+        self._cancelled: list[str] = []
+        self._turn = None
+
+    def _now(self) -> float:
+        return round(self._clock() - self._origin, 6)
+
+    def _num_blocks(self, longest: int) -> int:
+        """Blocks in the pool: as configured, or room for the longest request in every lane, as far as memory goes."""
+        if self.config.num_blocks is not None:
+            return self.config.num_blocks
+        each = -(-longest // self.config.block_size)
+        bytes_per_block = self._kv_bytes_per_token * self.config.block_size
+        if self._on_cuda:
+            affordable = self._measured_room(longest).blocks(bytes_per_block)
+            if self.adapter.tensor_parallel > 1:
+                affordable = tensor_parallel.least(affordable, self.adapter.device)
+        else:
+            affordable = _POOL_BYTES_ON_CPU // bytes_per_block
+        return max(1, min(each * self.config.num_lanes, affordable))
+
+    def _measured_room(self, longest: int) -> Room:
+        """What the device has for the pool, by a pass as large as this engine's can be."""
+        budget = self.config.max_num_batched_tokens
+        tokens = budget if self.config.batching.token_budget else longest * self.config.num_lanes
+        if self._room is None or self._room.tokens < tokens:
+            self._num_pool_blocks, self._made_runner = 0, None  # their memory counts as free
+            self._room = measure_room(
+                self.adapter, tokens, self.config.num_lanes, self.execution.gpu_memory_utilization, self._choice.backend
+            )
+        return self._room
+
+    @property
+    def _kv_bytes_per_token(self) -> int:
+        """Over all layers."""
+        shapes = self.adapter.shapes.values()
+        return sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes) * self.adapter.dtype.itemsize
+
+    def _check(self, request: Request) -> tuple[int, ...]:
+        """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
+        return checked_prompt(request, self.adapter, self.tokenizer, self.config)
+
+    def _check_pool(self, request: Request, prompt: tuple[int, ...], num_blocks: int) -> None:
+        tokens, room = len(prompt) + request.sampling.max_new_tokens, num_blocks * self.config.block_size
+        if tokens > room:
+            raise InvalidRequest(
+                f"Request {request.id}: {len(prompt)} prompt tokens and {request.sampling.max_new_tokens} new ones exceed the whole "
+                f"KV pool of {num_blocks} blocks of {self.config.block_size} tokens"
+                + (f"; {self._room.sentence}." if self._room is not None and self.config.num_blocks is None else ".")
+            )
+
+    def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
+        state = RequestState(request, prompt, order=len(self._requests))
+        self._requests[request.id] = state
+        self._params[request.id] = request.sampling
+        if request.sampling.stop:
+            self._watches[request.id] = StopWatch(self.tokenizer, request.sampling.stop, prompt)
+        insort(self._pending, (request.arrival, state.order, state))
+        header = self._trace.header
+        header["prompts"][request.id] = list(prompt)
+        header["workload"]["requests"].append(request.to_json())
+
+    def _receive(self) -> None:
+        """Arrivals that are due join the line."""
+        now = self._step if self._unit == "step" else self._clock() - self._origin
+        due = 0
+        while due < len(self._pending) and self._pending[due][0] <= now:
+            self._arrive(self._pending[due][2])
+            due += 1
+        del self._pending[:due]
+
+    def _cancel(self) -> None:
+        """Those to be cancelled leave; one that has not arrived yet arrives first."""
+        for request in self._cancelled:
+            state = self._requests[request]
+            index = bisect_left(self._pending, (state.request.arrival, state.order))
+            if index < len(self._pending) and self._pending[index][2] is state:
+                del self._pending[index]
+                self._arrive(state)
+            self._scheduler.cancel(request)
+        self._cancelled.clear()
+
+    def _arrive(self, state: RequestState) -> None:
+        planned = state.request.arrival if self._unit == "s" else self._now()
+        self._arrived.append(Arrived(state.id, round(min(planned, self._now()), 6)))
+        self._scheduler.add(state)
+
+    def _wait_for_arrival(self) -> None:
+        if self._unit == "s":
+            self._sleep(min(60.0, max(0.0, self._pending[0][0] - (self._clock() - self._origin))))
+
+    def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
+        """Requests whose text now contains one of their stop strings."""
+        if not self._watches:
+            return frozenset()
+        stopped = set()
+        sampling = (s.request for s in output.scheduled if s.samples)
+        for request, drawn in zip(sampling, result.samples, strict=True):
+            watch = self._watches.get(request)
+            if watch and drawn.token_id is not None and watch.add(drawn.token_id):
+                stopped.add(request)
+        return frozenset(stopped)
+
+    def _event(self, turn: Turn) -> StepEvent:
+        """What happened, on record."""
+        start, end = turn.started, self._now()
+        if self._on_cuda and self._trace.events:
+            turn.not_before(self._trace.events[-1].t_end + self._origin)
+            start = max(start, self._trace.events[-1].t_end)
+        ahead = self._runner.asynchronous
+        if turn.results and (ahead or self._on_cuda):
+            last = round(turn.results[-1].t_end - self._origin, 6)
+            end = last if ahead else max(end, last)
+            if ahead:  # the host's own times overlap: the device's are in order
+                start = round(turn.results[0].t_start - self._origin, 6)
+        budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
+        return turn.event(self._origin, start, end, self._num_pool_blocks, budget)
+
+    def _header(self, name: str, num_blocks: int) -> dict:
+        return header_of(self.adapter, self.config, name, self._unit, num_blocks, self._kv_bytes_per_token)
+
+    def _describe(self) -> None:
+        """What the header says of how passes are computed: known in full once they have been."""
+        pool_bytes = self._num_pool_blocks * self.config.block_size * self._kv_bytes_per_token
+        self._trace.header |= execution_of(self.adapter, self._runner, self._choice.notes, pool_bytes)

@@ -1,0 +1,92 @@
+"""One turn of the scheduler from plan to record: what was launched, what came back, and the event that tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from core.runner.eager import Launched, PassResult
+from core.scheduler.output import SchedulerOutput
+from core.scheduler.scheduler import StepFacts
+from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings
+
+
+@dataclass(slots=True)
+class Turn:
+    """plan: the passes to come. launched: those on their way. results: those read, in the same order. started: seconds since the
+    run began. scheduling: seconds the scheduler took. arrived and facts are there once the turn is fully planned.
+    """
+
+    step: int
+    started: float
+    plan: Iterator[SchedulerOutput]
+    launched: list[tuple[SchedulerOutput, Launched]] = field(default_factory=list)
+    results: list[PassResult] = field(default_factory=list)
+    scheduling: float = 0.0
+    arrived: tuple[Arrived, ...] = ()
+    facts: StepFacts = field(default_factory=StepFacts)
+
+    @property
+    def latest(self) -> SchedulerOutput:
+        """The pass launched last."""
+        return self.launched[-1][0]
+
+    def not_before(self, time: float) -> None:
+        """Move what seems earlier: the device's clock and the host's agree to some microseconds only."""
+        self.results = [r._replace(t_start=max(r.t_start, time), t_end=max(r.t_end, time)) for r in self.results]
+
+    def event(self, origin: float, start: float, end: float, num_blocks: int, budget: int | None) -> StepEvent:
+        """What happened, on record.
+
+        origin: the clock's time at which the run began. start, end: the step's, in seconds since then. num_blocks: in the pool.
+        budget: the token budget, None where the policy has none.
+        """
+        passes, segments, sampled = self._records(origin)
+        facts = self.facts
+        prepare = forward = sample = 0.0
+        for result in self.results:
+            prepare += result.prepare
+            forward += result.forward
+            sample += result.sample
+        return StepEvent(
+            step=self.step,
+            t_start=start,
+            t_end=end,
+            timings=Timings(round(self.scheduling, 6), round(prepare, 6), round(forward, 6), round(sample, 6)),
+            arrived=self.arrived,
+            admitted=tuple(facts.admitted),
+            waiting=facts.waiting,
+            preempted=tuple(facts.preempted),
+            stalled=tuple(facts.stalled),
+            passes=passes,
+            segments=segments,
+            sampled=sampled,
+            finished=tuple(facts.finished),
+            kv=KV(facts.blocks_used, num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
+            budget=facts.budget(budget),
+            overrun=tuple(facts.overrun),
+        )
+
+    def _records(self, origin: float) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
+        passes, segments, sampled = [], [], []
+        for index, ((output, _), result) in enumerate(zip(self.launched, self.results, strict=True)):
+            drawn, tokens, finished = iter(result.samples), 0, []
+            for request, lane, phase, fed, first, _, samples in output.scheduled:
+                if fed:
+                    length = len(fed)
+                    tokens += length
+                    segments.append(Segment(index, request, lane, phase, first, length, first + length))
+                else:
+                    finished.append(FinishedRow(request, lane))
+                if samples:
+                    token_id, logprob, margin = next(drawn)
+                    if token_id is not None:
+                        sampled.append(Sampled(index, request, token_id, logprob, margin))
+            rows, width = (1, tokens) if output.layout == "packed" else (output.rows, output.width)
+            start, end = round(result.t_start - origin, 6), round(result.t_end - origin, 6)
+            padding = rows * width - tokens
+            passes.append(Pass(output.layout, rows, width, tokens, padding, start, end, tuple(finished), result.bucket))
+        if self.facts.overrun:  # a row for nothing: its token is nobody's
+            overrun = {row.request for row in self.facts.overrun}
+            sampled = [s for s in sampled if s.request not in overrun]
+        return tuple(passes), tuple(segments), tuple(sampled)

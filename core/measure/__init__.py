@@ -1,0 +1,1 @@
+"""Runs in numbers, and runs beside each other: metrics, comparisons, baselines, load."""

@@ -1,0 +1,130 @@
+"""Why batching pays, measured: the time of a step against the tokens in its batch, and against the KV it reads.
+
+Drives a model runner with made-up requests; schedules nothing. Times are those of this device, now.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.models.load import ModelAdapter
+from core.runner.eager import ModelRunner
+from core.scheduler.output import ScheduledRequest, SchedulerOutput
+from core.workload.request import BlockTable, SamplingParams
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+CONTEXTS = (16, 64, 128, 256, 512, 1024)
+_SHORT, _REQUESTS, _BLOCK = 32, 8, 16
+
+
+@dataclass(frozen=True)
+class Point:
+    """A decode step of `tokens` requests, which reads `kv_read` cached positions together."""
+
+    tokens: int
+    kv_read: int
+    step_s: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.step_s)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tokens": self.tokens,
+            "kv_read": self.kv_read,
+            "median_s": round(self.median, 7),
+            "min_s": round(min(self.step_s), 7),
+            "max_s": round(max(self.step_s), 7),
+            "runs_s": [round(s, 7) for s in self.step_s],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Point:
+        return cls(data["tokens"], data["kv_read"], tuple(data["runs_s"]))
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """by_tokens: ever more requests, each with a short cache. by_kv: the same requests, each with an ever longer cache."""
+
+    model: dict[str, Any]
+    device: str
+    dtype: str
+    by_tokens: tuple[Point, ...]
+    by_kv: tuple[Point, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        data = {name: value for name, value in asdict(self).items() if name not in ("by_tokens", "by_kv")}
+        return {**data, "by_tokens": [p.to_json() for p in self.by_tokens], "by_kv": [p.to_json() for p in self.by_kv]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> CostCurve:
+        """Inverse of `to_json`."""
+        by_tokens, by_kv = (tuple(Point.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv"))
+        return cls(data["model"], data["device"], data["dtype"], by_tokens, by_kv)
+
+
+def cost_curve(
+    model: ModelAdapter,
+    *,
+    batches: Sequence[int] = BATCHES,
+    contexts: Sequence[int] = CONTEXTS,
+    repeats: int = 7,
+    seconds: float = 10.0,
+    clock: Callable[[], float] = time.perf_counter,
+    on_point: Callable[[int, int], None] = lambda done, total: None,
+) -> CostCurve:
+    """Measure both curves, in rounds over the whole grid so that a busy moment spoils no single point.
+
+    Contexts beyond the model's own are left out. After `seconds` no further round begins; every point is measured at least once.
+    on_point: told how many of how many measurements are done; it may raise to stop.
+    """
+    longest = model.max_model_len or max(contexts)
+    grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
+    grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
+    blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
+    runner = ModelRunner(model, blocks, _BLOCK, clock=clock)
+    params = {f"r{i}": SamplingParams() for i in range(max(n for n, _ in grid.values()))}
+    times: dict[tuple[str, int], list[float]] = {key: [] for key in grid}
+    started = clock()
+    for round_number, done, key in _rounds(list(grid), repeats):
+        if round_number > 1 and clock() - started > seconds:
+            break
+        on_point(done, (repeats + 1) * len(grid))
+        result = runner.launch(decode_step(*grid[key]), params)
+        if round_number:
+            times[key].append(result.t_end - result.t_start)
+    points = {key: Point(n, n * length, tuple(times[key])) for key, (n, length) in grid.items()}
+    return CostCurve(
+        {"name": model.name, "parameters": model.num_parameters},
+        str(model.device),
+        str(model.dtype).removeprefix("torch."),
+        tuple(p for (kind, _), p in points.items() if kind == "tokens"),
+        tuple(p for (kind, _), p in points.items() if kind == "kv"),
+    )
+
+
+def decode_step(requests: int, context: int) -> SchedulerOutput:
+    """A packed pass in which each request computes its token number `context`, all earlier ones cached."""
+    each = -(-context // _BLOCK)
+    return SchedulerOutput(
+        "packed",
+        tuple(
+            ScheduledRequest(f"r{i}", i, "decode", (1,), context - 1, BlockTable(tuple(range(i * each, (i + 1) * each))), True)
+            for i in range(requests)
+        ),
+    )
+
+
+def _rounds(keys: list, repeats: int) -> Iterator[tuple[int, int, Any]]:
+    """Round 0 warms up; every other round walks the grid in the opposite direction."""
+    done = 0
+    for number in range(repeats + 1):
+        for key in keys if number % 2 else reversed(keys):
+            yield number, done, key
+            done += 1

@@ -1,0 +1,209 @@
+"""A request alone and the same request in company: its texts, its logits, and where they part. The oracle of the mask.
+
+`leaky` is the mistake that a mask prevents, made on purpose: every request may also read its neighbour's keys. Runs engines; changes
+none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from core.attention import cpu
+from core.attention.batch import PackedBatch
+from core.attention.dense import attend_under, dense_mask
+from core.attention.spec import AttentionSpec, Backend
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.errors import InflightError
+from core.models.load import ModelAdapter
+from core.runner.eager import observing
+from core.scheduler.output import SchedulerOutput
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
+from core.workload.workload import Workload
+
+_LOGITS_BYTES = 2**28  # logits kept for comparison at most; later tokens are compared as tokens alone
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Where a text first departs from the one written alone. position: among the new tokens. margin: of the logits alone, how far the
+    best token was ahead of the runner-up there. None for a token where one text has ended.
+    """
+
+    position: int
+    solo: int | None
+    batched: int | None
+    margin: float | None
+
+
+@dataclass(frozen=True)
+class RequestEquivalence:
+    """max_logit_difference: over the first `compared` new tokens, those with the same tokens before them and logits on record."""
+
+    request: str
+    solo: tuple[int, ...]
+    batched: tuple[int, ...]
+    solo_text: str
+    batched_text: str
+    compared: int
+    max_logit_difference: float | None
+    parting: Parting | None
+
+    @property
+    def differing_tokens(self) -> int:
+        """Positions at which the two differ."""
+        same = sum(a == b for a, b in zip(self.solo, self.batched, strict=False))
+        return max(len(self.solo), len(self.batched)) - same
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "differing_tokens": self.differing_tokens}
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Every request of a workload, alone and in a batch under `config`. leak: whether neighbours could be read."""
+
+    config: EngineConfig
+    leak: bool
+    dtype: str
+    device: str
+    requests: tuple[RequestEquivalence, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(r.solo) for r in self.requests)
+
+    @property
+    def differing_tokens(self) -> int:
+        return sum(r.differing_tokens for r in self.requests)
+
+    @property
+    def max_logit_difference(self) -> float | None:
+        return max((r.max_logit_difference for r in self.requests if r.max_logit_difference is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "config": self.config.to_json(),
+            "leak": self.leak,
+            "dtype": self.dtype,
+            "device": self.device,
+            "tokens": self.tokens,
+            "differing_tokens": self.differing_tokens,
+            "max_logit_difference": self.max_logit_difference,
+            "requests": [r.to_json() for r in self.requests],
+        }
+
+
+def equivalence(
+    model: ModelAdapter,
+    tokenizer: Any | None,
+    workload: Workload,
+    config: EngineConfig,
+    *,
+    leak: bool = False,
+    backend: Backend = cpu.BACKEND,
+    on_step: Callable[[StepEvent], None] = lambda event: None,
+) -> Equivalence:
+    """Run every request alone, then all of them under `config`, and compare.
+
+    leak: in the batch, every request may also read its neighbour's keys. on_step: told of each step; it may raise to stop.
+    Raises InflightError for a leak in a model whose attention is not ours to loosen.
+    """
+    if leak and getattr(model, "plug", "attention") == "cache":
+        raise InflightError(f"{model.name} makes its own attention masks, so there is none to take away.")
+    room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))  # tokens a request
+    traces: dict[str, Trace] = {}
+    solo_logits: dict[str, list[torch.Tensor]] = {}
+    lonely = replace(config, policy="sequential", prefix_caching=False, num_blocks=None)
+    for request in workload:
+        single = Workload([replace(request, arrival=0)], name=workload.name)
+        engine = Engine(model, tokenizer, lonely, backend=backend)
+        traces[request.id] = _run(engine, single, solo_logits, room, on_step)
+    batched_logits: dict[str, list[torch.Tensor]] = {}
+    engine = Engine(model, tokenizer, config, backend=Backend(leaky) if leak else backend)
+    batched = _run(engine, workload, batched_logits, room, on_step)
+    found = [
+        _compare(r.id, traces[r.id], batched, solo_logits.get(r.id, []), batched_logits.get(r.id, []), tokenizer is not None)
+        for r in workload
+    ]
+    header = batched.header
+    return Equivalence(config, leak, header["dtype"], header["device"], tuple(found))
+
+
+def leaky(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec) -> torch.Tensor:
+    """An `Attend` with a hole in its mask: every request also reads all keys of the next one in the pass."""
+    return attend_under(leaky_mask(batch, spec.window), query, keys, values, batch, spec)
+
+
+def leaky_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
+    """`dense_mask`, and beside it the keys of the next request in the pass; after the last one comes the first."""
+    allowed = dense_mask(batch, window)
+    present = [s for s in batch.segments if s.end > s.first]
+    if len(present) < 2:
+        return allowed
+    width = batch.input_ids.shape[1]
+    first_key, spans = 0, []
+    for segment in present:
+        spans.append(slice(first_key, first_key + segment.kv_len))
+        first_key += segment.kv_len
+    for index, segment in enumerate(present):
+        rows = slice(segment.row * width + segment.first, segment.row * width + segment.end)
+        allowed[rows, spans[(index + 1) % len(present)]] = True
+    return allowed
+
+
+def _run(
+    engine: Engine, workload: Workload, kept: dict[str, list[torch.Tensor]], room: int, on_step: Callable[[StepEvent], None]
+) -> Trace:
+    """Run to the end, keeping each request's logits for its first `room` new tokens."""
+
+    def keep(output: SchedulerOutput, logits: torch.Tensor) -> None:
+        sampling = [s.request for s in output.scheduled if s.samples]
+        for request, row in zip(sampling, logits, strict=True):
+            rows = kept.setdefault(request, [])
+            if len(rows) < room:
+                rows.append(row.detach().float().cpu().clone())
+
+    with observing(keep):
+        for event in engine.stream(workload):
+            on_step(event)
+    return engine.trace
+
+
+def _compare(
+    request: str,
+    alone: Trace,
+    batched: Trace,
+    solo_logits: list[torch.Tensor],
+    batched_logits: list[torch.Tensor],
+    has_text: bool,
+) -> RequestEquivalence:
+    solo, other = alone.outputs[request], batched.outputs[request]
+    at = next((i for i, (a, b) in enumerate(zip(solo, other, strict=False)) if a != b), None)
+    if at is None and len(solo) != len(other):
+        at = min(len(solo), len(other))
+    same = min(len(solo), len(other)) if at is None else at + 1  # the logits that chose the first other token had the same prefix
+    compared = min(same, len(solo_logits), len(batched_logits))
+    pairs = list(zip(solo_logits[:compared], batched_logits[:compared], strict=True))
+    parting = None
+    if at is not None:
+        margin = None
+        if at < len(solo_logits):
+            best, second = solo_logits[at].topk(2).values.tolist()
+            margin = round(best - second, 6)
+        parting = Parting(at, solo[at] if at < len(solo) else None, other[at] if at < len(other) else None, margin)
+    return RequestEquivalence(
+        request,
+        tuple(solo),
+        tuple(other),
+        alone.text(request) if has_text else "",
+        batched.text(request) if has_text else "",
+        compared,
+        max((float((a - b).abs().max()) for a, b in pairs), default=None),
+        parting,
+    )

@@ -1,0 +1,287 @@
+"""A trace in numbers: latencies, throughput, and where the work went. Knows the events alone, never the engine that made them.
+
+Every number here has its definition in `DEFINITIONS`, the one table that the page and the command line show. A token's time is the end
+of the pass that gave it; a request arrives at the `t` of its `arrived` record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from core.config import EngineConfig
+from core.errors import InflightError
+from core.trace.trace import Trace
+
+DEFINITIONS: dict[str, str] = {
+    "wall_s": "Wall time: seconds from the first arrival to the end of the last step.",
+    "steps": "Steps: turns of the scheduler in which something ran; a turn without work is not counted.",
+    "passes": "Forward passes of the model; some policies make several in a step.",
+    "requests": "Requests that arrived.",
+    "finished": "Requests that ended by themselves, by length or by a stop; cancelled and failed ones are not counted.",
+    "prompt_tokens": "Prompt tokens of the requests that got a first token.",
+    "output_tokens": "Tokens generated.",
+    "output_tok_s": "Output throughput: tokens generated per second of wall time.",
+    "total_tok_s": "Total throughput: prompt tokens and tokens generated per second of wall time.",
+    "requests_per_s": "Requests finished per second of wall time.",
+    "ttft_s": "TTFT, time to first token: from a request's arrival to its first token.",
+    "itl_s": "ITL, inter-token latency: every gap between two tokens of one request, all requests pooled.",
+    "tpot_s": "TPOT, time per output token: (E2E − TTFT) ÷ (tokens − 1), one number for each finished request of two tokens or more.",
+    "e2e_s": "E2E: from a request's arrival to its last token, of finished requests.",
+    "queue_s": "Queue time: from a request's arrival to the start of the first pass that computes it.",
+    "padding_waste": "Padding waste: positions computed for nobody ÷ positions computed.",
+    "positions": "Positions computed by the model: real tokens, and those for nobody: pads of a row or of a CUDA graph, overruns.",
+    "lane_occupancy": "Lane occupancy: useful lane-steps ÷ all lane-steps (lanes × steps).",
+    "lane_steps": (
+        "Where every lane-step went. Useful: a request in that lane computed tokens; padding: a row computed for a request that had "
+        "finished, until its wave ends or as an overrun; barrier: empty while others wait for the wave to end; stalled: held by a request that computed nothing; empty: no request."
+    ),
+    "budget_use": "Budget use: tokens computed ÷ token budget, over the steps that have one.",
+    "budget_tokens": "Tokens computed under a budget, and the sum of the budgets.",
+    "kv_use": "KV use: blocks in use ÷ blocks in the pool, mean of the steps.",
+    "kv_blocks": "KV blocks: most in use in one step, and blocks in the pool.",
+    "cached_tokens": "Prompt positions found in the prefix cache instead of being computed.",
+    "preemptions": "Preemptions: times a running request was pushed back to waiting, its KV thrown away.",
+    "tokens_recomputed": "Positions computed again because a preemption had thrown away their KV.",
+    "overrun_rows": "Overrun: rows computed for a request that had already stopped (asynchronous execution).",
+    "time_s": (
+        "Wall time by part. Schedule, prepare, forward and sample as the step measured them; other: the rest of the steps; between: "
+        "outside any step (waiting for arrivals, the caller's own work). With asynchronous execution schedule and prepare are the host's, "
+        "beside the device's own work, and between is how long the device waited for the host."
+    ),
+    "goodput": "Goodput: requests that finish and meet all stated SLOs, per second of wall time.",
+}
+
+
+@dataclass(frozen=True)
+class SLOs:
+    """What a good request must keep to, in seconds; None asks for nothing. Raises InflightError for a limit that is not positive."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not None and not value > 0:
+                raise InflightError(f"An SLO must be above 0 seconds; {f.name} is {value!r}.")
+
+
+@dataclass
+class RequestTimes:
+    """One request's life, read from the events. Steps and seconds; None for what has not happened."""
+
+    request: str
+    num_prompt_tokens: int
+    arrival: float | None = None
+    first_pass: float | None = None
+    first_step: int | None = None
+    token_times: list[float] = field(default_factory=list)
+    finish_step: int | None = None
+    finish_reason: str | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_times)
+
+    @property
+    def is_done(self) -> bool:
+        """Ended by itself."""
+        return self.finish_reason in ("length", "stop")
+
+    @property
+    def ttft_s(self) -> float | None:
+        return self.token_times[0] - self.arrival if self.token_times and self.arrival is not None else None
+
+    @property
+    def queue_s(self) -> float | None:
+        return None if self.first_pass is None or self.arrival is None else self.first_pass - self.arrival
+
+    @property
+    def itl_s(self) -> list[float]:
+        return [b - a for a, b in zip(self.token_times, self.token_times[1:], strict=False)]
+
+    @property
+    def e2e_s(self) -> float | None:
+        return self.token_times[-1] - self.arrival if self.is_done and self.token_times and self.arrival is not None else None
+
+    @property
+    def tpot_s(self) -> float | None:
+        if not self.is_done or self.num_tokens < 2:
+            return None
+        return (self.token_times[-1] - self.token_times[0]) / (self.num_tokens - 1)
+
+    def meets(self, slos: SLOs) -> bool:
+        """Whether it ended by itself within every limit; a request of one token has no TPOT to miss."""
+        if self.e2e_s is None:
+            return False
+        times = ((getattr(self, f.name), getattr(slos, f.name)) for f in fields(slos))
+        return all(limit is None or time is None or time <= limit for time, limit in times)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, times rounded to microseconds, without the token times."""
+        return {
+            "request": self.request,
+            "prompt_tokens": self.num_prompt_tokens,
+            "output_tokens": self.num_tokens,
+            "first_step": self.first_step,
+            "finish_step": self.finish_step,
+            "finish_reason": self.finish_reason,
+            **{name: _rounded(getattr(self, name)) for name in ("queue_s", "ttft_s", "tpot_s", "e2e_s")},
+        }
+
+
+def request_times(trace: Trace) -> dict[str, RequestTimes]:
+    """Every request's life by id, those that have not arrived included."""
+    times = {request: RequestTimes(request, len(ids)) for request, ids in trace.prompts.items()}
+    for event in trace.events:
+        for arrived in event.arrived:
+            times[arrived.request].arrival = arrived.t
+        for segment in event.segments:
+            mine = times[segment.request]
+            if mine.first_pass is None:
+                mine.first_pass, mine.first_step = event.passes[segment.pass_index].t_start, event.step
+        for sampled in event.sampled:
+            times[sampled.request].token_times.append(event.passes[sampled.pass_index].t_end)
+        for finished in event.finished:
+            times[finished.request].finish_step, times[finished.request].finish_reason = event.step, finished.finish_reason
+    return times
+
+
+def distribution(values: Iterable[float]) -> dict[str, float | int | None]:
+    """count, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the count where there is nothing."""
+    sample = np.fromiter(values, dtype=float)
+    if not sample.size:
+        return {"count": 0, **dict.fromkeys(("mean", "p50", "p90", "p99", "max"))}
+    p50, p90, p99 = np.percentile(sample, (50, 90, 99))
+    numbers = {"mean": sample.mean(), "p50": p50, "p90": p90, "p99": p99, "max": sample.max()}
+    return {"count": int(sample.size), **{name: _rounded(value) for name, value in numbers.items()}}
+
+
+def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
+    """The run in numbers, as plain data; each key is defined in `DEFINITIONS`.
+
+    Shares and rates are None where they would divide by nothing. `goodput` appears only with `slos`.
+    """
+    lives = list(request_times(trace).values())
+    arrived = [life for life in lives if life.arrival is not None]
+    wall = wall_s(trace)
+    prompt = sum(life.num_prompt_tokens for life in lives if life.num_tokens)
+    output = sum(life.num_tokens for life in lives)
+    finished = sum(life.is_done for life in lives)
+    lane_steps, positions = _lane_steps(trace), _positions(trace)
+    budgets = [event.budget for event in trace.events if event.budget.limit is not None]
+    budget = {"used": sum(b.decode + b.prefill for b in budgets), "limit": sum(b.limit or 0 for b in budgets)}
+    pools = [event.kv for event in trace.events]
+    result = {
+        "wall_s": _rounded(wall),
+        "steps": len(trace.events),
+        "passes": sum(len(event.passes) for event in trace.events),
+        "requests": len(arrived),
+        "finished": finished,
+        "prompt_tokens": prompt,
+        "output_tokens": output,
+        "output_tok_s": _ratio(output, wall),
+        "total_tok_s": _ratio(prompt + output, wall),
+        "requests_per_s": _ratio(finished, wall),
+        "ttft_s": distribution(_present(life.ttft_s for life in lives)),
+        "itl_s": distribution(gap for life in lives for gap in life.itl_s),
+        "tpot_s": distribution(_present(life.tpot_s for life in lives)),
+        "e2e_s": distribution(_present(life.e2e_s for life in lives)),
+        "queue_s": distribution(_present(life.queue_s for life in lives)),
+        "padding_waste": _ratio(positions["padding"], positions["computed"]),
+        "positions": positions,
+        "lane_occupancy": _ratio(lane_steps["useful"], lane_steps["total"]),
+        "lane_steps": lane_steps,
+        "budget_use": _ratio(budget["used"], budget["limit"]),
+        "budget_tokens": budget,
+        "kv_use": _ratio(sum(_ratio(kv.used, kv.total) or 0.0 for kv in pools), len(pools)),
+        "kv_blocks": {"peak": max((kv.used for kv in pools), default=0), "total": max((kv.total for kv in pools), default=0)},
+        "cached_tokens": sum(hit.num_cached_tokens for kv in pools for hit in kv.prefix_hits),
+        "preemptions": sum(len(event.preempted) for event in trace.events),
+        "tokens_recomputed": _tokens_recomputed(trace),
+        "overrun_rows": sum(row.rows for event in trace.events for row in event.overrun),
+        "time_s": _time_by_part(trace, wall),
+    }
+    if slos is not None:
+        result["goodput"] = goodput(trace, slos)
+    return result
+
+
+def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
+    """Requests that meet all SLOs: how many, which share of those that arrived, and how many a second."""
+    lives = [life for life in request_times(trace).values() if life.arrival is not None]
+    met = sum(life.meets(slos) for life in lives)
+    limits = {f.name: getattr(slos, f.name) for f in fields(slos)}
+    return {"slos": limits, "met": met, "share": _ratio(met, len(lives)), "requests_per_s": _ratio(met, wall_s(trace))}
+
+
+def wall_s(trace: Trace) -> float:
+    """Seconds from the first arrival (or step, if that was earlier) to the end of the last step; 0 for an empty trace."""
+    if not trace.events:
+        return 0.0
+    first = trace.events[0]
+    return trace.events[-1].t_end - min([first.t_start, *(a.t for a in first.arrived)])
+
+
+def _lane_steps(trace: Trace) -> dict[str, int]:
+    num_lanes = EngineConfig.from_json(trace.header["config"]).num_lanes
+    counts = dict.fromkeys(("useful", "padding", "barrier", "stalled", "empty"), 0)
+    for event in trace.events:
+        overrun = {row.request for row in event.overrun}
+        useful = {segment.lane for segment in event.segments if segment.request not in overrun}
+        padding = {row.lane for forward in event.passes for row in forward.finished_rows} - useful
+        padding |= {segment.lane for segment in event.segments if segment.request in overrun}
+        stalled = {s.request for s in event.stalled}
+        free = num_lanes - len(useful) - len(padding) - len(stalled)
+        behind_barrier = event.waiting.why is not None and event.waiting.why.limit == "barrier"
+        counts["useful"] += len(useful)
+        counts["padding"] += len(padding)
+        counts["stalled"] += len(stalled)
+        counts["barrier" if behind_barrier else "empty"] += free
+    return {**counts, "total": num_lanes * len(trace.events)}
+
+
+def _positions(trace: Trace) -> dict[str, int]:
+    passes = [forward for event in trace.events for forward in event.passes]
+    in_vain = sum(row.rows for event in trace.events for row in event.overrun)
+    beyond = sum(p.bucket - p.rows * p.width for p in passes if p.bucket is not None)
+    tokens, padding = sum(p.tokens for p in passes) - in_vain, sum(p.padding for p in passes) + in_vain + beyond
+    return {"tokens": tokens, "padding": padding, "computed": tokens + padding}
+
+
+def _tokens_recomputed(trace: Trace) -> int:
+    """Positions below the highest that their request had computed before."""
+    reached: dict[str, int] = {}
+    again = 0
+    for event in trace.events:
+        for segment in event.segments:
+            high = reached.get(segment.request, 0)
+            again += max(0, min(segment.kv_len, high) - segment.start)
+            reached[segment.request] = max(high, segment.kv_len)
+    return again
+
+
+def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
+    parts = {name: sum(getattr(e.timings, name) for e in trace.events) for name in ("schedule", "prepare", "forward", "sample")}
+    in_steps = sum(event.t_end - event.t_start for event in trace.events)
+    apart = trace.header.get("execution", {}).get("asynchronous")
+    parts["other"] = in_steps - (parts["forward"] + parts["sample"] if apart else sum(parts.values()))
+    parts["between"] = wall - in_steps
+    return {name: _rounded(value) for name, value in parts.items()}
+
+
+def _present(values: Iterable[float | None]) -> Sequence[float]:
+    return [value for value in values if value is not None]
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 6)

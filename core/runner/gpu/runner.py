@@ -1,0 +1,256 @@
+"""Runs passes on a GPU: laid out on the host, copied, computed and sampled without waiting for any of it.
+
+A pass of few tokens is padded to the next bucket and replayed as a CUDA graph; a longer one keeps the device busy by itself. The last
+token of every lane stays on the device, so that a pass can be launched whose input the host has not read yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from core.attention.kv_pool import KVPool
+from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
+from core.attention.spec import Backend
+from core.config import Execution
+from core.models.load import ModelAdapter
+from core.runner.eager import PassResult, current_observer
+from core.runner.gpu.buffers import Buffers, Shape, Staged
+from core.runner.gpu.device_clock import CudaClock, DeviceClock, HostClock
+from core.runner.gpu.fused_norms import FusedNorms
+from core.runner.gpu.graphs import Capture
+from core.runner.gpu.host_pass import HostPass, LaneTables, lay_out
+from core.runner.gpu.sampling_kernel import sample_rows
+from core.runner.sampling import Sample, SamplingRow, as_samples, choose, noise_key
+from core.scheduler.output import SchedulerOutput
+from core.workload.request import SamplingParams
+
+MOST_GRAPH_TOKENS = 2048  # a longer pass computes for longer than its launches take
+_LEAST_MIXED_BUCKET = 64
+_GREEDY = SamplingRow(SamplingParams(), 0)
+
+
+class _Planned(NamedTuple):
+    """bucket: positions of the graph that `compute` replays, None if it computes anew."""
+
+    buffers: Buffers
+    staged: Staged
+    compute: Callable[[], torch.Tensor]
+    bucket: int | None
+
+
+class PagedRunner:
+    """A model and its KV pool, read by the paged kernel. See `Runner`.
+
+    num_lanes: of the engine. longest: tokens of the longest request. capture: how passes become graphs; None computes each anew.
+    backend: attends by `PackedBatch.paged` alone.
+    """
+
+    def __init__(
+        self,
+        adapter: ModelAdapter,
+        num_blocks: int,
+        block_size: int,
+        num_lanes: int,
+        longest: int,
+        execution: Execution,
+        clock: Callable[[], float],
+        capture: Capture | None,
+        asynchronous: bool,
+        backend: Backend,
+    ) -> None:
+        self.adapter, self.asynchronous = adapter, asynchronous
+        self._place = device = adapter.device  # asking a model takes microseconds
+        self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
+        self._clock, self._execution, self._capture, self._backend = clock, execution, capture, backend
+        self._device_clock: DeviceClock
+        self.begin()
+        self._tables = LaneTables(num_lanes, max(1, min(num_blocks, -(-longest // block_size))))
+        self._device_tables = torch.zeros(self._tables.blocks.shape, dtype=torch.int32, device=device)
+        self._last_tokens = torch.zeros(num_lanes, dtype=torch.int64, device=device)
+        self._cold = torch.zeros(num_lanes, dtype=torch.float32, device=device)  # temperatures where every row is greedy
+        self._no_keys = torch.zeros(num_lanes, dtype=torch.int64, device=device)
+        self._num_kv_heads = min(shape.num_kv_heads for shape in adapter.shapes.values())
+        self._queries = queries_per_tile(-(-adapter.num_heads // self._num_kv_heads))
+        self._processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+        self._norms = FusedNorms(adapter.model) if execution.fused_norms else None
+        self._replays: dict[Shape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
+        self.notes: list[str] = []
+
+    def begin(self) -> None:
+        """See `Runner`."""
+        with self._device():
+            self._device_clock = CudaClock(self._clock) if self._place.type == "cuda" else HostClock(self._clock)
+
+    def prepare(self, most_tokens: int) -> None:
+        """Capture the graphs of all packed passes of up to `most_tokens` before the first request waits for one."""
+        with self._device():
+            for mixed in (False, True):
+                tokens = 1
+                while self._capture is not None and tokens <= min(most_tokens if mixed else self.num_lanes, MOST_GRAPH_TOKENS):
+                    shape = self._bucket("packed", tokens, mixed)
+                    self._replay(shape)
+                    tokens = shape.positions + 1
+
+    @property
+    def execution(self) -> dict:
+        """See `Runner`."""
+        return {
+            "attention": "triton",
+            "cuda_graphs": self._capture is not None,
+            "asynchronous": self.asynchronous,
+            "fused_sampling": self._execution.fused_sampling,
+            "fused_norms": bool(self._norms),
+        }
+
+    @property
+    def num_lanes(self) -> int:
+        return len(self._tables.blocks)
+
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:
+        """See `Runner`. Nothing here waits for the device."""
+        with self._device():
+            return self._launch(output, params)
+
+    def _device(self) -> AbstractContextManager:
+        """Events and kernels belong to the current device, which need not be the model's."""
+        return torch.cuda.device(self._place) if self._place.type == "cuda" else nullcontext()
+
+    def _launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:
+        began = self._clock()
+        changed, blocks = self._tables.update(output)
+        host = lay_out(output, self._tables, self.pool.block_size, self.pool.trash_slot)
+        planned = self._plan(host)
+        moved = (self._moved(changed), self._moved(blocks)) if len(changed) else None
+        start = self._device_clock.mark()  # from here on the device has work
+        if moved is not None:
+            self._device_tables.view(-1).index_copy_(0, *moved)
+        planned.buffers.load(planned.staged)
+        logits = planned.compute()[: len(host.sample_rows)]
+        forward = self._device_clock.mark()
+        observer = current_observer()
+        if observer is not None:
+            observer(output, logits)
+        lanes = planned.buffers.sample_lanes[: len(host.sample_lanes)]
+        facts = self._sample(logits, lanes, output, params) if len(lanes) else None
+        sampled = self._device_clock.mark()
+        return PagedPass(self._device_clock, (start, forward, sampled), self._clock() - began, facts, planned.bucket)
+
+    # -- the forward pass --------------------------------------------------------------------------------------------
+
+    def _plan(self, host: HostPass) -> _Planned:
+        """The buffers for a pass, what goes into them, and how logits come of them."""
+        count = len(host.sample_rows)
+        mixed = bool((host.query_lens > 1).any())
+        graph = self._graph(host, mixed)
+        if graph is not None:
+            buffers, replay = graph
+            shape = buffers.shape
+            tiles = self._tiles(host, shape.prefill_tiles, shape.decode_tiles)
+            return _Planned(buffers, buffers.stage(host, tiles), replay, shape.positions)
+        tiles = self._tiles(host)
+        shape = Shape(host.layout, host.rows, host.width, count, len(tiles.prefill_first), len(tiles.decode_first))
+        buffers = self._buffers(shape)
+        return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
+
+    def _forward(self, buffers: Buffers) -> torch.Tensor:
+        with self._norms.in_use() if self._norms else nullcontext():
+            return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
+
+    def _tiles(self, host: HostPass, prefill: int | None = None, decode: int | None = None) -> Tiles:
+        return plan_tiles(
+            host.query_lens, host.kv_lens, self._num_kv_heads, self._queries, prefill, decode, num_processors=self._processors
+        )
+
+    def _buffers(self, shape: Shape) -> Buffers:
+        return Buffers(shape, self._device_tables, self.pool.block_size, self._queries, self.pool.trash_slot)
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def _graph(self, host: HostPass, mixed: bool) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
+        """The graph that can run this pass, if one can."""
+        positions = host.rows * host.width
+        if self._capture is None or positions > MOST_GRAPH_TOKENS or (host.layout == "padded" and host.width > 1):
+            return None
+        return self._replay(self._bucket(host.layout, positions, mixed))
+
+    def _bucket(self, layout: str, positions: int, mixed: bool) -> Shape:
+        """The shape that passes of about this size share: a power of two of tokens, or in the padded layout just these rows."""
+        decodes = decode_capacity(min(positions, self.num_lanes), self._num_kv_heads, self._processors)
+        if layout == "padded":
+            return Shape(layout, positions, 1, positions, 0, decodes)
+        tokens = 1 << (positions - 1).bit_length()
+        if mixed:
+            tokens = max(tokens, _LEAST_MIXED_BUCKET)
+        lanes = min(tokens, self.num_lanes)
+        decodes = decode_capacity(lanes, self._num_kv_heads, self._processors)
+        prefills = prefill_capacity(tokens, lanes, self._queries) if mixed else 0
+        return Shape(layout, 1, tokens, lanes, prefills, decodes)
+
+    def _replay(self, shape: Shape) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
+        """The graph of a shape, captured now if it is new; a model that no graph can hold is computed anew from then on."""
+        found = self._replays.get(shape)
+        if found is None and self._capture is not None:
+            buffers = self._buffers(shape)
+            try:
+                found = buffers, self._capture(lambda: self._forward(buffers))
+            except RuntimeError as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                self._capture = None
+                reason = str(error).strip().splitlines()[0].rstrip(".")
+                self.notes.append(f"Without CUDA graphs: this model's pass cannot be captured ({reason}).")
+                return None
+            self._replays[shape] = found
+        return found
+
+    # -- sampling ----------------------------------------------------------------------------------------------------
+
+    def _sample(
+        self, logits: torch.Tensor, lanes: torch.Tensor, output: SchedulerOutput, params: Mapping[str, SamplingParams]
+    ) -> torch.Tensor:
+        """Choose and keep the tokens; what the host will read: float64 `[3, n]`, token, logprob and margin."""
+        chosen = [params[s.request] for s in output.scheduled if s.samples]
+        filtered = any(p.top_k or p.top_p < 1 for p in chosen)
+        noisy = any(p.temperature for p in chosen)
+        rows = [SamplingRow(params[s.request], s.kv_len) for s in output.scheduled if s.samples] if filtered or noisy else []
+        if not self._execution.fused_sampling or filtered:
+            tokens, logprobs, margins = choose(logits, rows or [_GREEDY] * len(chosen))
+        elif noisy:
+            temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
+            keys = torch.tensor([noise_key(row) for row in rows], dtype=torch.int64)
+            tokens, logprobs, margins = sample_rows(logits, self._moved(temperatures), self._moved(keys))
+        else:
+            tokens, logprobs, margins = sample_rows(logits, self._cold[: len(chosen)], self._no_keys[: len(chosen)])
+        self._last_tokens.index_copy_(0, lanes, tokens)
+        facts = torch.stack((tokens.double(), logprobs.double(), margins.double()))
+        if facts.device.type != "cuda":
+            return facts
+        return torch.empty(facts.shape, dtype=facts.dtype, pin_memory=True).copy_(facts, non_blocking=True)
+
+    def _moved(self, values: Any) -> torch.Tensor:
+        """On the device, by a copy that nobody waits for."""
+        tensor = torch.as_tensor(values)
+        return (tensor.pin_memory() if self._place.type == "cuda" else tensor).to(self._place, non_blocking=True)
+
+
+@dataclass
+class PagedPass:
+    """A pass on its way: marks before it, after its logits and after its tokens; `facts` is filled by then."""
+
+    _clock: DeviceClock
+    _marks: tuple[object, object, object]
+    _prepare: float
+    _facts: torch.Tensor | None
+    _bucket: int | None
+
+    def result(self) -> PassResult:
+        """Wait for the tokens. Passes are read in the order in which they were launched."""
+        self._clock.wait(self._marks[-1])
+        start, forward, end = map(self._clock.time, self._marks)
+        samples: list[Sample] = [] if self._facts is None else as_samples(*self._facts.tolist())
+        return PassResult(samples, start, end, self._prepare, forward - start, end - forward, self._bucket)

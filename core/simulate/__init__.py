@@ -1,0 +1,1 @@
+"""The same scheduler and events on a cost model, labelled as simulated."""

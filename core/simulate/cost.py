@@ -1,0 +1,216 @@
+"""What a forward pass costs: fitted to the measured steps of a run here, or from data sheets for an accelerator and model size by name.
+
+cost = fit(trace)
+cost = Roofline.named("h100", "8b")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from core.errors import InflightError
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
+
+SIMULATED = "simulated"  # the source of a trace whose passes were never computed
+_HELD_OUT = 4  # every fourth measured pass is kept from the fit
+
+
+class Load(NamedTuple):
+    """What a pass costs by: positions computed (pads included) and bytes of KV read."""
+
+    tokens: int
+    kv_bytes: int
+
+
+class Cost(Protocol):
+    """Seconds of a pass. kv_bytes_per_token: over all layers. beyond: whether this load was never measured."""
+
+    @property
+    def kv_bytes_per_token(self) -> int: ...
+    def seconds(self, load: Load) -> float: ...
+    def beyond(self, load: Load) -> bool: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """base_s (weights, launches, Python) + per_token_s × tokens + per_kv_byte_s × bytes, fitted to measured passes.
+
+    most: the largest load measured. error: of the held-out passes, relative: median and 90th percentile.
+    """
+
+    base_s: float
+    per_token_s: float
+    per_kv_byte_s: float
+    kv_bytes_per_token: int
+    most: Load
+    error: Mapping[str, float | int] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def seconds(self, load: Load) -> float:
+        return self.base_s + self.per_token_s * load.tokens + self.per_kv_byte_s * load.kv_bytes
+
+    def beyond(self, load: Load) -> bool:
+        return load.tokens > self.most.tokens or load.kv_bytes > self.most.kv_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "fitted", **asdict(self), "most": self.most._asdict()}
+
+
+class Accelerator(NamedTuple):
+    """Peak numbers of a data sheet (dense, 16-bit), and the share of them that kernels reach in practice."""
+
+    flops: float
+    bytes_per_s: float
+    overhead_s: float
+    reached: float = 0.6
+
+
+class ModelSize(NamedTuple):
+    parameters: float
+    layers: int
+    kv_heads: int
+    head_size: int
+
+
+ACCELERATORS: dict[str, Accelerator] = {
+    "a100": Accelerator(312e12, 2.0e12, 200e-6),
+    "h100": Accelerator(989e12, 3.35e12, 200e-6),
+    "h200": Accelerator(989e12, 4.8e12, 200e-6),
+    "l4": Accelerator(121e12, 0.3e12, 200e-6),
+    "m2-ultra": Accelerator(27e12, 0.8e12, 500e-6),
+}
+MODEL_SIZES: dict[str, ModelSize] = {
+    "124m": ModelSize(124e6, 12, 12, 64),
+    "1b": ModelSize(1.24e9, 16, 8, 64),
+    "8b": ModelSize(8.0e9, 32, 8, 128),
+    "70b": ModelSize(70.6e9, 80, 8, 128),
+}
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """By hand: the larger of reading the weights and computing the tokens, plus reading the KV, plus an overhead; 16-bit weights and KV."""
+
+    accelerator: str
+    model: str
+    weight_bytes: float
+    flops_per_token: float
+    kv_bytes_per_token: int
+    flops: float
+    bytes_per_s: float
+    overhead_s: float
+
+    @classmethod
+    def named(cls, accelerator: str, model: str) -> Roofline:
+        """Raises InflightError for a name not in the tables."""
+        if accelerator not in ACCELERATORS:
+            raise InflightError(f"There is no accelerator {accelerator!r} on record; there are {', '.join(ACCELERATORS)}.")
+        if model not in MODEL_SIZES:
+            raise InflightError(f"There is no model size {model!r} on record; there are {', '.join(MODEL_SIZES)}.")
+        chip, size = ACCELERATORS[accelerator], MODEL_SIZES[model]
+        kv = 2 * 2 * size.layers * size.kv_heads * size.head_size
+        return cls(
+            accelerator, model, 2 * size.parameters, 2 * size.parameters, kv,
+            chip.flops * chip.reached, chip.bytes_per_s * chip.reached, chip.overhead_s,
+        )  # fmt: skip
+
+    def seconds(self, load: Load) -> float:
+        computing = max(self.weight_bytes / self.bytes_per_s, load.tokens * self.flops_per_token / self.flops)
+        return self.overhead_s + computing + load.kv_bytes / self.bytes_per_s
+
+    def beyond(self, load: Load) -> bool:
+        return True  # nothing of it was measured
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "by hand", **asdict(self)}
+
+
+# -- fitting ---------------------------------------------------------------------------------------------------------
+
+
+def fit(trace: Trace) -> Linear:
+    """Least squares over the passes of a measured run, no coefficient below zero; every fourth pass is held out and predicted.
+
+    A pass's time is its own and its share of the step's rest. Raises InflightError for a simulated trace or one of too few passes.
+    """
+    if trace.header.get("source") == SIMULATED:
+        raise InflightError("A simulated trace measured nothing, so nothing can be fitted to it.")
+    per_token = kv_bytes_per_token(trace.header)
+    loads, seconds = measured(trace.events, per_token)
+    return fit_loads(loads, seconds, per_token, {"model": trace.header["model"]["name"], "device": trace.header["device"]})
+
+
+def fit_loads(loads: Sequence[Load], seconds: Sequence[float], per_token: int, about: Mapping[str, Any] | None = None) -> Linear:
+    """See `fit`."""
+    if len(loads) < 2 * _HELD_OUT:
+        raise InflightError(f"{len(loads)} measured passes are too few for a fit; {2 * _HELD_OUT} are the least.")
+    table = np.array([(1.0, load.tokens, load.kv_bytes) for load in loads])
+    times = np.array(seconds)
+    held_out = np.arange(len(loads)) % _HELD_OUT == _HELD_OUT - 1
+    weights = _least_squares(table[~held_out], times[~held_out])
+    errors = np.abs(table[held_out] @ weights - times[held_out]) / times[held_out]
+    error = {
+        "held_out_passes": int(held_out.sum()),
+        "median": round(float(np.median(errors)), 4),
+        "p90": round(float(np.percentile(errors, 90)), 4),
+        "total": round(float((table[held_out] @ weights).sum() / times[held_out].sum() - 1), 4),
+    }
+    most = Load(max(load.tokens for load in loads), max(load.kv_bytes for load in loads))
+    base, per_position, per_byte = map(float, weights)
+    return Linear(base, per_position, per_byte, per_token, most, error, dict(about or {}))
+
+
+def measured(events: Iterable[StepEvent], per_token: int) -> tuple[list[Load], list[float]]:
+    """Load and seconds of every pass."""
+    loads, seconds = [], []
+    for event in events:
+        if not event.passes:
+            continue
+        rest = event.t_end - event.t_start - sum(p.t_end - p.t_start for p in event.passes)
+        kv = [0] * len(event.passes)
+        for segment in event.segments:
+            kv[segment.pass_index] += segment.kv_len
+        for forward, read in zip(event.passes, kv, strict=True):
+            loads.append(Load(forward.rows * forward.width, read * per_token))
+            seconds.append(forward.t_end - forward.t_start + rest / len(event.passes))
+    return loads, seconds
+
+
+def kv_bytes_per_token(header: Mapping[str, Any]) -> int:
+    """From a trace's header; where it names no size, KV is counted in positions."""
+    return int(header["model"].get("kv_bytes_per_token") or 1)
+
+
+def _least_squares(table: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Relative errors least in square; a coefficient that comes out negative is set to zero and the others fitted again."""
+    used = list(range(table.shape[1]))
+    while True:
+        scale = np.abs(table[:, used]).max(axis=0)
+        scale[scale == 0] = 1.0
+        found, *_ = np.linalg.lstsq(table[:, used] / scale / times[:, None], np.ones(len(times)), rcond=None)
+        if (found >= 0).all():
+            weights = np.zeros(table.shape[1])
+            weights[used] = found / scale
+            return weights
+        used.pop(int(np.argmin(found)))
+
+
+# -- running ---------------------------------------------------------------------------------------------------------
+
+
+def cost_named(spec: str) -> Cost:
+    """`h100:8b` and the like, or a trace file to fit; raises InflightError for anything else."""
+    accelerator, colon, size = spec.partition(":")
+    if colon and accelerator in ACCELERATORS:
+        return Roofline.named(accelerator, size)
+    if spec.endswith(".jsonl"):
+        return fit(Trace.load(spec))
+    raise InflightError(
+        f"{spec!r} is no cost model; give a measured trace (.jsonl) or ACCELERATOR:SIZE, of {', '.join(ACCELERATORS)} and {', '.join(MODEL_SIZES)}."
+    )

@@ -1,0 +1,1 @@
+"""What is asked of an engine: requests, workloads, presets. Knows no engine."""

@@ -1,0 +1,97 @@
+"""Named arrival plans: lists of requests as plain data, JSON in and out. Presets are in `core.workload.presets`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import InflightError, InvalidWorkload, shown
+from core.workload.request import Request, is_text
+
+ArrivalUnit = Literal["step", "s"]
+MAX_FILE_BYTES = 64 * 2**20
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests in the order given; `arrival_unit` says whether arrivals count steps or seconds.
+
+    Raises InvalidWorkload for a duplicate request id or an unknown unit.
+    """
+
+    requests: tuple[Request, ...]
+    name: str = "custom"
+    arrival_unit: ArrivalUnit = "step"
+
+    def __init__(self, requests: Iterable[Request], name: str = "custom", arrival_unit: ArrivalUnit = "step") -> None:
+        object.__setattr__(self, "requests", tuple(requests))
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "arrival_unit", arrival_unit)
+        if not is_text(name):
+            raise InvalidWorkload(f"A workload's name must be text, not {shown(name)}.")
+        if arrival_unit not in ("step", "s"):
+            raise InvalidWorkload(f'arrival_unit must be "step" or "s", not {shown(arrival_unit)}.')
+        seen: set[str] = set()
+        for request in self.requests:
+            if not isinstance(request, Request):
+                raise InvalidWorkload(f"A workload holds requests, not {type(request).__name__}.")
+            if request.id in seen:
+                raise InvalidWorkload(f"Two requests are called {request.id!r}.")
+            seen.add(request.id)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self.requests)
+
+    def to_json(self) -> dict:
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "arrival_unit": self.arrival_unit,
+            "requests": [r.to_json() for r in self.requests],
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> Workload:
+        """Inverse of `to_json`; raises InvalidWorkload (or InvalidRequest) naming what is wrong."""
+        if not isinstance(data, dict):
+            raise InvalidWorkload("A workload must be a JSON object with a list of requests.")
+        unknown = set(data) - {"schema", "name", "arrival_unit", "requests"}
+        if unknown:
+            raise InvalidWorkload(f"A workload has no field {shown(min(unknown, key=str))}.")
+        if data.get("schema", SCHEMA) != SCHEMA:
+            raise InvalidWorkload(f"This workload has schema {shown(data['schema'])}; this version reads schema {SCHEMA}.")
+        if not isinstance(data.get("requests"), list):
+            raise InvalidWorkload("A workload needs a list of requests.")
+        requests = [Request.from_json(r) for r in data["requests"]]
+        return cls(requests, data.get("name", "custom"), data.get("arrival_unit", "step"))
+
+    def save(self, path: str | os.PathLike) -> None:
+        Path(path).write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Workload:
+        """Read a workload file of at most 64 MiB; raises InvalidWorkload naming file and fault."""
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                text = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
+        if len(text) > MAX_FILE_BYTES:
+            raise InvalidWorkload(f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may have.")
+        try:
+            data = json.loads(text.decode())
+        except (ValueError, RecursionError) as error:
+            raise InvalidWorkload(f"{path.name} is not JSON: {error}.") from None
+        try:
+            return cls.from_json(data)
+        except InflightError as error:
+            raise InvalidWorkload(f"{path.name}: {error}") from None

@@ -1,0 +1,172 @@
+"""Outside baselines answer as our engine does, and report only what can be seen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Workload
+from core.measure.baselines import (
+    BaselineRun,
+    Job,
+    TransformersContinuous,
+    Variant,
+    article,
+    contender,
+    continuous_settings,
+    generate_serial,
+    generate_waves,
+    jobs,
+    paged_name,
+    transformers_continuous,
+)
+from core.measure.compare import compare, engine_contender
+
+LENGTHS = ((5, 6), (9, 20), (3, 12), (14, 9), (7, 15))
+
+
+def _gpt2():
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(
+        GPT2Config(
+            n_layer=2, n_head=4, n_embd=64, vocab_size=211, n_positions=128, initializer_range=0.3, bos_token_id=0, eos_token_id=0
+        )
+    ).eval()
+
+
+def _llama():
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=211,
+        max_position_embeddings=128, initializer_range=0.3, tie_word_embeddings=False,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def _workload() -> Workload:
+    draw = torch.Generator().manual_seed(1)
+    return Workload(
+        [
+            Request(
+                f"r{i}",
+                prompt_token_ids=torch.randint(0, 211, (n,), generator=draw).tolist(),
+                sampling=SamplingParams(new, ignore_eos=True),
+            )
+            for i, (n, new) in enumerate(LENGTHS)
+        ]
+    )
+
+
+@pytest.mark.parametrize("build", [_gpt2, _llama])
+def test_every_baseline_writes_what_our_engine_writes(build):
+    model, workload = build(), _workload()
+    expected = Engine(model, None, EngineConfig(max_num_seqs=3, max_num_batched_tokens=16)).run(workload).outputs
+    work = jobs(workload, None)
+    runs = [
+        generate_serial(model, work),
+        generate_waves(model, work, 3),
+        transformers_continuous(model, work, 3, 16),
+        article(model, work, 3),
+    ]
+    for run in runs:
+        assert run.outputs == expected
+    assert len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4  # the model says something
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_transformers_continuous_with_an_attention_of_choice(attention):
+    model, workload = _llama(), _workload()
+    expected = Engine(model, None, EngineConfig(max_num_seqs=5)).run(workload).outputs
+    before = model.config._attn_implementation
+    driver = TransformersContinuous(model, jobs(workload, None), 5, 64, Variant(attention))
+    assert model.config._attn_implementation == paged_name(attention)
+    driver.submit()
+    seen = []
+    while driver.step():
+        seen.append(driver.all_decode)
+    assert {r: list(result.generated_tokens) for r, result in driver.finished().items()} == expected
+    assert seen == [True] * 5 + [False] * 15  # all prompts fit one step, and the shortest answer has six tokens
+    driver.close()
+    assert model.config._attn_implementation == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU all of these run")
+def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
+    model = _llama()
+    before, work = model.config._attn_implementation, jobs(_workload(), None)
+    with pytest.raises(Exception, match=r"(?i)flash"):
+        TransformersContinuous(model, work, 5, 64, Variant("flash_attention_2"))
+    with pytest.raises(RuntimeError, match="(?i)async"):
+        TransformersContinuous(model, work, 5, 64, Variant("eager", use_async_batching=True))
+    with pytest.raises(InflightError, match="graphs off"):
+        TransformersContinuous(model, work, 5, 64, Variant("eager", use_cuda_graph=True))
+    assert model.config._attn_implementation == before
+
+
+def test_waves_are_cut_when_their_time_is_up():
+    ticks = iter(range(1000))
+    run = generate_waves(_gpt2(), jobs(_workload(), None), 3, clock=lambda: float(next(ticks)), limit_s=8)
+    assert run.about["cut"] and run.steps == 8
+    assert {request: len(ids) for request, ids in run.outputs.items()} == {"r0": 6, "r1": 8, "r2": 8}
+
+
+def test_steps_and_times_are_those_of_the_waves():
+    ticks = iter(range(1000))
+    run = generate_waves(_gpt2(), jobs(_workload(), None), 3, clock=lambda: float(next(ticks)))
+    assert run.steps == 20 + 15  # each wave as long as its longest
+    assert run.token_times["r0"] == [1, 2, 3, 4, 5, 6]
+    assert run.token_times["r3"] == [float(t) for t in range(21, 30)]
+    assert run.wall_s == 36
+
+
+def test_the_article_refills_a_lane_at_once():
+    run = article(_gpt2(), jobs(_workload(), None), 3)
+    assert run.steps == 27  # r2 ends after 12, r4 takes its lane for 15; waves would take 35
+    assert {request: len(times) for request, times in run.token_times.items()} == {f"r{i}": n for i, (_, n) in enumerate(LENGTHS)}
+
+
+def test_metrics_leave_out_what_cannot_be_seen():
+    run = BaselineRun({"a": [1, 2, 3], "b": [4]}, 2.0, {"a": 5, "b": 3}, {"a": [0.5, 1.0, 2.0], "b": [0.75]}, steps=3)
+    numbers = run.metrics()
+    assert numbers["output_tok_s"] == 2.0 and numbers["total_tok_s"] == 6.0 and numbers["requests_per_s"] == 1.0
+    assert numbers["ttft_s"]["mean"] == 0.625 and numbers["itl_s"]["max"] == 1.0 and numbers["e2e_s"]["max"] == 2.0
+    assert numbers["tpot_s"] == {"count": 1, "mean": 0.75, "p50": 0.75, "p90": 0.75, "p99": 0.75, "max": 0.75}
+    assert numbers["padding_waste"] is None and numbers["queue_s"] is None
+    unseen = BaselineRun({"a": [1]}, 1.0, {"a": 1}).metrics()
+    assert unseen["ttft_s"] is None and unseen["steps"] is None and unseen["output_tok_s"] == 1.0
+
+
+def test_a_baseline_stands_beside_a_policy():
+    model, workload = _gpt2(), _workload()
+    engine = Engine(model, None, EngineConfig(max_num_seqs=3))
+    work = jobs(workload, None)
+    result = compare([engine_contender(engine, workload), contender("generate-waves", model, work, 3)], repeats=1, warmup=0)
+    assert result.outputs_identical
+    assert result.medians["generate-waves"]["padding_waste"] is None
+    assert result.medians["generate-waves"]["output_tokens"] == result.medians["continuous"]["output_tokens"]
+
+
+def test_the_models_own_settings_survive():
+    model = _gpt2()
+    generation, attention = model.generation_config, model.config._attn_implementation
+    work = jobs(_workload(), None)
+    generate_waves(model, work, 3)
+    transformers_continuous(model, work, 3, 16)
+    assert model.generation_config is generation and model.config._attn_implementation == attention
+
+
+@pytest.mark.parametrize(
+    "sampling, arrival",
+    [(SamplingParams(4, temperature=0.5, ignore_eos=True), 0), (SamplingParams(4), 0), (SamplingParams(4, ignore_eos=True), 2)],
+)
+def test_requests_that_a_baseline_cannot_serve_are_refused(sampling, arrival):
+    with pytest.raises(InflightError, match="outside baselines run greedily"):
+        jobs(Workload([Request("r0", prompt_token_ids=[1], sampling=sampling, arrival=arrival)]), None)
+
+
+def test_unknown_baseline_and_pool_that_just_fits():
+    work = [Job("a", (1,) * 40, 30)]
+    with pytest.raises(InflightError, match="no baseline 'magic'"):
+        contender("magic", None, work, 2)
+    assert continuous_settings(work, 4, 16)["num_blocks"] == 5  # three pages of 32 and one spare, and one more

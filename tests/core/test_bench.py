@@ -1,0 +1,123 @@
+"""The method of the benchmarks, with a fake clock; every benchmark runs on small shapes. Nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from core.bench import BENCHMARKS
+from core.cli import app
+from core.measure.rounds import Bar, Contender, Limit, Measured, Options, Ratio, Report, measure, race, ratios
+
+
+class Clock:
+    """Moves only when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _contender(name: str, clock: Clock, costs, log: list[str], outputs=None) -> Contender:
+    turns = iter(costs)
+
+    def turn() -> Measured:
+        log.append(name)
+        clock.now += next(turns)
+        return Measured(None, outputs)
+
+    return Contender(name, turn)
+
+
+def test_contenders_take_turns_and_ratios_are_taken_round_by_round():
+    clock, log = Clock(), []
+    contenders = [_contender("a", clock, (9, 1, 2, 4), log), _contender("b", clock, (9, 3, 3, 16), log)]
+    times, identical = measure(contenders, Options(repeats=3, clock=clock))
+    assert log == ["a", "b", "b", "a", "a", "b", "b", "a"]
+    assert times == {"a": [1, 2, 4], "b": [3, 3, 16]} and identical is None
+    ratio = ratios(times, [Bar("a", "b", 3.0)])[0]
+    assert ratio.runs == (3, 1.5, 4) and ratio.median == 3 and ratio.met
+
+
+def test_own_seconds_replace_the_stopwatch():
+    clock = Clock()
+    times, _ = measure([Contender("a", lambda: Measured(0.25))], Options(repeats=2, clock=clock))
+    assert times == {"a": [0.25, 0.25]}
+
+
+@pytest.mark.parametrize("other, same", [({"r0": [1, 2]}, True), ({"r0": [1, 3]}, False), (None, True)])
+def test_outputs_are_compared(other, same):
+    clock, log = Clock(), []
+    contenders = [_contender("a", clock, (1, 1), log, {"r0": (1, 2)}), _contender("b", clock, (1, 1), log, other)]
+    assert measure(contenders, Options(repeats=1, clock=clock))[1] is same
+
+
+def test_a_report_names_bars_met_and_missed():
+    clock, log = Clock(), []
+    contenders = [_contender(name, clock, cost, log) for name, cost in (("a", (1, 1)), ("b", (1, 2)), ("c", (1, 5)))]
+    report = race("x", "X", contenders, [Bar("a", "b", 2.5)], Options(repeats=1, clock=clock))
+    assert [(r.than, r.median, r.met) for r in report.ratios] == [("b", 2.0, False), ("c", 5.0, None)]
+    assert not report.met and report.to_json()["ratios"][0]["at_least"] == 2.5
+    quick = [_contender(name, clock, cost, log) for name, cost in (("a", (1, 1)), ("b", (1, 2)))]
+    assert race("x", "X", quick, [Bar("a", "b", 2.5)], Options(repeats=1, quick=True, clock=clock)).met
+    assert Limit("l", 150.0, "µs", 150).met and not Limit("l", 151.0, "µs", 150).met and Limit("l", 1, "").met is None
+    assert (
+        not Report("x", "X", limits=[Limit("l", 2, "", 1)]).met and Report("x", "X", ratios=[Ratio("a", "b", (1.0,), None)]).met
+    )
+
+
+@pytest.mark.parametrize("name", list(BENCHMARKS))
+def test_every_benchmark_runs(name):
+    report = BENCHMARKS[name](Options(repeats=1, quick=True))
+    assert report.name == name and (report.ratios or report.limits)
+    assert report.outputs_identical is not False
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+def test_the_command(tmp_path):
+    out = tmp_path / "bench.json"
+    result = CliRunner().invoke(app, ["bench", "static-step", "--quick", "--repeats", "1", "--json", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert data == json.loads(out.read_text()) and data["benchmarks"][0]["name"] == "static-step"
+    assert data["environment"]["versions"]["torch"]
+
+
+def test_the_command_simulates_load_and_streams():
+    load = ["bench", "--rate", "5", "--rate", "20", "--simulate", "l4:1b", "--point-seconds", "2", "--slo", "ttft=0.5", "--json"]
+    data = json.loads(CliRunner().invoke(app, load).stdout)
+    assert data["source"] == "simulated" and len(data["points"]) == 4 and "data sheets" in data["beyond"]["static"]
+    stream = ["bench", "--simulate", "h100:8b", "--requests", "300", "--max-num-seqs", "50", "--num-blocks", "500", "--json"]
+    data = json.loads(CliRunner().invoke(app, stream).stdout)
+    assert data["totals"]["finished"] == 300 and data["source"] == "simulated"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--requests", "5"],
+        ["magic"],
+        ["--rate", "fast"],
+        ["--simulate", "magic", "--requests", "5"],
+        ["--rate", "1", "--policy", "magic"],
+    ],
+)
+def test_the_command_refuses(args):
+    from core.errors import InflightError
+
+    result = CliRunner().invoke(app, ["bench", *args])
+    assert isinstance(result.exception, InflightError)
+
+
+def test_a_simulated_run_says_how_good_its_fit_is_and_what_lies_beyond(tmp_path):
+    trace = tmp_path / "measured.jsonl"
+    assert CliRunner().invoke(app, ["run", "--preset", "nanogpt-arrivals", "--out", str(trace)]).exit_code == 0
+    result = CliRunner().invoke(app, ["run", "--preset", "budget-512", "--simulate", str(trace)])
+    assert result.exit_code == 0
+    words = " ".join(result.output.split())
+    assert "The fit is off by " in words and " held-out passes." in words
+    assert " of the simulated passes lie beyond what was measured " in words

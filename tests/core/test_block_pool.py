@@ -1,0 +1,129 @@
+"""Blocks: consecutive where possible, shared by content, never lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from core.scheduler.block_pool import BlockPool
+
+
+def test_a_planned_sequence_stays_consecutive() -> None:
+    pool = BlockPool(12, 4)
+    first, second = pool.allocate(1, plan=4), pool.allocate(1, plan=4)
+    assert (first, second) == ((0,), (4,))
+    assert pool.allocate(2, after=0, plan=3) == (1, 2) and pool.allocate(1, after=4, plan=3) == (5,)
+    assert pool.allocate(2, plan=2) == (8, 9)
+    assert pool.num_used == 7 and pool.num_free == 5
+
+
+def test_a_full_pool_gives_its_last_block_and_no_more() -> None:
+    pool = BlockPool(3, 4)
+    assert sorted(pool.allocate(2, plan=2) + pool.allocate(1, plan=9)) == [0, 1, 2]
+    with pytest.raises(AssertionError):
+        pool.allocate(1)
+
+
+def test_freed_twice_is_a_bug() -> None:
+    pool = BlockPool(3, 4)
+    blocks = pool.allocate(1)
+    pool.free(blocks)
+    with pytest.raises(AssertionError, match="freed twice"):
+        pool.free(blocks)
+
+
+def filled(pool: BlockPool, ids: list[int]) -> tuple[int, ...]:
+    """Blocks that hold these tokens, registered where full."""
+    blocks = pool.allocate(-(-len(ids) // pool.block_size))
+    for i in range(len(ids) // pool.block_size):
+        pool.register(blocks[i], blocks[i - 1] if i else None, tuple(ids[i * pool.block_size : (i + 1) * pool.block_size]))
+    return blocks
+
+
+def test_prefixes_are_found_by_content_and_one_token_is_left() -> None:
+    pool = BlockPool(8, 2)
+    blocks = filled(pool, [1, 2, 3, 4, 5])
+    assert pool.match([1, 2, 3, 4, 9]) == blocks[:2]
+    assert pool.match([1, 2, 3, 4]) == blocks[:1]
+    assert pool.match([1, 2]) == pool.match([3, 4, 5]) == pool.match([2, 1, 3]) == ()
+
+
+def test_what_is_unused_stays_findable_until_its_space_is_needed_tail_first() -> None:
+    pool = BlockPool(4, 2)
+    blocks = filled(pool, [1, 2, 3, 4])
+    pool.free(blocks)
+    assert pool.num_free == 4 and pool.num_unused(blocks) == 2
+    assert pool.match([1, 2, 3, 4, 5]) == blocks
+    pool.allocate(3)
+    assert pool.match([1, 2, 3, 4, 5]) == blocks[:1]
+    pool.check_integrity([tuple(b for b in range(4) if b != blocks[0])])
+
+
+def test_shared_blocks_live_as_long_as_one_holder() -> None:
+    pool = BlockPool(4, 2)
+    blocks = filled(pool, [1, 2])
+    pool.share(pool.match([1, 2, 3]))
+    pool.check_integrity([blocks, blocks])
+    pool.free(blocks)
+    assert pool.num_used == 1
+    pool.free(blocks)
+    assert pool.num_used == 0
+    pool.check_integrity([])
+
+
+class Sequences(RuleBasedStateMachine):
+    """Sequences that grow, share and leave, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = BlockPool(9, 2)
+        self.tables: list[tuple[list[int], tuple[int, ...]]] = []  # tokens, blocks
+
+    @rule(length=st.integers(1, 8), symbols=st.integers(1, 2), plan=st.integers(0, 9), seed=st.integers(0, 255))
+    def join(self, length: int, symbols: int, plan: int, seed: int) -> None:
+        ids = [(seed >> i) % symbols for i in range(length)]
+        matched = self.pool.match(ids)
+        need = -(-length // 2) - len(matched)
+        if need > self.pool.num_free - self.pool.num_unused(matched):
+            return
+        self.pool.share(matched)
+        self._grow(ids, matched, need, plan)
+
+    def _grow(self, ids: list[int], blocks: tuple[int, ...], need: int, plan: int) -> None:
+        start = len(blocks)
+        blocks += self.pool.allocate(need, blocks[-1] if blocks else None, plan)
+        for i in range(max(0, start - 1), len(ids) // 2):
+            self.pool.register(blocks[i], blocks[i - 1] if i else None, tuple(ids[2 * i : 2 * i + 2]))
+        self.tables.append((ids, blocks))
+
+    @precondition(lambda self: self.tables and self.pool.num_free)
+    @rule(which=st.integers(0, 99), token=st.integers(0, 1))
+    def grow(self, which: int, token: int) -> None:
+        ids, blocks = self.tables.pop(which % len(self.tables))
+        self._grow([*ids, token], blocks, -(-(len(ids) + 1) // 2) - len(blocks), 3)
+
+    @precondition(lambda self: self.tables)
+    @rule(which=st.integers(0, 99))
+    def leave(self, which: int) -> None:
+        self.pool.free(self.tables.pop(which % len(self.tables))[1])
+
+    @invariant()
+    def books_agree(self) -> None:
+        self.pool.check_integrity([blocks for _, blocks in self.tables])
+
+    @invariant()
+    def what_is_found_is_true(self) -> None:
+        for block, content in self.pool._content.items():
+            holders = [ids[2 * i : 2 * i + 2] for ids, blocks in self.tables for i, b in enumerate(blocks) if b == block]
+            assert all(tuple(tokens) == content.tokens for tokens in holders)
+
+    def teardown(self) -> None:
+        for _, blocks in self.tables:
+            self.pool.free(blocks)
+        assert self.pool.num_used == 0
+
+
+Sequences.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSequences = Sequences.TestCase

@@ -1,0 +1,336 @@
+"""The command line, end to end on the small built-in model: what it prints, what it saves, what it refuses and how."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core import Request, SamplingParams, Trace, Workload
+from core.cli import COMMANDS, main, output
+from core.cli.options import LIMITS
+from core.cli.report import print_steps
+from core.cli.terminal import letters, mask_lines
+from core.config import POLICIES, EngineConfig
+from core.workload.presets import PRESETS
+from worlds.visual import record, request
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(*args: str) -> int:
+    """Run a command in this process; its exit code."""
+    with pytest.raises(SystemExit) as exit_:
+        main(list(args))
+    return exit_.value.code or 0
+
+
+@pytest.fixture(scope="module")
+def three() -> Trace:
+    """Prompts of 5, 5 and 7 tokens at 3 lanes; one of 10 joins in step 2."""
+    plan = [request("r0", 5, 2), request("r1", 5, 8, first=20), request("r2", 7, 8, first=40), request("r3", 10, 4, first=60)]
+    return record(EngineConfig(max_num_seqs=3), *plan)
+
+
+# -- help and lists ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    assert call(command, "--help") == 0
+    assert "Usage: python -m core" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_every_limit_is_an_option(command, capsys):
+    call(command, "--help")
+    text = capsys.readouterr().out
+    assert set(LIMITS) == set(EngineConfig().to_json()) - {"policy"}
+    assert all("--" + name.replace("_", "-") in text for name in LIMITS)
+
+
+def test_presets_and_models_as_text_and_as_json(capsys):
+    assert call("presets") == 0
+    text = capsys.readouterr().out
+    assert all(name in text and preset.shows in text for name, preset in PRESETS.items())
+    call("presets", "--json")
+    assert [p["name"] for p in json.loads(capsys.readouterr().out)] == list(PRESETS)
+    call("models")
+    assert "shakespeare-char" in capsys.readouterr().out
+    call("models", "--json")
+    char = next(m for m in json.loads(capsys.readouterr().out) if m["name"] == "shakespeare-char")
+    assert (char["type"], char["layers"]) == ("gpt2", 4) and char["parameters"] > 200_000
+
+
+# -- run, show, check --------------------------------------------------------------------------------------------------
+
+
+def test_run_prints_saves_and_the_trace_holds(tmp_path, capsys):
+    out = tmp_path / "t.jsonl"
+    assert call("run", "--preset", "chunk-7-7-6", "--model", "shakespeare-char", "--out", str(out), "--steps") == 0
+    captured = capsys.readouterr()
+    assert "chunk-7-7-6 · split-chunked, 4 lanes, budget 10 · shakespeare-char" in captured.out
+    assert "lane occupancy" in captured.out and "D admitted to lane 3" in captured.out
+    assert "Saved t.jsonl" in captured.err and "\x1b" not in captured.out + captured.err
+    assert call("check", str(out)) == 0
+    assert "holds" in capsys.readouterr().out
+    assert call("show", str(out)) == 0
+    assert "chunk-7-7-6 · split-chunked" in capsys.readouterr().out
+
+
+def test_what_is_given_overrides_what_the_preset_recommends(capsys):
+    assert (
+        call("run", "-p", "chunk-7-by-4", "--max-num-batched-tokens", "3", "--no-prefill-first", "--slo", "ttft=9", "--json") == 0
+    )
+    data = json.loads(capsys.readouterr().out)
+    assert data["header"]["config"]["max_num_batched_tokens"] == 3 and data["complete"] is True
+    assert data["requests"][0]["first_step"] == 0 and data["metrics"]["steps"] > 2
+    assert data["metrics"]["goodput"]["met"] == 1
+    assert data["requests"][0]["text"]
+
+
+def test_run_takes_a_workload_file(tmp_path, capsys):
+    path = tmp_path / "w.json"
+    path.write_text('{"name": "mine", "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 3}}]}')
+    assert call("run", "-w", str(path), "-m", "shakespeare-char", "--policy", "sequential") == 0
+    assert "mine · sequential, 1 lane · shakespeare-char" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("with_out", [True, False])
+def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
+    update = output.Work.update
+
+    def interrupt(self, done, note=""):
+        if note.startswith("step 4"):
+            raise KeyboardInterrupt
+        update(self, done, note)
+
+    monkeypatch.setattr(output.Work, "update", interrupt)
+    out = tmp_path / "t.jsonl"
+    assert call("run", "-p", "nanogpt-chunked-3", *(["-o", str(out)] if with_out else [])) == 130
+    captured = capsys.readouterr()
+    assert "Interrupted after 5 steps" in captured.err and "cut short" in captured.out
+    assert out.exists() == with_out
+    if with_out:
+        trace = Trace.load(out)
+        assert not trace.complete and len(trace.events) == 5
+        assert call("check", str(out)) == 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_process_of_its_own(tmp_path):
+    out = tmp_path / "t.jsonl"
+    long = Workload([Request("a", prompt="O Romeo, ", sampling=SamplingParams(max_new_tokens=1000, ignore_eos=True))])
+    long.save(tmp_path / "w.json")
+    args = [sys.executable, "-m", "core", "run", "-w", str(tmp_path / "w.json"), "-o", str(out)]
+    process = subprocess.Popen(args, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:  # the first line of progress: it runs
+        if line.startswith("tokens"):
+            break
+    process.send_signal(signal.SIGINT)
+    errors = process.stderr.read()
+    assert process.wait(60) == 130, errors
+    assert "Traceback" not in errors and not Trace.load(out).complete
+
+
+def test_check_names_the_line_at_fault(tmp_path, capsys, three):
+    path = tmp_path / "t.jsonl"
+    three.save(path)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines[3], lines[4] = lines[4], lines[3]
+    path.write_text("".join(lines), encoding="utf-8")
+    assert call("check", str(path)) == 1
+    assert "t.jsonl, line 4: " in capsys.readouterr().err
+    assert call("check", str(path), "--json") == 1
+    assert json.loads(capsys.readouterr().out)["line"] == 4
+    assert call("show", str(path)) == 2
+    assert "line 4" in capsys.readouterr().err
+
+
+# -- the mask in letters -----------------------------------------------------------------------------------------------
+
+ARTICLE = """\
+keys: BBBBBBBBBB CCCCCCCCCCCC | DDDDDDDDDD B C
+D p0 .......... ............ | #......... . .
+D p1 .......... ............ | ##........ . .
+D p2 .......... ............ | ###....... . .
+D p3 .......... ............ | ####...... . .
+D p4 .......... ............ | #####..... . .
+D p5 .......... ............ | ######.... . .
+D p6 .......... ............ | #######... . .
+D p7 .......... ............ | ########.. . .
+D p8 .......... ............ | #########. . .
+D p9 .......... ............ | ########## . .
+B p10 ########## ............ | .......... # .
+C p12 .......... ############ | .......... . #"""
+
+
+def test_the_mask_that_the_article_prints(tmp_path, capsys):
+    path = tmp_path / "t.jsonl"
+    assert call("run", "-p", "gpt2-masks", "-o", str(path)) == 0
+    capsys.readouterr()
+    assert call("show", str(path), "--step", "6", "--order", "cached-new") == 0
+    text = capsys.readouterr().out
+    assert "\n".join(line.strip() for line in text.splitlines()[-13:]) == ARTICLE
+    assert "D = r3  lane 0  prefill(10)" in text and "B = r1  lane 1  decode(1)" in text
+    assert "12 tokens computed, 22 cached; 3 requests packed into one row of shape [1, 12]" in text
+    call("show", str(path), "--step", "6", "--json")
+    data = json.loads(capsys.readouterr().out)
+    assert data["allowed"][-1].count("1") == 13 and len(data["queries"]) == 12 and len(data["keys"]) == 34
+
+
+def test_every_cell_drawn_is_the_mask(three):
+    for event in three.events:
+        for order in ("request", "cached-new"):
+            mask = three.mask(event.step, 0, order)
+            lines = [str(line) for line in mask_lines(three, event.step, 0, order, width=None)]
+            drawn = [
+                "".join(c for c in line[line.index("p") :].split(" ", 1)[1] if c in "#.") for line in lines[-len(mask.queries) :]
+            ]
+            assert drawn == ["".join("#" if cell else "." for cell in row) for row in mask.allowed]
+
+
+def test_pads_and_finished_rows_are_shown():
+    trace = record(EngineConfig(policy="static", max_num_seqs=3), request("r0", 2, 1), request("r1", 6, 3))
+    first = "\n".join(map(str, mask_lines(trace, 0)))
+    assert "2 rows of shape [2, 6], 4 of 12 positions are padding" in first
+    assert "A = r0  lane 0  prefill(2)   <pad>×4" in first and "A pad .. ......   ×4" in first
+    second = "\n".join(map(str, mask_lines(trace, 1)))
+    assert "A = r0  lane 0  finished, computed as padding until the wave ends" in second
+
+
+def test_a_huge_mask_is_folded_to_the_width():
+    trace = record(
+        EngineConfig(max_num_seqs=64, max_num_batched_tokens=4096), *(request(f"r{i}", 60, 2) for i in range(40)), num_blocks=400
+    )
+    for width in (60, 80, 200):
+        lines = [str(line) for line in mask_lines(trace, 1, width=width)]
+        masks = [line for line in lines if line.startswith((" keys:", "keys: A")) or " p60 " in line]
+        assert len(masks) > 2 and max(map(len, masks)) <= width
+        assert "more requests are not drawn" in lines[-1]
+    assert any("⋮" in str(line) for line in mask_lines(trace, 0, width=100))
+    assert not any("…" in str(line) for line in mask_lines(trace, 1, width=None))
+
+
+def test_letters_go_on_after_z():
+    trace = record(EngineConfig(max_num_seqs=40), *(request(f"r{i}", 1, 1) for i in range(30)), num_blocks=100)
+    names = list(letters(trace).values())
+    assert names[:2] == ["A", "B"] and names[25:28] == ["Z", "AA", "AB"] and len(set(names)) == 30
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_steps_in_a_line_each(policy, capsys):
+    trace = record(
+        EngineConfig(policy=policy, max_num_seqs=2), request("r0", 3, 1), request("r1", 2, 4), request("r2", 2, 2, arrival=1)
+    )
+    print_steps(trace)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(trace.events) + 2
+    if policy == "static":
+        assert "~A B" in lines[2]
+
+
+# -- compare -----------------------------------------------------------------------------------------------------------
+
+
+def test_compare_as_json(tmp_path, capsys):
+    out = tmp_path / "c.json"
+    policies = [arg for name in ("static", "sequential", "continuous") for arg in ("--policy", name)]
+    args = [
+        "compare",
+        "-p",
+        "nanogpt-chunked-3",
+        *policies,
+        "--repeats",
+        "2",
+        "--json",
+        "-o",
+        str(out),
+        "--traces",
+        str(tmp_path),
+    ]
+    assert call(*args) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert list(data["policies"]) == ["static", "sequential", "continuous"]
+    assert data["policies"]["static"]["wall_s"]["median"] > 0 and len(data["policies"]["static"]["wall_s"]["runs"]) == 2
+    assert data["outputs_identical"] is True and data["environment"]["versions"]["torch"]
+    assert json.loads(out.read_text(encoding="utf-8")) == data
+    assert Trace.load(tmp_path / "static.jsonl").header["policy"] == "static"
+
+
+def test_outside_baselines_answer_the_same_greedy_requests(capsys):
+    args = [
+        "-p",
+        "three-lengths",
+        "-m",
+        "shakespeare-char",
+        "--policy",
+        "continuous",
+        "--baseline",
+        "generate-waves",
+        "--repeats",
+        "1",
+    ]
+    assert call("compare", *args, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert list(data["policies"]) == ["continuous", "generate-waves"] and data["outputs_identical"] is True
+    assert call("compare", "-p", "three-lengths", "--baseline", "nix") == 2
+    assert "no baseline 'nix'" in capsys.readouterr().err
+
+
+def test_compare_as_a_table(capsys):
+    assert call("compare", "-p", "chunk-7-by-4", "--repeats", "1") == 0
+    text = capsys.readouterr().out
+    assert "Outputs: identical, token for token." in text and "faster than static" in text and "Measured on" in text
+    assert "single run" in text
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["run"], "--preset NAME or --workload FILE"),
+        (["run", "-p", "nix"], "no preset 'nix'"),
+        (["run", "-p", "gpt2-six", "-w", "x.json"], "either"),
+        (["run", "-p", "gpt2-six", "--policy", "nix"], "no policy 'nix'"),
+        (["compare", "-p", "gpt2-six", "--policy", "static", "--policy", "nix"], "no policy 'nix'"),
+        (["compare", "-p", "gpt2-six", "--policy", "static", "--policy", "static"], "once"),
+        (["run", "-p", "gpt2-six", "-m", "nix"], "built in"),
+        (["run", "-w", "nix.json"], "nix.json cannot be read"),
+        (["run", "-p", "gpt2-six", "--max-num-batched-tokens", "2"], "budget of 2"),
+        (["run", "-p", "gpt2-six", "--num-blocks", "1"], "KV pool"),
+        (["run", "-p", "gpt2-six", "-o", "nix/t.jsonl"], "no folder"),
+        (["run", "-p", "gpt2-six", "--slo", "ttft"], "is no SLO"),
+        (["run", "-p", "gpt2-six", "--dtype", "int8"], "floating-point"),
+        (["show", "nix.jsonl"], "no file"),
+        (["check", "nix.jsonl"], "no file"),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_exit_code_2(args, words, capsys):
+    assert call(*args) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err and len(captured.err.strip().splitlines()) == 1 and not captured.out
+
+
+def test_a_step_or_pass_that_is_not_there(tmp_path, capsys, three):
+    path = tmp_path / "t.jsonl"
+    three.save(path)
+    for args, words in ((["--step", "99"], "no step 99"), (["--step", "1", "--pass", "3"], "no pass 3")):
+        assert call("show", str(path), *args) == 2
+        captured = capsys.readouterr()
+        assert words in captured.err and not captured.out
+
+
+def test_progress_without_a_terminal_is_a_line_a_tenth_at_most_one_a_second(capsys):
+    now = iter([0.0, 0.5, 2.0, 2.5, 5.0])
+    work = output.Work("tokens", 100, clock=lambda: next(now))
+    with work:
+        for done in (10, 20, 30, 31):
+            work.update(done, f"at {done}")
+    assert capsys.readouterr().err.splitlines() == ["tokens 20/100, at 20", "tokens 31/100, at 31"]

@@ -1,0 +1,108 @@
+"""The method of comparison, under a clock that moves only when told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core.config import EngineConfig
+from core.errors import InflightError, InvalidConfig
+from core.measure.compare import Contender, Run, compare, config_for, first_differences, median_of
+
+OUTPUTS = {"r0": [1, 2, 3], "r1": [4, 5]}
+
+
+class Track:
+    """Contenders that take given seconds on a clock of their own, one time after the other."""
+
+    def __init__(self) -> None:
+        self.now, self.order = 0.0, []
+
+    def clock(self) -> float:
+        return self.now
+
+    def contender(self, name: str, seconds: list[float], outputs=OUTPUTS, margins=None, **metrics) -> Contender:
+        times = iter(seconds)
+
+        def start() -> Run:
+            self.order.append(name)
+            self.now += next(times)
+            return Run(outputs, {"steps": len(self.order), **metrics}, margins or {})
+
+        return Contender(name, start, lambda run: run)
+
+
+def test_every_round_runs_all_in_rotated_order_after_a_warm_up():
+    track = Track()
+    seen = []
+    contenders = [track.contender(name, [1] * 4) for name in "abc"]
+    compare(contenders, 3, clock=track.clock, on_run=seen.append)
+    assert "".join(track.order) == "abc" + "bca" + "cab" + "abc"
+    assert [(p.index, p.total, p.round) for p in seen][:4] == [(0, 12, 0), (1, 12, 0), (2, 12, 0), (3, 12, 1)]
+
+
+def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
+    track = Track()
+    slow, fast = track.contender("slow", [100, 6, 10, 8]), track.contender("fast", [100, 2, 5, 3])
+    data = compare([slow, fast], 3, clock=track.clock).to_json()
+    assert data["policies"]["slow"]["wall_s"] == {"median": 8, "min": 6, "max": 10, "spread": 4, "runs": [6, 10, 8]}
+    assert data["policies"]["fast"]["ratio_to_baseline"]["runs"] == [3, 2, pytest.approx(8 / 3)]
+    assert data["policies"]["fast"]["ratio_to_baseline"]["median"] == pytest.approx(8 / 3)
+    assert data["baseline"] == "slow" and data["outputs_identical"] is True and data["warnings"] == []
+    json.dumps(data, allow_nan=False)
+
+
+def test_the_run_kept_is_that_of_median_time():
+    track = Track()
+    result = compare([track.contender("a", [9, 1, 3, 2])], 3, clock=track.clock)
+    assert result.runs["a"].metrics["steps"] == 4  # the last of warm-up and three
+    assert result.medians["a"] == {"steps": 3}
+
+
+def test_a_spread_wider_than_the_difference_is_said():
+    track = Track()
+    wide = [track.contender("a", [0, 2, 5, 3]), track.contender("b", [0, 2, 2, 2])]
+    (warning,) = compare(wide, 3, clock=track.clock).warnings
+    assert "b against a" in warning and "spread over 3 s" in warning and "1 s between" in warning
+    single = [track.contender("a", [0, 2]), track.contender("b", [0, 1])]
+    assert "single run" in compare(single, 1, clock=track.clock).warnings[0]
+
+
+def test_a_difference_is_named_with_its_margin():
+    track = Track()
+    margins = {"r0": [0.5, 0.001, 0.2], "r1": [1.0, 1.0]}
+    mine = track.contender("a", [1] * 3, margins=margins)
+    other = track.contender("b", [1] * 3, outputs={"r0": [1, 9, 3], "r1": [4]})
+    result = compare([mine, other], 2, clock=track.clock)
+    assert not result.outputs_identical
+    assert result.differences == [
+        {"policy": "b", "request": "r0", "position": 1, "expected": 2, "got": 9, "margin": 0.001},
+        {"policy": "b", "request": "r1", "position": 1, "expected": 5, "got": None, "margin": 1.0},
+    ]
+
+
+def test_longer_and_missing_outputs_differ_too():
+    assert first_differences(Run({"r": [1]}, {}), Run({"r": [1, 2]}, {}), "b")[0]["position"] == 1
+    assert first_differences(Run({"r": [1]}, {}), Run({}, {}), "b")[0]["got"] is None
+
+
+def test_medians_go_number_by_number():
+    values = [{"a": 1, "t": {"x": 3.0}, "n": None}, {"a": 5, "t": {"x": 1.0}, "n": None}, {"a": 2, "t": {"x": 2.0}, "n": 4}]
+    assert median_of(values) == {"a": 2, "t": {"x": 2.0}, "n": None}
+
+
+def test_limits_of_a_preset_under_another_policy():
+    shared = EngineConfig(prefix_caching=True, max_num_seqs=4)
+    assert config_for("static", shared) == EngineConfig(policy="static", max_num_seqs=4)
+    assert config_for("continuous", shared).prefix_caching
+    assert config_for("continuous", shared, {"max_num_seqs": 2}).max_num_seqs == 2
+    with pytest.raises(InvalidConfig, match="Prefix caching"):
+        config_for("static", shared, {"prefix_caching": True})
+
+
+@pytest.mark.parametrize(("names", "repeats"), [("", 1), ("aa", 1), ("a", 0)])
+def test_a_comparison_of_nothing_is_refused(names, repeats):
+    track = Track()
+    with pytest.raises(InflightError):
+        compare([track.contender(n, []) for n in names], repeats, clock=track.clock)

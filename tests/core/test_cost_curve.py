@@ -1,0 +1,81 @@
+"""The grid, its rounds and its time limit, with a clock that counts; never a time of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+import torch
+
+from core.measure.cost_curve import CostCurve, cost_curve, decode_step
+from worlds.small import VOCAB_SIZE, MemoryModel
+
+
+class Clock:
+    """Each reading is `tick` seconds later."""
+
+    def __init__(self, tick: float = 0.001) -> None:
+        self.now, self.tick = 0.0, tick
+
+    def __call__(self) -> float:
+        self.now += self.tick
+        return self.now
+
+
+class Indifferent(MemoryModel):
+    """Takes the made-up requests, whose caches hold nothing."""
+
+    lock = contextlib.nullcontext()
+
+    def forward(self, batch, pool, backend=None):
+        return torch.zeros(len(batch.sample_rows), VOCAB_SIZE)
+
+
+def measure(**options):
+    return cost_curve(Indifferent(context=options.pop("context", 256)), batches=(1, 4), contexts=(16, 64), **options)
+
+
+def test_points_count_tokens_and_the_kv_that_is_read():
+    curve = measure(repeats=3, clock=Clock())
+    assert [(p.tokens, p.kv_read) for p in curve.by_tokens] == [(1, 32), (4, 128)]
+    assert [(p.tokens, p.kv_read) for p in curve.by_kv] == [(8, 128), (8, 512)]
+    for point in (*curve.by_tokens, *curve.by_kv):
+        assert len(point.step_s) == 3 and point.median == pytest.approx(0.003)  # prepare, forward, sample: three ticks
+
+
+def test_contexts_beyond_the_models_are_left_out():
+    assert [p.kv_read for p in measure(context=40, repeats=1, clock=Clock()).by_kv] == [128]
+
+
+def test_when_time_is_up_no_round_begins_but_every_point_has_a_measure():
+    curve = measure(repeats=50, seconds=0.1, clock=Clock(0.05))
+    assert {len(p.step_s) for p in (*curve.by_tokens, *curve.by_kv)} == {1}
+
+
+def test_progress_is_told_and_may_stop_it():
+    told: list[tuple[int, int]] = []
+
+    def stop(done: int, total: int) -> None:
+        told.append((done, total))
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(repeats=2, clock=Clock(), on_point=stop)
+    assert told == [(i, 12) for i in range(6)]
+
+
+def test_plain_data():
+    curve = measure(repeats=2, clock=Clock())
+    data = json.loads(json.dumps(curve.to_json()))
+    assert CostCurve.from_json(data).to_json() == data
+    assert data["model"]["name"] == "memory" and data["device"] == "cpu"
+    assert set(data["by_tokens"][0]) == {"tokens", "kv_read", "median_s", "min_s", "max_s", "runs_s"}
+
+
+def test_requests_of_a_step_share_no_block():
+    output = decode_step(5, 33)
+    blocks = [b for s in output.scheduled for b in s.block_table.blocks]
+    assert len(blocks) == len(set(blocks)) == 15
+    assert all(s.kv_len == 33 and s.block_table.consecutive for s in output.scheduled)

@@ -1,0 +1,114 @@
+"""Alone and in company: the same tokens in float32 on CPU; other tokens once neighbours can be read."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from core import Engine, EngineConfig, Workload
+from core.attention.batch import pack
+from core.attention.dense import dense_mask
+from core.errors import InflightError
+from core.measure.equivalence import equivalence, leaky_mask
+from core.runner.eager import observing
+from core.scheduler.output import ScheduledRequest, SchedulerOutput
+from core.workload.request import BlockTable
+from worlds.small import MemoryModel, memory_engine, requests
+
+TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.from_pretrained("shakespeare-char", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    from core.workload.presets import _requests  # sampled requests with text prompts
+
+    return Workload(_requests(*TEXTS))
+
+
+CONFIG = EngineConfig(max_num_seqs=3, max_num_batched_tokens=16, block_size=4)
+
+
+@pytest.mark.parametrize("policy", ["continuous", "static", "split"])
+def test_in_float32_no_token_differs(engine, workload, policy):
+    found = equivalence(engine.adapter, engine.tokenizer, workload, EngineConfig(policy=policy, max_num_seqs=3, block_size=4))
+    assert found.differing_tokens == 0 and found.tokens == 22
+    assert 0 <= found.max_logit_difference < 1e-3
+    assert all(r.compared == len(r.solo) and r.parting is None and r.solo_text == r.batched_text for r in found.requests)
+
+
+def test_with_a_leak_logits_and_texts_differ(engine, workload):
+    found = equivalence(engine.adapter, engine.tokenizer, workload, CONFIG, leak=True)
+    again = Engine(engine.adapter, engine.tokenizer, CONFIG).run(workload).outputs
+    assert {r.request: list(r.solo) for r in found.requests} == again, "the leak stayed behind"
+    assert found.leak and found.differing_tokens > 0 and found.max_logit_difference > 0.05
+    parted = [r for r in found.requests if r.parting]
+    assert parted
+    for r in parted:
+        at = r.parting.position
+        assert r.solo[:at] == r.batched[:at] and r.solo[at] == r.parting.solo != r.parting.batched == r.batched[at]
+        assert r.compared == at + 1  # the same prefix, the parting token's own logits included
+        assert r.parting.margin >= 0
+        assert r.differing_tokens >= 1
+    data = found.to_json()
+    assert data["differing_tokens"] == sum(r["differing_tokens"] for r in data["requests"])
+
+
+def test_token_requests_need_no_tokenizer():
+    found = equivalence(MemoryModel(), None, Workload(requests((5, 6), (3, 4), (7, 5))), CONFIG)
+    assert found.differing_tokens == 0 and found.max_logit_difference == 0.0
+    assert found.requests[0].solo_text == ""
+
+
+def test_a_model_with_masks_of_its_own_cannot_leak():
+    model = MemoryModel()
+    model.plug = "cache"
+    with pytest.raises(InflightError, match="none to take away"):
+        equivalence(model, None, Workload(requests((2, 2))), CONFIG, leak=True)
+
+
+def part(lane: int, tokens: int, start: int, blocks: tuple[int, ...]) -> ScheduledRequest:
+    return ScheduledRequest(f"r{lane}", lane, "prefill", (1,) * tokens, start, BlockTable(blocks), True)
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+def test_the_leaky_mask_adds_the_neighbour_and_nothing_else(layout):
+    batch = pack(
+        SchedulerOutput(layout, (part(0, 2, 1, (0,)), part(1, 3, 0, (1,)), part(2, 1, 2, (2,)))), 4, 12, torch.device("cpu")
+    )
+    honest, leaky = dense_mask(batch, None), leaky_mask(batch, None)
+    assert not (honest & ~leaky).any()
+    added = leaky & ~honest
+    keys = {0: range(3), 1: range(3, 6), 2: range(6, 9)}
+    width = batch.input_ids.shape[1]
+    for index, segment in enumerate(batch.segments):
+        for row in range(segment.row * width + segment.first, segment.row * width + segment.end):
+            assert added[row].nonzero().flatten().tolist() == list(keys[(index + 1) % 3])
+    pads = [
+        r for r in range(leaky.shape[0]) if not any(s.row * width + s.first <= r < s.row * width + s.end for s in batch.segments)
+    ]
+    assert not leaky[pads].any()
+
+
+def test_alone_there_is_nobody_to_leak_from():
+    batch = pack(SchedulerOutput("packed", (part(0, 3, 0, (0,)),)), 4, 4, torch.device("cpu"))
+    assert torch.equal(leaky_mask(batch, None), dense_mask(batch, None))
+
+
+def test_an_observer_sees_every_token_chosen_and_only_inside():
+    seen: list[tuple[str, int]] = []
+    engine = memory_engine(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)
+    with observing(
+        lambda output, logits: seen.extend(
+            (s.request, int(row.argmax())) for s, row in zip([s for s in output.scheduled if s.samples], logits, strict=True)
+        )
+    ):
+        trace = engine.run(Workload(requests((9, 3), (2, 4))))
+    assert {r: [t for q, t in seen if q == r] for r in trace.outputs} == trace.outputs
+    count = len(seen)
+    engine.run(Workload(requests((2, 2))))
+    assert len(seen) == count

@@ -1,0 +1,120 @@
+"""Real models through the buffers of a GPU, on a CPU: exact tokens in every layout, and passes that a graph can hold."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
+
+from core import Engine, EngineConfig, Trace, Workload
+from core.config import Execution
+from core.errors import InvalidConfig
+from worlds.families import FAMILIES, RUNS, world
+from worlds.paged import GATHERING, PagedEngine, again, traced
+
+ATTENDING = [f.name for f in FAMILIES if f.plug == "attention"]
+QUICK = ("llama", "gemma2", "gpt_oss", "deepseek_v3")
+
+
+def run(name: str, limits: dict, **kwargs) -> Trace:
+    w = world(name)
+    engine = PagedEngine(w.adapter, None, EngineConfig(**limits), **kwargs)
+    return engine.run(Workload(list(w.requests), name="families"))
+
+
+KERNEL_RUNS = dict.fromkeys([(name, "chunked") for name in ATTENDING] + [(name, how) for name in QUICK for how in RUNS])
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        pytest.param(name, how, marks=() if name in QUICK and how in ("chunked", "dynamic") else pytest.mark.slow)
+        for name, how in KERNEL_RUNS
+    ],
+)
+def test_the_kernel_says_the_tokens_of_generate(name, how):
+    assert run(name, RUNS[how], fused=True).outputs == world(name).expected
+
+
+@pytest.mark.parametrize("how", RUNS)
+def test_so_does_every_layout_in_buckets(how):
+    trace = run("llama", RUNS[how], capture=again, attention=GATHERING)
+    assert trace.outputs == world("llama").expected
+    buckets = [p.bucket for e in trace.events for p in e.passes]
+    assert any(buckets) and all(b is None or b >= p.rows * p.width for e in trace.events for p in e.passes for b in [p.bucket])
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(f, marks=() if f in ("gpt2", "llama", "mixtral") else pytest.mark.slow) for f in ATTENDING]
+)
+def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
+    """Operations alone, replayed over new buffers, say the same tokens: nothing waits for the device or remembers a number."""
+    trace = run(name, RUNS["chunked"], capture=traced, attention=GATHERING)
+    assert trace.outputs == world(name).expected
+    assert all(p.bucket for e in trace.events for p in e.passes)
+    assert "notes" not in trace.header
+
+
+def test_a_pad_token_is_not_looked_for():
+    """It would wait for the device in every pass."""
+    config = world("gpt2").model.config
+    config.pad_token_id = 7
+    try:
+        assert "notes" not in run("gpt2", RUNS["chunked"], capture=traced, attention=GATHERING).header
+        assert config.pad_token_id == 7
+    finally:
+        config.pad_token_id = None
+
+
+def test_a_model_that_waits_for_the_device_is_computed_anew_and_says_so_once():
+    layer = world("llama").model.model.layers[0]
+    hook = layer.register_forward_pre_hook(lambda module, args: None if args[0].sum().item() > -1e9 else args)
+    try:
+        trace = run("llama", RUNS["chunked"], capture=traced, attention=GATHERING)
+    finally:
+        hook.remove()
+    assert trace.outputs == world("llama").expected
+    assert not any(p.bucket for e in trace.events for p in e.passes)
+    (note,) = trace.header["notes"]
+    assert note.startswith("Without CUDA graphs: this model's pass cannot be captured (")
+    assert trace.header["execution"]["cuda_graphs"] is False
+
+
+def test_what_changes_between_passes_outside_the_buffers_would_show():
+    """The negative control: a replay that reads a stale number gives other tokens."""
+
+    def stale(function):
+        logits = function().clone()
+        return lambda: logits
+
+    assert run("llama", RUNS["chunked"], capture=stale, attention=GATHERING).outputs != world("llama").expected
+
+
+def test_what_cannot_be_had_is_refused_in_a_sentence(monkeypatch):
+    w = world("falcon")
+    with pytest.raises(
+        InvalidConfig, match=r"^The paged kernel cannot be had: falcon attends in a way of its own, through its cache\.$"
+    ):
+        Engine(w.adapter, None, execution=Execution("triton"))
+    with pytest.raises(InvalidConfig, match=r"^Asynchronous execution needs the paged kernel, which is not in use: "):
+        Engine(w.adapter, None, execution=Execution(asynchronous=True))
+    monkeypatch.delenv("TRITON_INTERPRET")
+    with pytest.raises(InvalidConfig, match=r"^The paged kernel cannot be had: it runs on CUDA, not on cpu \("):
+        Engine(world("llama").adapter, None, execution=Execution("triton"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidConfig, match=r"^The paged kernel cannot be had: the package triton is not installed\.$"):
+        Engine(world("llama").adapter, None, execution=Execution("triton"))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"attention": "flash"}, "There is no attention 'flash'"),
+        ({"cuda_graphs": 1}, "cuda_graphs must be true or false"),
+        ({"gpu_memory_utilization": 0}, "gpu_memory_utilization must be above 0"),
+        ({"gpu_memory_utilization": 1.5}, "gpu_memory_utilization must be above 0"),
+    ],
+)
+def test_options_out_of_range(options, match):
+    with pytest.raises(InvalidConfig, match=match):
+        Execution(**options)

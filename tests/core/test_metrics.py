@@ -1,0 +1,170 @@
+"""Metrics: cases computed by hand, and every number again from the raw JSON by other means."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.config import POLICIES, EngineConfig
+from core.errors import InflightError
+from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metrics, request_times
+from core.trace.trace import Trace
+from worlds.visual import record, request
+
+SIX = [(5, 6), (5, 50), (7, 300), (10, 30), (8, 180), (7, 45)]
+
+
+def six(policy: str, **limits) -> Trace:
+    """The GPT-2 article's six requests at 3 lanes."""
+    requests = [request(f"r{i}", prompt, new) for i, (prompt, new) in enumerate(SIX)]
+    return record(EngineConfig(policy=policy, max_num_seqs=3, **limits), *requests, num_blocks=100)
+
+
+def test_static_on_the_six_prompts():
+    numbers = metrics(six("static"))
+    assert numbers["steps"] == 480
+    assert numbers["lane_steps"] == {"useful": 611, "padding": 829, "barrier": 0, "stalled": 0, "empty": 0, "total": 1440}
+    assert numbers["lane_occupancy"] == 611 / 1440
+    # Two waves of 3 rows: their prompts are padded to 7 and to 10, then every step computes 3 positions.
+    assert numbers["positions"] == {"tokens": 42 + 605, "padding": 4 + 5 + 829, "computed": 3 * (7 + 299 + 10 + 179)}
+
+
+def test_continuous_on_the_six_prompts():
+    numbers = metrics(six("continuous"))
+    assert (numbers["steps"], numbers["passes"], numbers["output_tokens"], numbers["prompt_tokens"]) == (300, 300, 611, 42)
+    assert numbers["lane_steps"] == {"useful": 611, "padding": 0, "barrier": 0, "stalled": 0, "empty": 289, "total": 900}
+    assert numbers["padding_waste"] == 0
+    assert numbers["budget_tokens"] == {"used": 42 + 605, "limit": 300 * 256}
+    assert numbers["preemptions"] == numbers["tokens_recomputed"] == 0
+
+
+def test_times_by_hand():
+    """Steps start every 10 ms, last 9 ms, and their only pass ends after 1 ms."""
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 3, 2, arrival=1))
+    a, b = request_times(trace).values()
+    assert a.token_times == pytest.approx([0.001, 0.011, 0.021, 0.031])
+    assert b.token_times == pytest.approx([0.041, 0.051])
+    assert (a.arrival, b.arrival) == (0, 0.01)
+    assert (a.first_step, a.finish_step, b.first_step, b.finish_step) == (0, 3, 4, 5)
+    assert (a.ttft_s, b.ttft_s) == pytest.approx((0.001, 0.031))
+    assert (a.queue_s, b.queue_s) == pytest.approx((0, 0.03))
+    assert (a.e2e_s, b.e2e_s) == pytest.approx((0.031, 0.041))
+    assert (a.tpot_s, b.tpot_s) == pytest.approx((0.01, 0.01))
+    numbers = metrics(trace)
+    assert numbers["wall_s"] == pytest.approx(0.059)
+    assert numbers["itl_s"] == {"count": 4, "mean": 0.01, "p50": 0.01, "p90": 0.01, "p99": 0.01, "max": 0.01}
+    assert numbers["output_tok_s"] == pytest.approx(6 / 0.059)
+    assert numbers["total_tok_s"] == pytest.approx(12 / 0.059)
+    assert numbers["requests_per_s"] == pytest.approx(2 / 0.059)
+    expected = {"schedule": 0.006, "prepare": 0.006, "forward": 0.036, "sample": 0.006, "other": 0, "between": 0.005}
+    assert numbers["time_s"] == pytest.approx(expected)
+
+
+def test_a_step_of_two_passes_gives_tokens_at_the_end_of_each():
+    trace = record(EngineConfig(policy="split", max_num_seqs=2), request("a", 3, 3))
+    assert request_times(trace)["a"].token_times == pytest.approx([0.001, 0.002, 0.011])
+
+
+def test_lanes_behind_the_barrier_are_not_empty():
+    """One of two lanes runs while a late request waits for the wave to end."""
+    trace = record(EngineConfig(policy="static", max_num_seqs=2), request("a", 2, 4), request("b", 2, 1, arrival=1))
+    assert metrics(trace)["lane_steps"] == {"useful": 5, "padding": 0, "barrier": 3, "stalled": 0, "empty": 2, "total": 10}
+
+
+def test_recomputed_tokens_are_those_lost_to_preemption():
+    config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=16, block_size=2, num_blocks=10)
+    trace = record(config, *(request(f"r{i}", 3, 9) for i in range(4)))
+    numbers = metrics(trace)
+    lost = sum(p.tokens_lost for event in trace.events for p in event.preempted)
+    assert numbers["preemptions"] > 0
+    assert numbers["tokens_recomputed"] == lost > 0
+    assert numbers["kv_blocks"] == {"peak": 10, "total": 10}
+
+
+def test_distribution():
+    assert distribution([4, 1, 3, 2]) == {"count": 4, "mean": 2.5, "p50": 2.5, "p90": 3.7, "p99": 3.97, "max": 4}
+    assert distribution([]) == {"count": 0, "mean": None, "p50": None, "p90": None, "p99": None, "max": None}
+
+
+def test_goodput_counts_who_meets_every_limit():
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 3, 2, arrival=1))
+    assert goodput(trace, SLOs(ttft_s=0.02)) == {
+        "slos": {"ttft_s": 0.02, "tpot_s": None, "e2e_s": None},
+        "met": 1,
+        "share": 0.5,
+        "requests_per_s": pytest.approx(1 / 0.059),
+    }
+    assert goodput(trace, SLOs(ttft_s=0.04, tpot_s=0.02))["met"] == 2
+    assert goodput(trace, SLOs(e2e_s=0.035))["met"] == 1
+    assert goodput(trace, SLOs(tpot_s=0.005))["met"] == 0
+    assert metrics(trace, SLOs(ttft_s=0.02))["goodput"]["met"] == 1
+    with pytest.raises(InflightError, match="above 0 seconds"):
+        SLOs(ttft_s=0)
+
+
+def test_a_run_cut_short_has_no_e2e():
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 3, 2))
+    cut = Trace(trace.header, trace.events[:2], complete=False)
+    numbers = metrics(cut)
+    assert (numbers["requests"], numbers["finished"], numbers["output_tokens"]) == (2, 0, 2)
+    assert numbers["e2e_s"]["count"] == numbers["tpot_s"]["count"] == 0 and numbers["ttft_s"]["count"] == 1
+    assert goodput(cut, SLOs(ttft_s=9))["met"] == 0
+
+
+def test_an_empty_trace_divides_by_nothing():
+    trace = record(EngineConfig(), request("a", 3, 4))
+    numbers = metrics(Trace(trace.header, []))
+    assert numbers["wall_s"] == 0 and numbers["output_tok_s"] is None and numbers["lane_occupancy"] is None
+
+
+def test_every_number_has_a_definition():
+    assert set(metrics(six("static"), SLOs(ttft_s=1))) == set(DEFINITIONS)
+    assert all(text.endswith(".") for text in DEFINITIONS.values())
+
+
+rows = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 8), st.integers(0, 6)), min_size=1, max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(policy=st.sampled_from(list(POLICIES)), plan=rows, blocks=st.integers(10, 30), lanes=st.integers(1, 4))
+def test_an_independent_computation_agrees(policy, plan, blocks, lanes):
+    """From the JSON lines, by lane and by position, with none of the module's helpers."""
+    config = EngineConfig(policy=policy, max_num_seqs=lanes, max_num_batched_tokens=8, block_size=2)
+    order = sorted(plan, key=lambda row: row[2])
+    trace = record(config, *(request(f"r{i}", *row) for i, row in enumerate(order)), num_blocks=blocks)
+    numbers = metrics(trace)
+    header, *events, _ = (json.loads(line) for line in trace.lines())
+
+    arrivals = {name: t for e in events for name, t in e["arrived"]}
+    times = {name: [e["passes"][s[0]][6] for e in events for s in e["sampled"] if s[1] == name] for name in header["prompts"]}
+    done = {name for e in events for name, _ in e["finished"]}
+    assert done == set(arrivals) == set(times)
+    assert numbers["ttft_s"]["mean"] == pytest.approx(statistics.fmean(t[0] - arrivals[r] for r, t in times.items()), abs=1e-6)
+    assert numbers["e2e_s"]["max"] == pytest.approx(max(t[-1] - arrivals[r] for r, t in times.items()), abs=1e-6)
+    gaps = [t[i + 1] - t[i] for t in times.values() for i in range(len(t) - 1)]
+    assert numbers["itl_s"]["count"] == len(gaps)
+    if gaps:
+        assert numbers["itl_s"]["p50"] == pytest.approx(statistics.median(gaps), abs=1e-6)
+    starts = {}
+    for e in events:
+        for index, name, *_ in e["segments"]:
+            starts.setdefault(name, e["passes"][index][5])
+    assert numbers["queue_s"]["mean"] == pytest.approx(statistics.fmean(starts[r] - arrivals[r] for r in starts), abs=1e-6)
+
+    computed = [
+        (name, p) for e in events for _, name, _, _, start, length, _ in e["segments"] for p in range(start, start + length)
+    ]
+    assert numbers["positions"]["tokens"] == len(computed)
+    assert numbers["tokens_recomputed"] == len(computed) - len(set(computed))
+    assert numbers["positions"]["computed"] == sum(rows * width for e in events for _, rows, width, *_ in e["passes"])
+    useful = {(e["step"], lane) for e in events for _, _, lane, *_ in e["segments"]}
+    num_lanes = 1 if policy == "sequential" else lanes
+    assert numbers["lane_steps"]["useful"] == len(useful)
+    assert numbers["lane_steps"]["total"] == len(events) * num_lanes == sum(numbers["lane_steps"].values()) / 2
+    assert min(numbers["lane_steps"].values()) >= 0
+    assert numbers["kv_use"] == pytest.approx(statistics.fmean(e["kv"][0] / e["kv"][1] for e in events))
+    assert sum(numbers["time_s"].values()) == pytest.approx(numbers["wall_s"], abs=1e-5)

@@ -1,0 +1,206 @@
+"""Loading a model by name: what is wrong with it is said in one sentence, soon, and no code that comes with it is run."""
+
+import contextlib
+import json
+import shutil
+import time
+
+import pytest
+import torch
+from transformers import T5Config, T5ForConditionalGeneration
+
+from core import Engine, EngineConfig, Workload
+from core.errors import UnsupportedModel
+from core.models import load as models
+from core.models.load import BUILTIN_MODELS, ModelAdapter, load, resolve_device, resolve_dtype
+from worlds.families import BY_NAME, Family, generate, requests
+
+CPU = torch.device("cpu")
+
+
+def refusal(name) -> str:
+    """The sentence that loading `name` ends with."""
+    with pytest.raises(UnsupportedModel) as caught:
+        load(str(name), CPU, torch.float32)
+    sentence = str(caught.value)
+    assert sentence.endswith(".") and ". " not in sentence and "\n" not in sentence
+    assert all(builtin in sentence for builtin in BUILTIN_MODELS)
+    assert len(sentence) < 500
+    return sentence
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder as `save_pretrained` leaves it, without a tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    BY_NAME["llama"].build().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A copy of it to spoil."""
+    return shutil.copytree(saved, tmp_path / "tiny")
+
+
+def edit_config(folder, **fields):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_a_local_folder_runs_without_a_tokenizer(saved):
+    model, tokenizer = load(str(saved), CPU, torch.float32)
+    assert tokenizer is None and not model.training
+    asked = requests()
+    model.generation_config.eos_token_id = None
+    trace = Engine(ModelAdapter.probe(model, "tiny"), None, EngineConfig()).run(Workload(asked))
+    assert trace.outputs == {r.id: generate(model, r) for r in asked}
+
+
+@pytest.mark.parametrize("name", ["nobody/has-this-model", "gpt-no-such-model"])
+def test_unknown_name_without_a_network(monkeypatch, name):
+    monkeypatch.setattr(models, "_hub_answers", lambda: False)
+    began = time.perf_counter()
+    assert "neither built in" in refusal(name) and "hub cannot be reached" in refusal(name)
+    assert time.perf_counter() - began < 10
+
+
+def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):
+    """A network that swallows everything: one question with a time limit, none of the client's own retries."""
+    asked = []
+
+    class Session:
+        def head(self, url, timeout):
+            asked.append(timeout)
+            raise OSError("timed out")
+
+    monkeypatch.setattr(models, "get_session", Session)
+    refusal("nobody/has-this-model")
+    assert asked == [models._HUB_TIMEOUT] and models._HUB_TIMEOUT <= 5
+
+
+@pytest.mark.parametrize("name", ["", "not a name!", "a/b/c", "x" * 5000, "nul\0byte", "../..", "."])
+def test_names_that_are_none(monkeypatch, name):
+    monkeypatch.setattr(models, "_hub_answers", lambda: False)
+    refusal(name)
+
+
+def test_a_folder_that_is_no_model(tmp_path):
+    assert "no config.json" in refusal(tmp_path)
+
+
+def test_a_file_is_no_model(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    assert "no config.json" in refusal(tmp_path / "model.gguf")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"model_type": "no-such-type"}', "\x00\x01"])
+def test_a_damaged_config(folder, text):
+    (folder / "config.json").write_text(text)
+    assert "cannot be loaded" in refusal(folder)
+
+
+def test_damaged_weights(folder):
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "cannot be loaded" in refusal(folder)
+    path.write_bytes(b"\xff" * 100)
+    assert "cannot be loaded" in refusal(folder)
+    path.unlink()
+    assert "cannot be loaded" in refusal(folder)
+
+
+def test_missing_weights_are_not_made_up(folder):
+    edit_config(folder, num_hidden_layers=3)
+    assert "of its weights are missing" in refusal(folder)
+
+
+def test_weights_of_another_shape(folder):
+    edit_config(folder, intermediate_size=64)
+    assert "cannot be loaded" in refusal(folder)
+
+
+def test_a_damaged_tokenizer(folder):
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    assert "cannot be loaded" in refusal(folder)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mine"])
+def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type):
+    proof = tmp_path / "ran"
+    (folder / "mine.py").write_text(
+        f"open({str(proof)!r}, 'w')\nfrom transformers import LlamaConfig as C, LlamaForCausalLM as M\n"
+    )
+    edit_config(folder, model_type=model_type, auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"})
+    (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["mine.C", None]}}))
+    began = time.perf_counter()
+    with contextlib.suppress(UnsupportedModel):
+        load(str(folder), CPU, torch.float32)
+    assert not proof.exists()
+    assert time.perf_counter() - began < 10  # nobody was asked for consent
+
+
+def test_code_alone_is_refused(folder):
+    (folder / "mine.py").write_text("")
+    edit_config(folder, model_type="mine", auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"})
+    assert "cannot be loaded" in refusal(folder)
+
+
+def test_what_is_no_causal_language_model(tmp_path):
+    config = T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=50)
+    T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
+    assert "a t5 model is no causal language model" in refusal(tmp_path / "t5")
+
+
+def test_refused_architectures_keep_their_name(tmp_path):
+    Family("bloom", "", {"n_head": 4, "n_layer": 2, "num_key_value_heads": ...}).build().save_pretrained(tmp_path / "b")
+    with pytest.raises(UnsupportedModel, match=r"b \(bloom\) cannot be run in packed batches: it adds ALiBi"):
+        Engine.from_pretrained(str(tmp_path / "b"), device="cpu")
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "tpu", "", "meta", "cpu:x"])
+def test_unknown_device(device):
+    with pytest.raises(UnsupportedModel, match="There is no device") as caught:
+        resolve_device(device)
+    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["float33", "int8", "", "nn", "float8_e4m3fn", torch.int64, None])
+def test_unknown_dtype(dtype):
+    with pytest.raises(UnsupportedModel, match="There is no floating-point type"):
+        resolve_dtype(dtype, CPU)
+
+
+def test_defaults_on_cpu():
+    assert resolve_dtype("auto", CPU) == torch.float32
+    assert resolve_dtype("bfloat16", CPU) == torch.bfloat16
+    assert resolve_device("cpu") == CPU
+
+
+def test_from_pretrained_checks_device_and_dtype_before_it_loads(monkeypatch):
+    monkeypatch.setattr(models, "load", lambda *args: pytest.fail("loaded"))
+    with pytest.raises(UnsupportedModel, match="device"):
+        Engine.from_pretrained("shakespeare-char", device="tpu")
+    with pytest.raises(UnsupportedModel, match="float"):
+        Engine.from_pretrained("shakespeare-char", device="cpu", dtype="int4")
+
+
+def test_probe_leaves_dropout_off():
+    model = BY_NAME["gpt2"].build().train()
+    adapter = ModelAdapter.probe(model, "gpt2")
+    assert not model.training and adapter.name == "gpt2"
+
+
+@pytest.mark.parametrize(("cuda", "mps", "taken"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
+def test_auto_takes_cuda_then_mps_then_cpu(monkeypatch, cuda: bool, mps: bool, taken: str):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert resolve_device("auto").type == taken
+
+
+def test_mps_runs_in_float32_and_has_no_float64():
+    assert resolve_dtype("auto", torch.device("mps")) == torch.float32
+    with pytest.raises(UnsupportedModel, match="MPS computes nothing in float64"):
+        resolve_dtype("float64", torch.device("mps"))

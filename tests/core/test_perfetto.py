@@ -1,0 +1,57 @@
+"""The Chrome trace says what the trace says: a track a lane, nested slices, counters."""
+
+from __future__ import annotations
+
+import json
+
+from core.config import EngineConfig
+from core.trace.perfetto import chrome_trace
+from worlds.visual import record, request
+
+
+def _trace():
+    config = EngineConfig(max_num_seqs=3, max_num_batched_tokens=10, block_size=2, num_blocks=13)
+    return record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
+
+
+def test_every_segment_is_a_slice_on_the_track_of_its_lane():
+    trace = _trace()
+    data = chrome_trace(trace)
+    json.dumps(data, allow_nan=False)
+    names = {e["tid"]: e["args"]["name"] for e in data["traceEvents"] if e["name"] == "thread_name"}
+    drawn = [
+        (e["args"]["step"], e["name"], names[e["tid"]], e["args"]["tokens"], e["args"]["kv_len"])
+        for e in data["traceEvents"]
+        if e["ph"] == "X" and names[e["tid"]] != "engine"
+    ]
+    ran = [(e.step, f"{s.request} {s.phase}", f"lane {s.lane}", s.length, s.kv_len) for e in trace.events for s in e.segments]
+    assert drawn == ran
+
+
+def test_slices_of_a_track_never_overlap_except_where_one_holds_the_other():
+    slices = [e for e in chrome_trace(_trace())["traceEvents"] if e["ph"] == "X"]
+    for tid in {e["tid"] for e in slices}:
+        open_until: list[float] = []
+        for e in sorted((e for e in slices if e["tid"] == tid), key=lambda e: (e["ts"], -e["dur"])):
+            while open_until and open_until[-1] <= e["ts"]:
+                open_until.pop()
+            assert not open_until or e["ts"] + e["dur"] <= open_until[-1] + 1e-6
+            open_until.append(e["ts"] + e["dur"])
+
+
+def test_counters_and_marks_are_the_events_own():
+    trace = _trace()
+    events = chrome_trace(trace)["traceEvents"]
+    budget = [e["args"] for e in events if e["ph"] == "C" and e["name"] == "tokens in the step"]
+    assert budget == [{"decode": e.budget.decode, "prefill": e.budget.prefill, "unused": e.budget.unused} for e in trace.events]
+    blocks = [e["args"]["used"] for e in events if e["ph"] == "C" and e["name"] == "KV blocks"]
+    assert blocks == [e.kv.used for e in trace.events]
+    marks = [e["name"] for e in events if e["ph"] == "i"]
+    assert sum("preempted" in m for m in marks) == sum(len(e.preempted) for e in trace.events) > 0
+    assert sum("arrives" in m for m in marks) == 3
+
+
+def test_a_finished_row_that_is_computed_on_is_drawn_as_padding():
+    trace = record(EngineConfig(policy="static", max_num_seqs=2), request("r0", 3, 2), request("r1", 3, 5))
+    padding = [e for e in chrome_trace(trace)["traceEvents"] if e["name"] == "r0 padding"]
+    assert len(padding) == 3 and {e["tid"] for e in padding} == {1}

@@ -1,0 +1,354 @@
+"""Every policy by hand-computed cases, with no model at all."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from core.config import POLICIES, EngineConfig
+from core.errors import InvalidConfig
+from core.scheduler.scheduler import Scheduler
+from core.trace.events import Why
+from core.workload.request import Request, RequestState, RequestStatus, SamplingParams
+from worlds.small import line
+
+
+def finish_by_request(policy: str, rows, **limits) -> list[int]:
+    steps = line(policy, rows, **limits).run().finish_steps
+    return [steps[f"r{i}"] for i in range(len(rows))]
+
+
+# -- the articles' numbers, by token counts --------------------------------------------------------------------------
+
+CHUNKED_4 = ((5, 10), (17, 8), (26, 6), (4, 12))
+GPT2_SIX = ((5, 6), (5, 50), (7, 300), (10, 30), (8, 180), (7, 45))
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows", "limits", "steps"),
+    [
+        ("split", ((9, 17, 0), (9, 22, 0), (12, 15, 3)), {"max_num_seqs": 4}, [15, 20, 16]),
+        ("split-chunked", ((9, 17), (9, 22), (12, 15)), {"max_num_seqs": 4, "max_num_batched_tokens": 32}, [15, 21, 15]),
+        ("split-chunked", ((5, 15, 0), (20, 5, 1)), {"max_num_seqs": 4, "max_num_batched_tokens": 8}, [13, 6]),
+        ("split-chunked", CHUNKED_4, {"max_num_seqs": 4, "max_num_batched_tokens": 10}, [8, 8, 10, 17]),
+        (
+            "split-chunked",
+            tuple((*row, t) for row, t in zip(CHUNKED_4, (0, 2, 5, 8), strict=True)),
+            {"max_num_seqs": 4, "max_num_batched_tokens": 10},
+            [8, 9, 12, 19],
+        ),
+        ("continuous", GPT2_SIX, {"max_num_seqs": 3}, [5, 49, 299, 35, 215, 94]),
+        ("static", GPT2_SIX, {"max_num_seqs": 3}, [5, 49, 299, 329, 479, 344]),
+        ("sequential", ((5, 20), (5, 15), (5, 25)), {"max_num_seqs": 3}, [19, 34, 59]),
+        ("continuous", ((5, 20), (5, 15), (5, 25)), {"max_num_seqs": 3}, [19, 14, 24]),
+    ],
+)
+def test_finishing_steps(policy, rows, limits, steps) -> None:
+    assert finish_by_request(policy, rows, **limits) == steps
+
+
+def test_gpt2_six_joins_and_occupancy() -> None:
+    continuous = line("continuous", GPT2_SIX, max_num_seqs=3).run()
+    joined = {r: t.step for t in continuous.turns for r in t.admitted}
+    assert [joined[f"r{i}"] for i in (3, 4, 5)] == [6, 36, 50] and len(continuous.turns) == 300
+    static = line("static", GPT2_SIX, max_num_seqs=3).run()
+    assert len(static.turns) == 480
+    assert sum(n > 0 for t in static.turns for p in t.passes for _, n in p) == 611
+    assert sum(len(p) for t in static.turns for p in t.passes) == 1440
+
+
+def test_chunks_of_one_prompt() -> None:
+    assert line("split-chunked", ((20, 5),), max_num_seqs=4, max_num_batched_tokens=8).run().chunks("r0")[:3] == [8, 8, 4]
+    assert line("continuous", ((7, 2),), max_num_seqs=1, max_num_batched_tokens=4).run().chunks("r0")[:2] == [4, 3]
+
+
+@pytest.mark.parametrize("policy", ["split-chunked", "continuous"])
+def test_a_long_prompt_takes_what_three_decodes_leave(policy) -> None:
+    rows = ((1, 20), (1, 20), (1, 20), (20, 5, 4))
+    world = line(policy, rows, max_num_seqs=4, max_num_batched_tokens=10).run()
+    assert world.chunks("r3")[:3] == [7, 7, 6]
+
+
+def test_the_first_decodes_in_every_step_while_a_prompt_is_chunked() -> None:
+    world = line("split-chunked", ((5, 15, 0), (20, 5, 1)), max_num_seqs=4, max_num_batched_tokens=8).run()
+    assert world.chunks("r1")[:3] == [7, 7, 6]
+    assert all(("r0", 1) in turn.passes[-1] for turn in world.turns[1:13])
+
+
+def test_budget_512_leaves_209() -> None:
+    world = line("continuous", ((4, 9), (4, 9), (4, 9), (100, 3, 2), (200, 3, 2)), max_num_batched_tokens=512).run()
+    budget = world.turns[2].facts.budget(512)
+    assert (budget.decode, budget.prefill, budget.unused, budget.binding) == (3, 300, 209, "none")
+
+
+# -- padding ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_joining_prompt_pads_every_decoding_row() -> None:
+    seven = line("dynamic", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8).run()
+    assert seven.turns[2].outputs[0].padding == 693
+    two = line("dynamic", ((5, 20), (5, 20), (10, 3, 2)), max_num_seqs=3).run()
+    output = two.turns[2].outputs[0]
+    assert (output.rows * output.width, output.padding) == (30, 18)
+    packed = line("continuous", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8, max_num_batched_tokens=512).run()
+    assert packed.turns[2].outputs[0].padding == 0
+
+
+def test_static_pads_prompts_and_computes_finished_rows_until_the_barrier() -> None:
+    world = line("static", ((5, 2), (3, 4), (4, 1), (2, 2)), max_num_seqs=3).run()
+    assert [t.outputs[0].width for t in world.turns] == [5, 1, 1, 1, 2, 1]
+    assert [t.passes[0] for t in world.turns] == [
+        (("r0", 5), ("r1", 3), ("r2", 4)),
+        (("r0", 1), ("r1", 1), ("r2", 0)),
+        (("r0", 0), ("r1", 1), ("r2", 0)),
+        (("r0", 0), ("r1", 1), ("r2", 0)),
+        (("r3", 2),),
+        (("r3", 1),),
+    ]
+    assert [t.facts.waiting.why.limit for t in world.turns[:4]] == ["lanes", "barrier", "barrier", "barrier"]
+    assert world.turns[1].facts.waiting.why == Why("barrier", 2, 0, 3)
+
+
+def test_static_wave_starts_with_those_who_wait() -> None:
+    world = line("static", ((5, 4, 0), (5, 2, 1), (5, 2, 1)), max_num_seqs=3).run()
+    assert [t.admitted for t in world.turns] == [["r0"], [], [], [], ["r1", "r2"], []]
+
+
+def test_dynamic_refills_at_once() -> None:
+    world = line("dynamic", ((5, 2), (5, 5), (4, 2)), max_num_seqs=2).run()
+    assert world.turns[2].passes == [(("r2", 4), ("r1", 1))]
+    assert world.turns[2].outputs[0].padding == 3
+
+
+# -- split -----------------------------------------------------------------------------------------------------------
+
+
+def test_split_prefills_alone_and_decodes_in_the_same_step() -> None:
+    world = line("split", ((5, 3), (7, 1), (4, 2, 1)), max_num_seqs=3)
+    assert world.turn().passes == [(("r0", 5),), (("r1", 7),), (("r0", 1),)]
+    assert world.turn().passes == [(("r2", 4),), (("r0", 1), ("r2", 1))]
+    assert world.finish_steps == {"r1": 0, "r0": 1, "r2": 1}
+
+
+def test_split_chunked_decodes_the_newcomer_only_if_budget_remains() -> None:
+    exact = line("split-chunked", ((8, 3),), max_num_seqs=1, max_num_batched_tokens=8)
+    assert exact.turn().passes == [(("r0", 8),)]
+    spare = line("split-chunked", ((7, 3),), max_num_seqs=1, max_num_batched_tokens=8)
+    assert spare.turn().passes == [(("r0", 7),), (("r0", 1),)]
+
+
+def test_split_chunked_takes_one_prompt_at_a_time() -> None:
+    world = line("split-chunked", ((12, 3), (2, 3)), max_num_seqs=2, max_num_batched_tokens=8)
+    assert world.turn().facts.waiting.why == Why("prefill", 0, 1, 1)
+    turn = world.turn()
+    assert turn.passes[0] == (("r0", 4),) and turn.facts.waiting.why.limit == "prefill"
+    assert world.turn().passes[0] == (("r1", 2),)
+
+
+# -- continuous ------------------------------------------------------------------------------------------------------
+
+
+def test_packed_order_is_lane_order() -> None:
+    world = line("continuous", ((5, 2), (5, 9), (3, 4), (2, 2)), max_num_seqs=2).run()
+    assert world.turns[2].passes == [(("r2", 3), ("r1", 1))]
+
+
+def test_prefill_first_lets_decodes_wait() -> None:
+    rows = ((2, 9), (2, 9), (12, 2, 1))
+    first = line("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6, prefill_first=True)
+    first.turn()
+    turn = first.turn()
+    assert turn.passes == [(("r2", 6),)]
+    assert [(s.request, s.why) for s in turn.facts.stalled] == [("r0", Why("budget", 0, 1, 6)), ("r1", Why("budget", 0, 1, 6))]
+    then = line("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6)
+    then.turn()
+    assert then.turn().passes == [(("r0", 1), ("r1", 1), ("r2", 4))]
+
+
+def test_without_chunking_a_prompt_waits_for_its_whole_budget() -> None:
+    world = line("continuous", ((6, 3), (6, 3)), max_num_seqs=2, max_num_batched_tokens=8, chunked_prefill=False)
+    turn = world.turn()
+    assert turn.passes == [(("r0", 6),)] and turn.facts.waiting.why == Why("budget", 2, 6, 8)
+    assert world.turn().passes == [(("r0", 1), ("r1", 6))]
+
+
+def test_first_come_first_served_is_by_arrival_not_by_name() -> None:
+    """r1 arrives first, so it is the older one: r0 is preempted for it."""
+    world = line("continuous", ((4, 8, 1), (4, 8, 0)), num_blocks=4, max_num_seqs=2, block_size=4).run()
+    preempted = [p.request for t in world.turns for p in t.facts.preempted]
+    assert preempted and set(preempted) == {"r0"}
+
+
+def test_preemption_is_the_last_resort_and_takes_the_newest() -> None:
+    # Blocks of 4, four of them. Both hold 1 block and 4 positions after step 0; each takes a second in step 1; all full after step 4.
+    world = line("continuous", ((4, 7), (4, 7)), num_blocks=4, max_num_seqs=2, block_size=4)
+    for _ in range(5):
+        assert not world.turn().facts.preempted
+    turn = world.turn()
+    assert [(p.request, p.tokens_lost, p.lane) for p in turn.facts.preempted] == [("r1", 8, 1)]
+    assert turn.passes == [(("r0", 1),)]
+    assert (turn.facts.waiting.count, turn.facts.waiting.request, turn.facts.waiting.why) == (1, "r1", Why("blocks", 0, 3, 4))
+    assert world.states["r1"].status is RequestStatus.PREEMPTED and world.states["r1"].num_generated == 5
+    world.run()
+    assert world.chunks("r1") == [4, 1, 1, 1, 1, 9, 1]
+    assert world.states["r1"].num_computed_tokens == 10
+
+
+def test_nobody_is_preempted_while_another_can_go_on() -> None:
+    # r0 needs a block in step 1; r1 (2 positions) still has room in its own, so r0 stalls until r1 is through.
+    world = line("continuous", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
+    world.turn()
+    turn = world.turn()
+    assert turn.passes == [(("r1", 1),)]
+    assert [(s.request, s.why) for s in turn.facts.stalled] == [("r0", Why("blocks", 0, 1, 2))]
+    world.run()
+    assert not any(t.facts.preempted for t in world.turns)
+    assert world.finish_steps == {"r1": 2, "r0": 5}
+
+
+def test_blocks_cut_a_prompt_and_are_named() -> None:
+    world = line("continuous", ((4, 5), (12, 2)), num_blocks=4, max_num_seqs=2, block_size=4, max_num_batched_tokens=10)
+    assert world.turn().facts.budget(10).binding == "budget"  # 4 + 6
+    turn = world.turn()  # r0 takes a second block, r1 its last: 8 positions
+    assert turn.passes == [(("r0", 1), ("r1", 2))] and turn.facts.budget(10).binding == "blocks"
+    world.run()
+
+
+def test_the_older_policies_promise_room_to_the_end() -> None:
+    for policy in ("static", "dynamic", "split", "split-chunked"):
+        world = line(policy, ((4, 8), (4, 8), (4, 8)), num_blocks=6, max_num_seqs=3, block_size=4, max_num_batched_tokens=32)
+        facts = world.turn().facts
+        assert facts.waiting.request == ("r1" if policy == "split-chunked" else "r2")
+        assert world.turn().facts.waiting.why.limit == {"static": "barrier", "split-chunked": "prefill"}.get(policy, "blocks")
+        assert not any(t.facts.preempted for t in world.run().turns)
+
+
+def test_prefix_hits() -> None:
+    shared = tuple(range(4, 14))
+    world = line(
+        "continuous", ((shared, 2, 0), ((*shared, 40), 2, 1), (shared[:9], 2, 2)), block_size=4, prefix_caching=True
+    ).run()
+    hits = {h.request: h.num_cached_tokens for t in world.turns for h in t.facts.prefix_hits}
+    assert hits == {"r1": 8, "r2": 8}
+    assert world.chunks("r1") == [3, 1] and world.chunks("r2") == [1, 1]
+
+
+def test_a_whole_prompt_in_the_cache_leaves_one_block_to_compute() -> None:
+    world = line("continuous", ((tuple(range(8)), 2, 0), (tuple(range(8)), 2, 3)), block_size=4, prefix_caching=True).run()
+    assert world.chunks("r1") == [4, 1]
+
+
+def test_cache_at_finish_is_prompt_and_generated_less_one() -> None:
+    for policy in POLICIES:
+        world = line(policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8).run()
+        for state in world.states.values():
+            assert state.num_computed_tokens == state.num_prompt_tokens + state.num_generated - 1
+
+
+# -- cancelling ------------------------------------------------------------------------------------------------------
+
+
+def test_cancel_wherever_it_is() -> None:
+    world = line("continuous", ((4, 9), (4, 9), (4, 9)), max_num_seqs=1)
+    world.turn()
+    assert world.scheduler.cancel("r1") and world.scheduler.cancel("r0")
+    assert not world.scheduler.cancel("r1") and not world.scheduler.cancel("nobody")
+    world.scheduler.check_integrity()
+    turn = world.turn()
+    assert [tuple(f) for f in turn.facts.finished] == [("r1", "cancelled"), ("r0", "cancelled")]
+    assert turn.admitted == ["r2"] and turn.facts.waiting.count == 0
+
+
+def test_cancel_everything_ends_with_a_fact() -> None:
+    world = line("continuous", ((4, 9), (4, 9)), max_num_seqs=1)
+    world.turn()
+    for request in ("r0", "r1"):
+        world.scheduler.cancel(request)
+    assert world.has_work  # there is still something to tell
+    turn = world.turn()
+    assert not turn.passes and len(turn.facts.finished) == 2 and not world.has_work
+
+
+def test_static_cancel_keeps_the_row_until_the_barrier() -> None:
+    world = line("static", ((4, 3), (4, 3), (2, 1)), max_num_seqs=2)
+    world.turn()
+    world.scheduler.cancel("r0")
+    assert world.turn().passes == [(("r0", 0), ("r1", 1))]
+    world.run()
+    assert world.turns[3].admitted == ["r2"]
+
+
+def test_error_and_stop_end_a_request() -> None:
+    scheduler = Scheduler(EngineConfig(), 10, frozenset({9}))
+    for name in "abc":
+        params = SamplingParams(max_new_tokens=5, ignore_eos=name == "c")
+        scheduler.add(RequestState(Request(name, prompt_token_ids=(1, 2), sampling=params), (1, 2)))
+    (output,) = scheduler.schedule()
+    scheduler.update_from_output(output, [None, 9, 9])
+    assert [tuple(f) for f in scheduler.end_step().finished] == [("a", "error"), ("b", "stop")]
+    scheduler.check_integrity()
+    (output,) = scheduler.schedule()
+    scheduler.update_from_output(output, [5], frozenset({"c"}))
+    assert [tuple(f) for f in scheduler.end_step().finished] == [("c", "stop")]
+
+
+# -- cost ------------------------------------------------------------------------------------------------------------
+
+
+class TouchedState(RequestState):
+    """A request that counts how often anything of it is read."""
+
+    touched = 0
+    __slots__ = ()
+
+    def __getattribute__(self, name: str):
+        TouchedState.touched += 1
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_a_step_never_looks_at_the_waiting_queue(policy) -> None:
+    """The work of a step is the same with 10 and with 100,000 waiting: only the head is looked at."""
+
+    def touches(waiting: int) -> int:
+        scheduler = Scheduler(EngineConfig(policy=policy, max_num_seqs=4), 1000)
+        made = [Request(f"r{i}", prompt_token_ids=(1,) * 10, sampling=SamplingParams(max_new_tokens=50)) for i in range(14)]
+        for i in range(4 + waiting):
+            scheduler.add(TouchedState(made[min(i, 13)], (1,) * 10))
+        TouchedState.touched = 0
+        for _ in range(5):
+            for output in scheduler.schedule():
+                scheduler.update_from_output(output, [1] * sum(s.samples for s in output.scheduled))
+            scheduler.end_step()
+        return TouchedState.touched
+
+    assert touches(10) == touches(100_000 if policy == "continuous" else 1000)
+
+
+def test_cancelling_does_not_search_the_queue() -> None:
+    scheduler = Scheduler(EngineConfig(max_num_seqs=1), 100)
+    for i in range(1000):
+        scheduler.add(TouchedState(Request(f"r{i}", prompt_token_ids=(1,), sampling=SamplingParams(max_new_tokens=5)), (1,)))
+    TouchedState.touched = 0
+    scheduler.cancel("r900")
+    assert TouchedState.touched < 20
+    assert scheduler.num_waiting == 999
+
+
+def test_budget_below_the_lanes_is_refused_for_decode_first() -> None:
+    for policy in ("continuous", "split-chunked"):
+        with pytest.raises(InvalidConfig, match="budget of 3 cannot serve 4 lanes"):
+            EngineConfig(policy=policy, max_num_seqs=4, max_num_batched_tokens=3)
+    EngineConfig(max_num_seqs=4, max_num_batched_tokens=3, prefill_first=True)
+    EngineConfig(policy="split", max_num_seqs=4, max_num_batched_tokens=3)
+    with pytest.raises(InvalidConfig):
+        EngineConfig(policy="split-chunked", max_num_seqs=4, max_num_batched_tokens=3, prefill_first=True)
+
+
+def test_a_long_random_run_of_every_policy_ends() -> None:
+    draw = random.Random(1)
+    rows = [(draw.randrange(1, 30), draw.randrange(1, 20), draw.randrange(40)) for _ in range(40)]
+    for policy in POLICIES:
+        world = line(policy, rows, num_blocks=20, max_num_seqs=5, max_num_batched_tokens=16, block_size=4).run()
+        assert len(world.finish_steps) == 40

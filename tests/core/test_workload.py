@@ -1,0 +1,102 @@
+"""Workloads: JSON there and back, and one sentence for whatever is none."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import InflightError, Request, SamplingParams, Workload
+from core.errors import InvalidWorkload
+from core.workload.presets import PRESETS, preset
+from worlds.small import request
+
+GOOD = {
+    "requests": [{"id": "a", "prompt": "text", "sampling": {"max_new_tokens": 3}, "arrival": 1.5}],
+    "arrival_unit": "s",
+    "name": "w",
+}
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    sampling = SamplingParams(5, temperature=0.5, top_k=3, top_p=0.9, seed=7, stop=("é", "\n"), ignore_eos=True)
+    workload = Workload([Request("a", prompt="O Romeo 😀", sampling=sampling), request("b", 3, 2, 4)], "mine", "step")
+    workload.save(tmp_path / "w.json")
+    assert Workload.load(tmp_path / "w.json") == workload == Workload.from_json(workload.to_json())
+    assert [r.id for r in workload] == ["a", "b"] and len(workload) == 2
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_presets_go_there_and_back(name: str) -> None:
+    assert Workload.from_json(json.loads(json.dumps(PRESETS[name].workload.to_json()))) == preset(name).workload
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"no", b"[1", b"\xff\xfe{}", b"[" * 200_000, b"3", b"[]", b"null", b'{"requests": 3}', b"{}", b'{"requests": [3]}',
+        b'{"requests": [], "mood": 1}', b'{"requests": [], "schema": 9}', b'{"requests": [], "arrival_unit": ["step"]}',
+        b'{"requests": [], "name": 3}', b'{"requests": [{"id": "a"}]}', b'{"requests": [{"prompt": "a"}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": NaN}]}', b'{"requests": [{"id": "a", "prompt": "a", "arrival": -Infinity}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "speed": 1}]}', b'{"requests": [{"id": "a", "prompt": "a", "sampling": {"heat": 1}}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "sampling": [1]}]}', b'{"requests": [{"id": "\\ud800", "prompt": "a"}]}',
+        b'{"requests": [{"id": "a", "prompt": "a"}, {"id": "a", "prompt": "b"}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": 1' + b"0" * 5000 + b"}]}",
+    ],
+)  # fmt: skip
+def test_files_that_are_no_workload(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidWorkload, match=r"^w\.json") as caught:
+        Workload.load(path)
+    assert len(str(caught.value)) < 300 and "\n" not in str(caught.value)
+
+
+def test_a_file_of_a_gigabyte(tmp_path: Path) -> None:
+    path = tmp_path / "big.json"
+    with path.open("wb") as file:
+        file.truncate(2**30)
+    with pytest.raises(InvalidWorkload, match="larger than the 64 MiB"):
+        Workload.load(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    for path in (tmp_path / "gone.json", tmp_path):
+        with pytest.raises(InvalidWorkload, match="cannot be read"):
+            Workload.load(path)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+fields = st.sampled_from(
+    ["id", "prompt", "prompt_token_ids", "sampling", "arrival", "max_new_tokens", "stop", "name", "schema", "x"]
+)
+shaped = st.dictionaries(fields, values | st.dictionaries(fields, values, max_size=3), max_size=4)
+
+
+@given(values | shaped | st.fixed_dictionaries({"requests": st.lists(shaped | st.just(GOOD["requests"][0]), max_size=3)}))
+@settings(max_examples=100, deadline=None)
+def test_only_an_inflight_error_ever_escapes(data: object) -> None:
+    try:
+        made = Workload.from_json(data)
+    except InflightError as error:
+        assert str(error)
+        return
+    assert Workload.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+@given(field=fields, value=values, where=st.sampled_from(["top", "request", "sampling"]))
+@settings(max_examples=100, deadline=None)
+def test_one_field_of_another_kind(field: str, value: object, where: str) -> None:
+    data = json.loads(json.dumps(GOOD))
+    target = {"top": data, "request": data["requests"][0], "sampling": data["requests"][0]["sampling"]}[where]
+    target[field] = value
+    with suppress(InflightError):
+        Workload.from_json(data)

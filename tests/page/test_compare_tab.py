@@ -1,0 +1,433 @@
+"""The Compare tab: what the server answers, and the page in a real Chromium, race and panels against the traces they show."""
+
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+
+from core import Engine, EngineConfig, Workload
+from core.measure.compare import Comparison, Run
+from core.measure.equivalence import equivalence
+from visualizer.documents.comparison import Shown, document, recorded
+from visualizer.page.tabs import compare_script, packed_plotly, page_html, parts_script, write_files
+from visualizer.server.comparisons import TO_RECORD, Tasks, fork_document
+from visualizer.server.limits import HERE, Limits
+from visualizer.words import findings
+from worlds.browser import chromium, visit  # noqa: F401
+from worlds.comparison import CURVE, ENVIRONMENT
+from worlds.page_server import page_url  # noqa: F401
+from worlds.small import VOCAB_SIZE, MemoryModel, requests
+
+ROWS = ((5, 12), (3, 3), (4, 6), (6, 4))
+SPEC = {
+    "workload": Workload(requests(*ROWS), name="small").to_json(),
+    "config": EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4).to_json(),
+    "model": "shakespeare-char",
+    "device": "cpu",
+}
+
+
+class Plain(MemoryModel):
+    """Says a token by what it is shown alone, so that it takes made-up requests as well."""
+
+    lock = contextlib.nullcontext()
+
+    def forward(self, batch, pool, backend=None):
+        at = batch.sample_rows
+        tokens = (batch.input_ids.flatten()[at] * 7 + batch.position_ids.flatten()[at]) % VOCAB_SIZE
+        return torch.nn.functional.one_hot(tokens, VOCAB_SIZE).float()
+
+
+class Shelf:
+    """Models: always the same one."""
+
+    def get(self, name: str, device: str):
+        return Plain(), None
+
+
+def tasks(folder: Path, **limits) -> Tasks:
+    return Tasks(folder, lambda path: str(path), Limits(**limits) if limits else HERE, Shelf())
+
+
+def apart(work):
+    """Run a coroutine in a thread of its own: Playwright holds this one's event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+def answers(asked: Tasks, kind: str, spec: object, visitor: str = "me") -> list[dict]:
+    async def all_of() -> list[dict]:
+        return [delta async for delta in asked.stream(kind, spec, visitor)]
+
+    return apart(all_of())
+
+
+# -- the server ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_is_measured_and_kept_as_a_document(tmp_path):
+    *_, last = answers(tasks(tmp_path), "compare", {**SPEC, "policies": ["static", "continuous"], "repeats": 2})
+    assert last["done"] and "error" not in last
+    made = json.loads(Path(last["url"]).read_text())
+    assert made["names"] == ["static", "continuous"] and made["source"] == "live"
+    assert [len(w) for w in made["walls"].values()] == [2, 2]
+    assert made["says"]["outputs"] == "Every run wrote the same tokens."
+    assert {f["name"] for f in made["figures"]} >= {"total_time", "lane_steps", "cost_curve"}
+    assert sum(len(e["sampled"]) for e in made["runs"]["static"]["events"]) == 25
+
+
+def test_equivalence_with_and_without_the_leak(tmp_path):
+    *_, last = answers(tasks(tmp_path), "equivalence", SPEC)
+    assert last["result"]["differing_tokens"] == 0 and last["result"]["says"].startswith("0 of 25 tokens differ")
+
+
+def test_a_fork_names_its_step(tmp_path):
+    *_, last = answers(tasks(tmp_path), "fork", {**SPEC, "knob": "max_num_seqs", "value": 3})
+    made = json.loads(Path(last["url"]).read_text())
+    assert made["kind"] == "fork" and made["names"] == ["2 lanes", "3 lanes"]
+    assert (
+        made["fork"]["step"] == 1
+        and made["says"]["fork"][0] == "Fork at step 1: with 2 lanes C waits: all 2 lanes are taken; with 3 lanes C takes lane 2."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("compare", {"policies": ["magic"]}, "Choose policies by name"),
+        ("compare", {"policies": []}, "at least one policy"),
+        ("compare", {"policies": ["static"], "repeats": 99}, "1 to 9 times"),
+        ("compare", {"policies": ["static"], "workload": {"requests": []}}, "nothing to run"),
+        ("equivalence", {"leak": "yes"}, "on or off"),
+        ("fork", {"knob": "gravity", "value": 1}, "One knob"),
+        ("fork", {"knob": "max_num_seqs", "value": 2}, "already"),
+        ("fork", {"knob": "max_num_seqs", "value": "many"}, "whole number"),
+        ("dance", {}, "asked for by name"),
+    ],
+)
+def test_refusals_are_one_sentence(tmp_path, kind, change, words):
+    (only,) = answers(tasks(tmp_path), kind, {**SPEC, **change})
+    assert only["done"] and words in only["error"] and only["error"].endswith(".")
+
+
+def test_a_spec_that_is_none_is_refused(tmp_path):
+    assert "spec" in answers(tasks(tmp_path), "compare", None)[-1]["error"]
+
+
+def test_a_run_beyond_the_limits_is_stopped_in_words(tmp_path):
+    *_, last = answers(tasks(tmp_path, steps=3), "compare", {**SPEC, "policies": ["continuous"], "repeats": 1})
+    assert "stopped after 3 steps" in last["error"]
+
+
+def test_a_cancelled_task_ends_and_the_next_begins(tmp_path):
+    asked = tasks(tmp_path)
+
+    async def go() -> list[str]:
+        ends = []
+        async for delta in asked.stream("compare", {**SPEC, "policies": ["static", "continuous"], "repeats": 9}, "me"):
+            if "progress" in delta:
+                asked.cancel(delta["task"])
+            if delta.get("done"):
+                ends.append(delta.get("error", "measured"))
+        async for delta in asked.stream("equivalence", SPEC, "me"):
+            if delta.get("done"):
+                ends.append(delta.get("error", "fine"))
+        return ends
+
+    assert apart(go()) in (["Cancelled.", "fine"], ["measured", "fine"])
+
+
+def test_a_visitor_has_one_task_and_others_wait_in_line(tmp_path):
+    asked = tasks(tmp_path)
+
+    async def go() -> tuple[str, dict]:
+        first = asked.stream("equivalence", SPEC, "me")
+        await anext(first)
+        again = [d async for d in asked.stream("equivalence", SPEC, "me")]
+        second = asked.stream("equivalence", SPEC, "you")
+        waits = await anext(second)
+        async for _ in first:
+            pass
+        assert [d async for d in second][-1]["done"]
+        return again[-1]["error"], waits
+
+    refused, waits = apart(go())
+    assert "still being worked on" in refused and waits["progress"] == {"ahead": 1}
+
+
+def test_the_recorded_comparisons_open(tmp_path):
+    asked = tasks(tmp_path)
+    names = [entry["name"] for entry in asked.catalogue()["recorded"]]
+    assert names[0] == "gpt2-six" and set(names) == set(TO_RECORD) == {e["name"] for e in recorded()}
+    made = json.loads(Path(asked.open("gpt2-six")["url"]).read_text())
+    assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
+    assert made["equivalence"]["leak"]["differing_tokens"] > 0
+    assert len(made["runs"]["static"]["events"]) == 480 and len(made["runs"]["continuous"]["events"]) == 300
+    assert asked.open("../secrets") == {"error": "There is no such comparison on record."}
+
+
+def test_the_files_are_named_by_content(tmp_path):
+    paths = write_files(tmp_path)
+    assert write_files(tmp_path) == paths and paths["plotly"].read_bytes()[:2] == b"\x1f\x8b"
+    assert len(paths["script"].read_bytes()) < 200_000
+    assert "inflightParts" in parts_script() and "import " not in parts_script()[:200]
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shown() -> Shown:
+    workload = Workload(requests(*ROWS), name="gpt2-six")
+    runs = {
+        p: Run.of(
+            Engine(Plain(), None, EngineConfig(policy=p, max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).run(workload)
+        )
+        for p in ("static", "continuous")
+    }
+    walls = {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}
+    comparison = Comparison(list(walls), walls, runs, {n: dict(r.metrics) for n, r in runs.items()}, [])
+    same = equivalence(Plain(), None, workload, EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).to_json()
+    honest = {**same, "says": "0 tokens differ."}
+    leak = json.loads(json.dumps(honest)) | {"leak": True, "says": "Many differ."}
+    leak["requests"][0] |= {
+        "parting": {"position": 1, "solo": 1, "batched": 2, "margin": 0.25},
+        "differing_tokens": 3,
+        "solo_text": "To be <b>or</b>",
+        "batched_text": "To be <img src=x onerror=alert(1)> not",
+    }
+    return Shown(
+        comparison,
+        "gpt2-six",
+        ENVIRONMENT,
+        "recorded",
+        "Six <i>prompts</i>",
+        "",
+        "2026-01-02T03:04:05+00:00",
+        CURVE,
+        {"honest": honest, "leak": leak},
+    )
+
+
+@pytest.fixture
+def open_page(visit, shown):
+    def go(size="desk", hash=""):
+        options = {
+            "tabs": [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}],
+            "plotly": "plotly.js.gz",
+            "comparisons": [{"name": "gpt2-six", "title": "Six <i>prompts</i>", "shows": "", "url": "doc.json"}],
+        }
+        page = visit(
+            files={"": page_html(options), "doc.json": json.dumps(document(shown)), "plotly.js.gz": packed_plotly()},
+            size=size,
+            hash="part=compare" + hash,
+            drawn=False,
+        )
+        page.wait_for_function(
+            "() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined", timeout=60_000
+        )
+        return page
+
+    return go
+
+
+def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
+    page = open_page()
+    counts = page.evaluate("inflightCompare.race.seek(Infinity), inflightCompare.race.draw(), inflightCompare.race.counts()")
+    for name, run in shown.comparison.runs.items():
+        events = run.trace.events
+        drawn = counts[name]
+        decode = len({(e.step, s.lane) for e in events for s in e.segments if s.phase == "decode"})
+        prefill = len({(e.step, s.lane) for e in events for s in e.segments if s.phase == "prefill"})
+        wasted = len({(e.step, row.lane) for e in events for p in e.passes for row in p.finished_rows})
+        assert (drawn["decode"], drawn["prefill"], drawn["wasted"]) == (decode, prefill, wasted)
+        assert drawn["tokens"] == 25 and drawn["landed"] == 4 and drawn["done"] and drawn["steps"] == len(events)
+        assert drawn["final"] and drawn["seconds"] == pytest.approx(events[-1].t_end - events[0].t_start)
+    page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(Infinity), inflightCompare.race.draw()")
+    assert (
+        page.evaluate("inflightCompare.race.counts().static.final")
+        == f"{len(shown.comparison.runs['static'].trace.events)} steps"
+    )
+
+
+def test_it_opens_where_the_first_is_done_and_plays_by_key(open_page):
+    page = open_page()
+    counts = page.evaluate("inflightCompare.race.counts()")
+    assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate("inflightCompare.race.playing")
+    assert page.locator(".headline").inner_text() == findings.total_time(
+        Comparison(["static", "continuous"], {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}, {}, {}, [])
+    )
+    page.keyboard.press("b")
+    before = page.evaluate("inflightCompare.race.now")
+    page.keyboard.press("n")
+    assert page.evaluate("inflightCompare.race.now") > before
+    page.keyboard.press(" ")
+    page.wait_for_function("() => inflightCompare.race.playing || inflightCompare.race.now === inflightCompare.race.span")
+    page.wait_for_function("() => inflightCompare.race.now === inflightCompare.race.span", timeout=20_000)
+    assert page.locator(".gap").inner_text() == "all are done"
+
+
+def test_dragging_seeks_and_one_hover_lights_a_request_in_every_lane(open_page):
+    page = open_page()
+    box = page.locator(".racer[data-racer=static] canvas").bounding_box()
+    page.mouse.move(box["x"] + 30, box["y"] + 30)
+    page.wait_for_function("() => inflightCompare.race.focus !== null")
+    lit = page.evaluate("inflightCompare.race.racers.map((r) => r.focus && r.focus.letter)")
+    assert lit[0] == lit[1] is not None
+    assert "static" in page.locator(".compare .tooltip").inner_text()
+    page.mouse.down()
+    page.mouse.move(box["x"] + 24, box["y"] + 30)
+    page.mouse.up()
+    assert page.evaluate("inflightCompare.race.now") == pytest.approx(0, abs=0.02 * page.evaluate("inflightCompare.race.span"))
+
+
+def test_the_leak_switch_shows_where_texts_part_and_texts_stay_text(open_page):
+    page = open_page()
+    assert page.locator(".same .lead").inner_text() == "0 tokens differ."
+    page.locator("[name=leak]").check()
+    assert page.locator(".same .lead").inner_text() == "Many differ."
+    parted = page.locator(".pair.parted")
+    assert "from token 1 on, where alone the best token led by 0.25" in parted.inner_text()
+    assert parted.locator(".saying").all_inner_texts() == ["To be <b>or</b>", "To be <img src=x onerror=alert(1)> not"]
+    assert page.locator(".compare img").count() == 0 and page.locator(".presets i").count() == 0
+
+
+def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown, tmp_path):
+    page = open_page()
+    page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
+    page.locator("[data-chart=total_time] .main-svg").first.wait_for(timeout=60_000)
+    assert page.locator("[data-chart]").count() == 6
+    assert page.locator("[data-chart=lane_steps] > p").inner_text() == findings.lane_steps(shown.comparison)
+    for button, start in (("PNG", b"\x89PNG"), ("HTML", b"<!doctype html>")):
+        with page.expect_download(timeout=60_000) as found:
+            page.locator("[data-chart=total_time]").get_by_role("button", name=button).click()
+        assert Path(found.value.path()).read_bytes().startswith(start)
+    for button, words in ((".csv-button", "contender,wall_s.median"), (".json-button", '"outputs_identical": true')):
+        with page.expect_download() as found:
+            page.locator(button).click()
+        assert words in Path(found.value.path()).read_text()
+    assert page.locator(".metrics thead th").nth(1).get_attribute("title").startswith("Wall time")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("desk", "light"), ("desk", "dark"), ("phone", "light")])
+def test_no_serious_violation_of_accessibility(open_page, size, scheme):
+    page = open_page(size, hash=f"&theme={scheme}")
+    page.locator("[name=leak]").check()
+    for tabled in (False, True):
+        page.evaluate("(on) => { inflightCompare.race.showTable(on); inflightCompare.$('.drawer').hidden = !on; }", tabled)
+        page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")
+        found = Axe().run(page).response["violations"]
+        assert not [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+def test_the_race_can_be_read_as_a_table(open_page, shown):
+    page = open_page()
+    page.keyboard.press("t")
+    rows = "[...document.querySelectorAll('.race .table-holder tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+    page.wait_for_selector(".race .table-holder")
+    page.wait_for_selector(".table-button[aria-pressed=true]")
+    page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(2), inflightCompare.race.draw()")
+    for name, step, lanes, waiting, tokens, done, total in page.evaluate(rows):
+        events = shown.comparison.runs[name].trace.events
+        event = events[2]
+        assert step == str(event.step) and waiting == str(event.waiting.count) and total == f"{len(events)} steps"
+        assert (
+            tokens == str(sum(len(e.sampled) for e in events[:2])) and done == f"{sum(len(e.finished) for e in events[:2])} of 4"
+        )
+        assert lanes.count("decode") == len({s.lane for s in event.segments if s.phase == "decode"})
+    page.locator(".race .table-holder").focus()
+    page.keyboard.press("End")
+    page.wait_for_function(f"() => {rows}.every(row => row[1] === 'done')")
+    assert page.evaluate("inflightCompare.race.now === inflightCompare.race.span")
+    page.keyboard.press("t")
+    assert not page.locator(".race .table-holder").is_visible()
+
+
+@pytest.mark.parametrize("size", ["phone", "tablet"])
+def test_it_fits_narrow_screens(open_page, size):
+    page = open_page(size)
+    assert page.evaluate(
+        "document.documentElement.scrollWidth <= innerWidth && inflightCompare.$('.scroll').scrollWidth <= inflightCompare.$('.scroll').clientWidth"
+    )
+    bar = page.locator(".compare .page > .transport")
+    assert bar.bounding_box()["y"] + bar.bounding_box()["height"] <= page.viewport_size["height"] + 1
+    if size == "phone":
+        small = page.evaluate(
+            "[...document.querySelectorAll('.transport button, .transport select, .presets.small button')].filter((b) => b.offsetHeight && b.offsetHeight < 44).map((b) => b.className)"
+        )
+        assert not small
+        assert page.evaluate("inflightCompare.$('.transport').scrollWidth <= inflightCompare.$('.transport').clientWidth")
+
+
+def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
+    page = visit(page_url, hash="run=chunk-7-by-4")
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    page.fill("[name=max_num_seqs]", "2")
+    page.fill(".request-row input >> nth=0", "3")
+    said = page.evaluate("inflight.editor.spec()")
+    page.click(".compare-these")
+    page.wait_for_function("() => window.inflightCompare && !inflightCompare.$('.drawer').hidden", timeout=60_000)
+    form = page.locator(".inflight-compare .drawer")
+    page.wait_for_function("() => inflightCompare.$('[name=max_num_seqs]').value === '2'")
+    assert form.locator("[name=preset] option:checked").inner_text() == "those of the Watch tab"
+    assert form.locator(".preset-shows").inner_text().endswith("as edited there.")
+    form.locator("[name=repeats]").fill("1")
+    form.locator(".run-button").click()
+    page.wait_for_function("() => inflightCompare.doc && inflightCompare.doc.source === 'live'", timeout=120_000)
+    doc = page.evaluate(
+        "({title: inflightCompare.doc.title, name: inflightCompare.doc.name, header: inflightCompare.doc.runs.continuous.header})"
+    )
+    assert (doc["title"], doc["name"]) == ("Your requests", "custom") and doc["header"]["config"]["max_num_seqs"] == 2
+    assert [r["sampling"]["max_new_tokens"] for r in doc["header"]["workload"]["requests"]] == [
+        r["sampling"]["max_new_tokens"] for r in said["workload"]["requests"]
+    ]
+    page.locator(".inflight-compare .tabs button", has_text="Watch").click()
+    page.fill(".request-row input >> nth=0", "")
+    page.click(".compare-these")
+    page.wait_for_function("() => inflightCompare.$('.run-message.bad')")
+    assert "cannot be run: Request 1: new tokens must be a whole number" in form.locator(".run-message").inner_text()
+
+
+def test_dark_is_dark_and_a_fork_is_flagged(open_page):
+    page = open_page(hash="&theme=dark")
+    assert page.evaluate("inflightCompare.palette.dark")
+    small = Workload(requests(*ROWS), name="small")
+    before, after = (
+        Engine(Plain(), None, EngineConfig(max_num_seqs=n, max_num_batched_tokens=8, block_size=4)).run(small) for n in (2, 3)
+    )
+    page.evaluate(
+        "(doc) => { inflightCompare.$('.panel.fork').hidden = false; inflightCompare.fork.show(doc); }",
+        fork_document(before, after),
+    )
+    page.wait_for_function("() => inflightCompare.fork.race.lastMs !== undefined && !inflightCompare.fork.race.flag.hidden")
+    assert page.locator(".fork-says").inner_text().startswith("Fork at step 1:")
+    assert "write the same tokens" in page.locator(".fork-after").inner_text()
+    bar = page.locator(".fork-bar")
+    main = page.evaluate("inflightCompare.race.now")
+    bar.locator("[data-act=first]").click()
+    page.wait_for_function("() => inflightCompare.fork.race.now === 0")
+    bar.locator("[data-act=next]").click()
+    assert page.evaluate("inflightCompare.fork.race.now") > 0
+    page.locator(".fork-race .race-area").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => inflightCompare.fork.race.now === 1")
+    bar.locator(".play").click()
+    page.wait_for_function(
+        "() => inflightCompare.fork.race.now === inflightCompare.fork.race.span && !inflightCompare.fork.race.playing",
+        timeout=30_000,
+    )
+    assert page.evaluate("inflightCompare.race.now") == main  # the race above stands still
+    page.locator(".fork-tools .table-button").click()
+    page.locator(".fork-race .table-holder tbody tr").nth(1).wait_for()
+    assert compare_script().count("window.inflightCompareMount") == 1

@@ -1,0 +1,121 @@
+"""Without a server: the static site over HTTP and from disk, one page from disk, and a trace in a notebook's frame."""
+
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+
+import pytest
+
+import visualizer  # noqa: F401
+from core.config import EngineConfig
+from core.errors import InflightError
+from core.trace.trace import Trace
+from visualizer.__main__ import main
+from visualizer.documents.comparison import recorded
+from visualizer.documents.record import TRACES
+from visualizer.page.site import export_site
+from visualizer.server.store import Shelf
+from worlds.browser import chromium, visit  # noqa: F401
+from worlds.visual import record, request
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    assert main(["export-site", str(folder)]) == 0
+    return folder
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def test_the_site_works_on_any_web_server(site, visit):
+    (site / "favicon.ico").touch()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    page = visit(url=f"http://127.0.0.1:{server.server_port}/", hash="run=chunk-7-by-4&step=1")
+    first = Trace.load(TRACES / "chunk-7-by-4.jsonl")
+    assert page.evaluate("inflight.run.length") == len(first.events)
+    assert page.evaluate("inflight.frame.event.step") == 1
+    server.shutdown()
+
+
+def test_the_site_opens_from_disk(site, chromium):
+    page = chromium.new_page()
+    asked, errors = [], []
+    page.on("request", lambda r: asked.append(r.url))
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert page.evaluate("inflight.run.length") > 10 and not errors
+    assert all(url.startswith(("file://", "data:", "blob:")) for url in asked)
+    page.close()
+
+
+def test_the_sites_compare_tab_opens_from_disk(site, chromium):
+    page = chromium.new_page()
+    asked, errors = [], []
+    page.on("request", lambda r: asked.append(r.url))
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.goto((site / "index.html").as_uri() + "#run=chunk-7-by-4&step=1")
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert not any("/compare/" in url for url in asked)  # fetched when it is opened
+    page.locator("#watch .tabs button", has_text="Compare").click()
+    page.wait_for_function("() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined")
+    names = [entry["name"] for entry in recorded()]
+    assert page.locator(".compare .top .presets [data-name]").evaluate_all("all => all.map(e => e.dataset.name)") == names
+    page.locator(f".compare .top [data-name={names[-1]}]").click()
+    page.wait_for_function("(n) => inflightCompare.doc.name === n", arg=names[-1])
+    assert not page.locator(".panel.fork").is_visible() and not page.locator(".new-button").is_visible()
+    page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
+    page.locator("[data-chart=total_time] .main-svg").first.wait_for(timeout=60_000)
+    with page.expect_download(timeout=60_000) as found:
+        page.locator("[data-chart=total_time]").get_by_role("button", name="HTML").click()
+    assert found.value.path().stat().st_size > 1_000_000
+    page.locator(".compare .tabs button", has_text="Watch").click()
+    page.wait_for_function(
+        "() => document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')"
+    )
+    assert not errors and all(url.startswith(("file://", "data:", "blob:")) for url in asked)
+    page.close()
+
+
+def test_a_site_without_comparisons_has_one_part(tmp_path, chromium):
+    (tmp_path / "none").mkdir()
+    page = chromium.new_page()
+    page.goto(export_site(tmp_path / "site", comparisons=tmp_path / "none").as_uri())
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert not page.locator(".tabs").is_visible() and not (tmp_path / "site" / "compare").exists()
+    page.close()
+
+
+def test_a_site_without_recordings_is_refused_in_words(tmp_path, capsys):
+    with pytest.raises(InflightError, match="There are no recorded runs"):
+        export_site(tmp_path, tmp_path)
+    (tmp_path / "file").touch()
+    assert main(["export-site", str(tmp_path / "file")]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_one_page_opens_from_disk(tmp_path, visit):
+    ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6), request("</script><b>", 9, 4, 1))
+    shelf = Shelf(tmp_path, lambda path: path.as_uri())
+    page = visit(url=shelf.export("html", shelf.put(ran)["id"])["url"])
+    assert page.evaluate("inflight.run.length") == len(ran.events)
+
+
+def test_a_notebook_shows_the_player(visit):
+    ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6), request("r1", 9, 4, 1))
+    frame = ran._repr_html_()
+    page = visit(files={"notebook": f"<html><body><h1>cell</h1>{frame}</body></html>"}, drawn=False)
+    page.goto("http://page.test/notebook")
+    inside = page.frames[1]
+    inside.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert inside.evaluate("inflight.run.length") == len(ran.events)
+    assert "nothing has run yet" in Trace({}, [])._repr_html_()

@@ -1,0 +1,53 @@
+"""The weights shown over the mask: a distribution over the keys that the mask permits, and over nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.errors import InflightError
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
+from visualizer.server.attention_weights import attention_weights
+
+
+@pytest.fixture(scope="module")
+def ran():
+    engine = Engine.from_pretrained(
+        "shakespeare-char", EngineConfig(max_num_seqs=3, max_num_batched_tokens=8, block_size=4), device="cpu"
+    )
+    sampling = SamplingParams(max_new_tokens=5, ignore_eos=True)
+    trace = engine.run(
+        Workload([Request(f"r{i}", prompt=p, sampling=sampling) for i, p in enumerate(("To be", "O Romeo, Romeo", "What"))])
+    )
+    return trace, engine.adapter
+
+
+def test_weights_lie_where_the_mask_permits_and_add_up_to_one(ran):
+    trace, adapter = ran
+    for event in trace.events[:5]:
+        mask = trace.mask(event.step).allowed
+        rows, columns = 0, 0
+        for part in attention_weights(trace, adapter, event.step, 0, layer=1, head=2):
+            weights = np.array(part["weights"])
+            allowed = mask[rows : rows + weights.shape[0], columns : columns + weights.shape[1]]
+            assert (weights[~allowed] == 0).all() and np.allclose(weights.sum(1), 1, atol=0.01)
+            rows, columns = rows + weights.shape[0], columns + weights.shape[1]
+        assert (rows, columns) == mask.shape
+
+
+def test_the_model_runs_as_before_afterwards(ran):
+    trace, adapter = ran
+    before = adapter.model.config._attn_implementation
+    attention_weights(trace, adapter, trace.events[0].step, 0, 0, 0)
+    assert adapter.model.config._attn_implementation == before
+
+
+@pytest.mark.parametrize(
+    ("step", "index", "layer", "head"), [(999, 0, 0, 0), (0, 7, 0, 0), (0, 0, 99, 0), (0, 0, 0, 99), (0, 0, 0, -1)]
+)
+def test_what_is_not_there_is_refused_in_words(ran, step, index, layer, head):
+    with pytest.raises(InflightError):
+        attention_weights(*ran, step, index, layer, head)

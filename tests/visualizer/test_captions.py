@@ -1,0 +1,223 @@
+"""Every sentence follows the facts: altered facts alter it, and it never outgrows its line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from core.config import POLICIES, EngineConfig
+from core.trace.events import Finished, StepEvent, Why
+from core.trace.fold import frames
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from visualizer.words.captions import MAX_CHARACTERS, captions, letter, plain
+from worlds.visual import record, request
+
+
+def crowd(policy: str = "continuous", **limits) -> Trace:
+    """Five requests for three lanes."""
+    config = EngineConfig(**{"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 10, "block_size": 4} | limits)
+    return record(
+        config, request("r0", 5, 6), request("r1", 12, 9), request("r2", 17, 4), request("r3", 17, 8, 2), request("r4", 3, 3, 3)
+    )
+
+
+def short_of_blocks(**limits) -> Trace:
+    """Three requests whose caches outgrow the pool: two are preempted and come back."""
+    config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=16, block_size=2, num_blocks=13, **limits)
+    return record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
+
+
+def say(trace: Trace, step: int) -> str:
+    index = next(i for i, e in enumerate(trace.events) if e.step == step)
+    return plain(captions(trace)[index]["say"])
+
+
+def why(trace: Trace, step: int) -> list[str]:
+    index = next(i for i, e in enumerate(trace.events) if e.step == step)
+    return [plain(sentence) for sentence in captions(trace)[index]["why"]]
+
+
+def alter(trace: Trace, step: int, **facts) -> Trace:
+    """The same trace but for the named facts of one step."""
+    events = [dataclasses.replace(e, **facts) if e.step == step else e for e in trace.events]
+    return dataclasses.replace(trace, events=events)
+
+
+def event(trace: Trace, step: int) -> StepEvent:
+    return trace.event(step)
+
+
+def test_a_step_that_mixes_prefill_and_decode_is_told_in_one_sentence():
+    assert (
+        say(crowd(), 2)
+        == "r0 r1 each add one token; r2 reads 8 of its 17 prompt tokens, all that the budget of 10 leaves; r3 waits: all 3 lanes are taken."
+    )
+
+
+def test_an_admission_names_the_lane_who_freed_it_and_the_arithmetic_of_the_budget():
+    trace = record(
+        EngineConfig(max_num_seqs=4, max_num_batched_tokens=10, block_size=4),
+        request("r0", 2, 5), request("r1", 2, 20), request("r2", 2, 20), request("r4", 2, 20), request("r3", 17, 6, 2),
+    )  # fmt: skip
+    assert (
+        "r3 takes lane 0, freed by r0 in step 4; after 3 decodes 7 of 10 budget tokens are left: its first chunk is 7 of 17."
+        in why(trace, 5)
+    )
+
+
+def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
+    trace = crowd()
+    admitted = event(trace, 6).admitted[0]
+    altered = alter(trace, 6, admitted=(admitted._replace(why=Why("budget", 5, 17, 12)),))
+    assert any("8 of 10 budget tokens are left" in s for s in why(trace, 6))
+    assert any("5 of 10 budget tokens are left" in s for s in why(altered, 6))
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (Why("lanes", 0, 1, 3), "all 3 lanes are taken"),
+        (Why("lanes", 0, 1, 1), "the one lane is taken"),
+        (Why("budget", 0, 17, 10), "the budget of 10 tokens is spent, and it needs 17"),
+        (Why("budget", 1, 17, 10), "1 of 10 budget tokens is left, and it needs 17"),
+        (Why("blocks", 2, 5, 64), "it needs 5 KV blocks, and 2 of 64 are to spare"),
+        (Why("barrier", 1, 0, 3), "the wave must end first, and 1 of 3 lanes still computes"),
+        (Why("prefill", 0, 1, 1), "another prompt is being computed, one at a time"),
+    ],
+)
+def test_a_wait_is_told_with_the_schedulers_own_reason(reason: Why, words: str):
+    trace = crowd()
+    altered = alter(trace, 2, waiting=event(trace, 2).waiting._replace(why=reason))
+    assert f"r3 waits: {words}." in why(altered, 2)
+
+
+def test_a_wait_says_since_when_and_how_many_stand_behind():
+    assert "r3 waits since step 2, 2 steps ago: all 3 lanes are taken. 1 more waits behind it." in why(crowd(), 4)
+
+
+def test_every_wait_in_every_policy_names_the_limit_that_the_scheduler_names():
+    words = {"lanes": "lane", "budget": "budget", "blocks": "block", "barrier": "wave", "prefill": "prompt"}
+    for policy in POLICIES:
+        trace = crowd(policy)
+        for index, e in enumerate(trace.events):
+            if e.waiting.why:
+                sentence = next(
+                    s for s in map(plain, captions(trace)[index]["why"]) if s.startswith(f"{e.waiting.request} waits")
+                )
+                assert words[e.waiting.why.limit] in sentence
+
+
+def test_a_preemption_tells_who_loses_how_much_and_why():
+    trace = short_of_blocks()
+    step = next(e for e in trace.events if e.preempted)
+    lost = step.preempted[0]
+    assert say(trace, step.step).startswith(
+        f"{lost.request} loses its cache of {lost.tokens_lost} tokens, because the 13 KV blocks ran out"
+    )
+    assert any(f"{lost.request} is preempted" in s and f"lane {lost.lane}" in s for s in why(trace, step.step))
+    altered = alter(trace, step.step, preempted=(lost._replace(tokens_lost=1),))
+    assert "loses its cache of 1 token," in say(altered, step.step)
+
+
+def test_what_is_computed_again_is_called_so():
+    trace = short_of_blocks()
+    sentences = [plain(c["say"]) for c in captions(trace)]
+    assert any("of them again" in s for s in sentences)
+    assert any("computes 11 tokens, 10 of them again" in s for s in sentences)
+
+
+def test_a_request_without_its_share_is_told_to_compute_nothing():
+    trace = crowd(max_num_seqs=4, prefill_first=True)
+    stalled = next(e for e in trace.events if e.stalled)
+    assert "computes nothing, as the token budget is spent" in say(trace, stalled.step)
+    assert any("keeps its lane but computes nothing: the budget of 10 tokens is spent" in s for s in why(trace, stalled.step))
+
+
+@pytest.mark.parametrize("reason", ["length", "stop", "cancelled", "error"])
+def test_an_end_is_told_by_its_reason(reason: str):
+    trace = crowd()
+    altered = alter(trace, 5, finished=(Finished("r0", reason),))
+    words = {
+        "length": "it has the 6 tokens it asked for",
+        "stop": "where it stops",
+        "cancelled": "it was cancelled",
+        "error": "not finite",
+    }
+    assert any(s.startswith("r0 is done") and words[reason] in s for s in why(altered, 5))
+
+
+def test_padding_is_counted_and_its_cause_named():
+    trace = crowd("static")
+    first = trace.events[0]
+    assert f"{first.passes[0].padding} of {first.passes[0].rows * first.passes[0].width} positions are padding" in say(trace, 0)
+    late = next(e for e in trace.events if any(p.finished_rows for p in e.passes))
+    assert any("is computed as padding until its wave ends" in s for s in why(trace, late.step))
+    end = next(e for e in trace.events if len([c for c in e.kv.changes if c.released]) > 1)
+    assert "The wave is over: 3 lanes fall free at once, for the next step." in why(trace, end.step)
+
+
+def test_a_prefix_hit_is_told_with_its_blocks():
+    trace = crowd(max_num_seqs=4, prefix_caching=True, max_num_batched_tokens=16)
+    hit = next(e for e in trace.events if e.kv.prefix_hits)
+    cached = hit.kv.prefix_hits[0]
+    assert any(
+        f"{cached.request} finds {cached.num_cached_tokens} of its 17 tokens in the prefix cache" in s
+        for s in why(trace, hit.step)
+    )
+
+
+def worlds() -> list[Trace]:
+    many = [request(f"a request with a rather long name {i}", 3 + i % 7, 2 + i % 9, i // 3) for i in range(70)]
+    huge = record(EngineConfig(max_num_seqs=60, max_num_batched_tokens=4000), *many, num_blocks=400)
+    return [*(crowd(policy) for policy in POLICIES), short_of_blocks(), short_of_blocks(prefill_first=True), huge]
+
+
+def test_no_sentence_is_too_long_empty_or_without_an_actor():
+    for trace in worlds():
+        letters = {r: letter(i) for i, r in enumerate(a.request for e in trace.events for a in e.arrived)}
+        for caption in captions(trace):
+            text = plain(caption["say"], letters.__getitem__)
+            assert 0 < len(text) <= MAX_CHARACTERS and text.endswith(".")
+            assert any(isinstance(span, dict) for span in caption["say"])
+            assert all(plain(s).endswith(".") and "None" not in plain(s) for s in caption["why"])
+
+
+def test_plurals_are_right():
+    for trace in worlds():
+        for caption in captions(trace):
+            for sentence in (caption["say"], *caption["why"]):
+                text = f" {plain(sentence)} "
+                for noun in ("token", "lane", "block", "step", "position", "row"):
+                    assert not re.search(rf"(?<!\+) 1 {noun}s", text), text
+                    assert not any(f" {n} {noun} " in text for n in range(2, 40)), text
+
+
+def test_sentences_depend_on_the_past_alone():
+    trace = crowd()
+    for k in (1, 5, 9):
+        assert captions(dataclasses.replace(trace, events=trace.events[:k])) == captions(trace)[:k]
+
+
+def test_letters_go_on_after_z():
+    assert [letter(i) for i in (0, 25, 26, 27, 701, 702)] == ["A", "Z", "AA", "AB", "ZZ", "AAA"]
+
+
+def test_a_frame_agrees_with_the_event():
+    for trace in worlds():
+        for e, frame in zip(trace.events, frames(trace), strict=True):
+            assert len(frame.waiting) == e.waiting.count
+            assert [w.why for w in frame.waiting if w.why] == ([e.waiting.why] if e.waiting.why else [])
+            computing = {(s.lane, s.request, s.kv_len) for s in e.segments}
+            assert computing >= {(r.lane, r.request, r.kv_len) for r in frame.lanes if r.length}
+            assert {r.request for r in frame.lanes if r.doing == "stalled"} == {s.request for s in e.stalled}
+            assert {r.request for r in frame.lanes if r.doing == "finished"} == {
+                f.request for p in e.passes for f in p.finished_rows
+            }
+            assert len(frame.blocks) == e.kv.used
+
+
+def test_every_preset_has_a_line_on_what_it_shows():
+    assert all(p.title and p.shows.endswith(".") for p in PRESETS.values())

@@ -1,0 +1,129 @@
+"""What people take away says what ran: JSON lines, Perfetto, one HTML page, a step as a figure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core.config import EngineConfig
+from core.errors import InflightError
+from core.trace.fold import frames
+from core.trace.trace import Trace
+from visualizer.charts.step_figure import step_figure
+from visualizer.charts.theme import HUES, deal
+from visualizer.server.store import Shelf
+from visualizer.words.captions import letter
+from worlds.visual import record, request
+
+
+@pytest.fixture
+def shelf(tmp_path) -> Shelf:
+    return Shelf(tmp_path, lambda path: f"file={path}")
+
+
+def trace(policy: str = "continuous", **limits) -> Trace:
+    config = EngineConfig(**{"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 10, "block_size": 4} | limits)
+    return record(config, request("r0", 5, 6), request("r1", 12, 9), request("r2", 7, 4, 2))
+
+
+def opened(answer: dict) -> str:
+    with open(answer["url"].removeprefix("file="), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_the_trace_comes_back_as_it_was(shelf: Shelf, tmp_path):
+    ran = trace()
+    kept = shelf.put(ran)
+    answer = shelf.export("jsonl", kept["url"])
+    again = Trace.load(answer["url"].removeprefix("file="))
+    assert (again.header, again.events, again.complete) == (ran.header, ran.events, ran.complete)
+    assert answer["name"].endswith(".jsonl")
+    assert shelf.export("jsonl", kept["id"]) == answer
+
+
+def test_perfetto_gets_json(shelf: Shelf):
+    data = json.loads(opened(shelf.export("perfetto", shelf.put(trace())["id"])))
+    assert {e["ph"] for e in data["traceEvents"]} == {"M", "X", "C", "i"}
+
+
+def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(shelf: Shelf):
+    requests = [request(f"r{i}", 6 + i % 20, 10 + 3 * i % 40, 4 * i) for i in range(70)]
+    ran = record(EngineConfig(max_num_seqs=8, max_num_batched_tokens=48, block_size=8), *requests, num_blocks=80)
+    ran.events[300:] = []
+    ran.recorded_texts = Trace(ran.header, ran.events).texts
+    page = opened(shelf.export("html", shelf.put(ran)["id"]))
+    print(f"one page of {len(ran.events)} steps: {len(page.encode()):,} bytes")
+    assert len(ran.events) == 300 and len(page.encode()) < 1_000_000
+    assert "http://" not in page.replace("http://www.w3.org/", "") and "<script src" not in page
+
+
+def test_old_runs_make_room_but_recorded_ones_stay(shelf: Shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr("visualizer.server.store._KEPT_FILES", 4)
+    pinned = shelf.put(trace(), pinned=True)
+    later = [shelf.put(trace(max_num_batched_tokens=budget)) for budget in (4, 5, 6, 7, 8)]
+    assert opened(shelf.export("jsonl", pinned["id"])) and opened(shelf.export("jsonl", later[-1]["id"]))
+    assert len(list(tmp_path.iterdir())) == 2 + 4
+    with pytest.raises(InflightError, match="no longer on the server"):
+        shelf.export("jsonl", later[0]["id"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "run", "step", "words"),
+    [
+        ("gif", None, 0, "There is no export 'gif'"),
+        ("plotly", None, None, "Which step?"),
+        ("plotly", None, True, "Which step?"),
+        ("plotly", None, 99, "This trace has no step 99"),
+        ("jsonl", "0" * 20, 0, "no longer on the server"),
+        ("jsonl", "../../../etc/passwd", 0, "no longer on the server"),
+        ("jsonl", 7, 0, "no longer on the server"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_in_words(shelf: Shelf, kind, run, step, words):
+    kept = shelf.put(trace())
+    with pytest.raises(InflightError, match=words.replace("?", r"\?")):
+        shelf.export(kind, run or kept["url"], step)
+
+
+@pytest.mark.parametrize("policy", ["continuous", "static", "dynamic", "split"])
+def test_the_figure_of_a_step_has_the_masks_that_the_trace_derives(policy: str):
+    ran = trace(policy)
+    for event in ran.events[:5]:
+        figure = step_figure(ran, event.step)
+        assert len(figure.data) == 2 * len(event.passes)
+        for index, forward in enumerate(event.passes):
+            row, mask = figure.data[2 * index], figure.data[2 * index + 1]
+            allowed = ran.mask(event.step, index).allowed
+            assert (mask.z.astype(bool) == allowed).all() and mask.z.shape == allowed.shape
+            assert sum(code > 0 for code in row.z[0]) == forward.tokens and len(row.z[0]) == forward.rows * forward.width
+            assert all(
+                ("allowed" in text) == bool(cell)
+                for texts, cells in zip(mask.text, allowed, strict=True)
+                for text, cell in zip(texts, cells, strict=True)
+            )
+
+
+def test_a_figure_too_large_for_a_page_is_refused():
+    ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=600), request("r0", 300, 2), request("r1", 250, 2))
+    with pytest.raises(InflightError, match="a figure holds at most"):
+        step_figure(ran, 0)
+
+
+def test_texts_in_a_figure_are_data():
+    ran = trace()
+    ran.recorded_texts.prompt["r0"][0] = "<img src=x onerror=alert(1)>"
+    figure = step_figure(ran, 0)
+    assert "<img" not in json.dumps(figure.to_plotly_json(), default=lambda x: x.tolist())
+
+
+def test_hues_are_dealt_so_that_live_requests_differ():
+    ran = record(
+        EngineConfig(max_num_seqs=8, max_num_batched_tokens=64), *(request(f"r{i}", 3, 3 + i % 6, i // 2) for i in range(40))
+    )
+    hues = deal(ran)
+    assert set(hues) == set(ran.prompts) and set(hues.values()) == set(range(len(HUES)))
+    for frame in frames(ran):
+        live = [hues[r.request] for r in frame.lanes]
+        assert len(set(live)) == len(live)
+    assert letter(39) == "AN"

@@ -1,0 +1,67 @@
+"""The runs that ship with the page are what the engine does: all presets are run again and compared, but for the times."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from core.models.load import BUILTIN_FOLDER
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from visualizer.documents.record import TRACES, catalogue, differences, run_preset
+from visualizer.server.runs import Models
+from visualizer.server.store import Shelf
+
+QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
+
+
+@pytest.fixture(scope="module")
+def models() -> Models:
+    return Models()
+
+
+def recorded(name: str) -> Trace:
+    return Trace.load(TRACES / f"{name}.jsonl")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS])
+def test_the_engine_does_again_what_is_on_record(name: str, models: Models):
+    if not (BUILTIN_FOLDER / PRESETS[name].model).exists():
+        pytest.skip(f"assets/models/{PRESETS[name].model} is not built yet")
+    assert differences(recorded(name), run_preset(PRESETS[name], models)) == []
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_a_recording_says_when_where_and_on_what(name: str):
+    trace = recorded(name)
+    header = trace.header
+    assert header["source"] == "recorded" and trace.complete
+    assert header["created"] and header["device"] and header["model"]["name"] == PRESETS[name].model
+    assert header["config"] == PRESETS[name].config.to_json()
+    assert header["workload"] == PRESETS[name].workload.to_json()
+
+
+def test_nothing_is_on_record_but_presets():
+    assert {p.stem for p in TRACES.glob("*.jsonl")} == set(PRESETS)
+
+
+def test_a_difference_is_named():
+    trace = recorded("chunk-7-by-4")
+    event = trace.events[1]
+    altered = dataclasses.replace(event, sampled=tuple(s._replace(token_id=s.token_id + 1) for s in event.sampled))
+    later = dataclasses.replace(event, t_end=event.t_end + 1)
+    events = trace.events
+    assert differences(trace, dataclasses.replace(trace, events=[events[0], altered, *events[2:]])) == ["step 1: sampled"]
+    assert differences(trace, dataclasses.replace(trace, events=[events[0], later, *events[2:]])) == []
+    assert differences(trace, dataclasses.replace(trace, events=events[:-1])) == [
+        f"{len(events)} steps recorded, {len(events) - 1} run"
+    ]
+
+
+def test_the_catalogue_lists_them_in_order(tmp_path):
+    entries = catalogue(Shelf(tmp_path, lambda path: f"file={path.name}"))
+    assert [e["name"] for e in entries] == list(PRESETS)
+    for entry in entries:
+        assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"
+        assert (tmp_path / f"{entry['id']}.json").exists()

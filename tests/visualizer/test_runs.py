@@ -1,0 +1,257 @@
+"""Visitors' runs: streamed whole and in order, cancelled, refused in words, in line, and never another's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from core.config import EngineConfig
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
+from visualizer.server.limits import HERE, SPACE, Limits, limits
+from visualizer.server.runs import Models, Runs
+
+
+class Memory:
+    """A shelf that keeps traces in a list."""
+
+    def __init__(self):
+        self.traces = []
+
+    def put(self, trace):
+        self.traces.append(trace)
+        return {"id": "x", "url": f"shelf/{len(self.traces)}"}
+
+
+@pytest.fixture(scope="module")
+def models() -> Models:
+    loaded = Models()
+    loaded.get("shakespeare-char", "cpu")
+    return loaded
+
+
+@pytest.fixture
+def runs(models: Models) -> Runs:
+    return Runs(Limits(concurrent_runs=2, line=3), Memory(), models)
+
+
+def _model_for(new: int) -> str:
+    """The character model is quick to run, but its context is 256."""
+    return "shakespeare-char" if new < 240 else "shakespeare-bpe"
+
+
+def spec(*prompts: str, new: int = 6, **config) -> dict:
+    requests = [
+        Request(f"r{i}", prompt=p, sampling=SamplingParams(max_new_tokens=new, ignore_eos=True), arrival=i)
+        for i, p in enumerate(prompts or ("To be", "O Romeo", "What"))
+    ]
+    config = EngineConfig(**{"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4} | config)
+    return {"workload": Workload(requests).to_json(), "config": config.to_json(), "model": _model_for(new), "device": "cpu"}
+
+
+async def collect(stream) -> list[dict]:
+    return [delta async for delta in stream]
+
+
+def gather(runs: Runs, *asked: tuple[dict, str]) -> list[list[dict]]:
+    async def all_of_them():
+        return await asyncio.gather(*(collect(runs.stream(s, visitor)) for s, visitor in asked))
+
+    return asyncio.run(all_of_them())
+
+
+def test_a_run_arrives_whole_in_order_and_once(runs: Runs):
+    (deltas,) = gather(runs, (spec(), "me"))
+    assert [d["seq"] for d in deltas] == list(range(len(deltas)))
+    assert sum("header" in d for d in deltas) == 1
+    events = [e for d in deltas for e in d.get("events", ())]
+    trace = runs._shelf.traces[0]
+    assert [e["step"] for e in events] == [e.step for e in trace.events]
+    assert all(len(d["events"]) == len(d["captions"]) for d in deltas if "events" in d)
+    texts: dict[str, str] = {}
+    for d in deltas:
+        for request, pieces in d.get("texts", {}).get("output", {}).items():
+            texts[request] = texts.get(request, "") + "".join(pieces)
+    assert texts == {r: trace.text(r) for r in trace.prompts}
+    assert deltas[-1]["done"] and deltas[-1]["url"] and "error" not in deltas[-1]
+    assert trace.complete
+
+
+def test_lost_deltas_can_be_asked_for_again(runs: Runs):
+    (deltas,) = gather(runs, (spec(), "me"))
+    assert runs.missing(deltas[0]["run"], 2) == deltas[2:]
+    assert runs.missing(deltas[0]["run"], -5) == deltas
+    assert runs.missing("not a run", 0) == []
+
+
+def test_two_visitors_at_once_get_their_own_runs(runs: Runs):
+    a, b = gather(runs, (spec("To be"), "a"), (spec("O Romeo, wherefore"), "b"))
+    assert a[0]["run"] != b[0]["run"]
+    prompts = ["".join(next(d["texts"]["prompt"]["r0"] for d in ds if d.get("texts", {}).get("prompt"))) for ds in (a, b)]
+    assert prompts == ["To be", "O Romeo, wherefore"]
+
+
+def test_the_same_visitor_is_told_that_a_run_is_going(runs: Runs):
+    async def twice():
+        first = runs.stream(spec(new=300), "me")
+        started = await anext(first)
+        second = await collect(runs.stream(spec(), "me"))
+        runs.cancel(started["run"])
+        rest = await collect(first)
+        return second, rest
+
+    second, rest = asyncio.run(twice())
+    assert [d["error"] for d in second] == ["Your last run is still going: cancel it or wait for its end."]
+    assert rest[-1]["stopped"].startswith("The run was cancelled")
+    (after,) = gather(runs, (spec(), "me"))
+    assert "error" not in after[-1]
+
+
+def test_visitors_beyond_the_slots_wait_in_line_and_the_rest_are_told(runs: Runs):
+    results = gather(runs, *((spec(new=12), f"v{i}") for i in range(7)))
+    refused = [r for r in results if r[0].get("error")]
+    assert len(refused) == 2 and "Too many visitors" in refused[0][0]["error"]
+    waited = [r for r in results if r[0].get("progress", {}).get("ahead")]
+    assert sorted(r[0]["progress"]["ahead"] for r in waited) == [1, 2, 3]
+    assert sum(bool(r[-1].get("url")) for r in results) == 5
+
+
+def test_a_cancelled_run_stops_at_once_and_keeps_what_it_has(runs: Runs):
+    async def go():
+        stream = runs.stream(spec(new=400), "me")
+        async for delta in stream:
+            if delta.get("events"):
+                runs.cancel(delta["run"])
+                began = time.monotonic()
+            if delta.get("done"):
+                return delta, time.monotonic() - began
+
+    delta, seconds = asyncio.run(go())
+    assert delta["stopped"].startswith("The run was cancelled after ") and delta["url"]
+    assert seconds < 2 and not runs._shelf.traces[-1].complete
+
+
+def test_a_closed_tab_cancels_the_run(runs: Runs):
+    async def leave():
+        stream = runs.stream(spec(new=400), "me")
+        first = await anext(stream)
+        await stream.aclose()
+        return runs._kept[first["run"]]
+
+    run = asyncio.run(leave())
+    assert run.is_cancelled
+    (after,) = gather(runs, (spec(), "me"))
+    assert after[-1].get("url")
+
+
+def test_waiting_for_an_arrival_in_seconds_can_be_cancelled(runs: Runs):
+    late = spec()
+    late["workload"]["arrival_unit"] = "s"
+    late["workload"]["requests"] = late["workload"]["requests"][:2]
+    late["workload"]["requests"][1]["arrival"] = 60
+
+    async def go():
+        began = time.monotonic()
+        async for delta in runs.stream(late, "me"):
+            if time.monotonic() - began > 1.5:
+                runs.cancel(delta["run"])
+        return time.monotonic() - began
+
+    assert asyncio.run(go()) < 10
+
+
+def test_a_run_that_fails_says_why_and_the_next_one_works(runs: Runs, monkeypatch):
+    good = runs._models.get
+
+    def broken(name, device):
+        raise MemoryError("no")
+
+    monkeypatch.setattr(runs._models, "get", broken)
+    (failed,) = gather(runs, (spec(), "me"))
+    assert failed[-1]["error"] == "The run failed inside the engine: MemoryError."
+    monkeypatch.setattr(runs._models, "get", good)
+    (after,) = gather(runs, (spec(), "me"))
+    assert after[-1].get("url")
+
+
+def test_a_request_that_the_model_cannot_read_is_named(runs: Runs):
+    (deltas,) = gather(runs, (spec("日本語"), "me"))
+    assert deltas[-1]["error"].startswith("Request r0: the tokenizer cannot encode")
+
+
+def _with(**changes) -> dict:
+    asked = spec()
+    request = asked["workload"]["requests"][0]
+    for name, value in changes.items():
+        if name in ("prompt", "arrival", "id"):
+            request[name] = value
+        elif name in ("max_new_tokens", "temperature", "stop"):
+            request["sampling"][name] = value
+        elif name in asked:
+            asked[name] = value
+        else:
+            asked["config"][name] = value
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (None, "A run is asked for as an object"),
+        ("run!", "A run is asked for as an object"),
+        ({}, "A workload must be a JSON object"),
+        (_with(workload={"requests": []}), "add a request"),
+        (_with(workload={"requests": [{"id": "r0"}]}), "needs either a prompt"),
+        (_with(workload={"requests": [7]}), "A request must be an object"),
+        (_with(workload={"requests": [{"id": "r", "prompt": "a"}] * 2}), "Two requests are called"),
+        (_with(config="fast"), "The config must be an object"),
+        (_with(model=7), "must be names"),
+        (_with(model=str(Path(__file__).parent)), "there is no config.json in that folder"),
+        (_with(model="../no/such/folder"), "is neither built in"),
+        (_with(prompt=""), "empty prompt"),
+        (_with(prompt="a" * 100_000), "has 100,000 characters; this page takes at most 20,000."),
+        (_with(max_new_tokens=10**9), "asks for 1,000,000,000 new tokens"),
+        (_with(max_new_tokens=0), "max_new_tokens must be"),
+        (_with(temperature=float("nan")), "temperature must be"),
+        (_with(arrival=10**9), "arrives in step 1,000,000,000"),
+        (_with(arrival=-1), "arrival must be"),
+        (_with(max_num_seqs=10**6, max_num_batched_tokens=10**6), "lanes"),
+        (_with(num_blocks=10**9), "KV pool has room for 4,000,000,000 tokens"),
+        (_with(policy="magic"), "There is no policy 'magic'"),
+        (_with(lanes=3), "has no limit called"),
+        (_with(stop=["a"] * 50), "50 stop strings"),
+        (_with(id="x" * 5000, max_new_tokens=10**6), "Request xxxx"),
+        (_with(device="quantum"), "There is no device 'quantum' here"),
+    ],
+)
+def test_bad_specs_are_refused_in_one_sentence(runs: Runs, asked, words: str):
+    (deltas,) = gather(runs, (asked, "me"))
+    assert deltas[-1]["done"] and words in deltas[-1]["error"] and len(deltas[-1]["error"]) < 600
+    assert not runs._line
+
+
+def test_limits_on_steps_time_and_tokens_end_a_run_in_words(models: Models):
+    for bound, words in (
+        ({"steps": 5}, "The run was stopped after 5 steps"),
+        ({"seconds": 0}, "The run was stopped after 0 seconds"),
+        ({"total_tokens": 10}, "prompts and new ones together; this page takes at most 10."),
+    ):
+        runs = Runs(Limits(**bound), Memory(), models)
+        (deltas,) = gather(runs, (spec(), "me"))
+        assert words in deltas[-1]["error"]
+
+
+def test_a_public_space_is_smaller():
+    assert limits({}) == HERE and limits({"SPACE_ID": "someone/inflight"}) == SPACE
+    for name, value in SPACE.to_json().items():
+        assert value <= getattr(HERE, name)
+    assert not SPACE.any_model
+
+
+def test_a_public_space_runs_its_own_models_only(models: Models):
+    runs = Runs(SPACE, Memory(), models)
+    (deltas,) = gather(runs, (_with(model="gpt2-xl"), "me"))
+    assert deltas[-1]["error"].startswith("This page runs its own models only")

@@ -1,0 +1,103 @@
+"""A real Chromium for tests of the page. Import `chromium` and `visit` to use them; any foreign request or page error fails the test.
+
+A replay needs no server: `visit(replay=…)` opens it as one page whose address is answered here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+from visualizer.page.bundle import page_html
+
+HERE = "http://page.test/"
+_FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "presenter": (1920, 1080)}
+
+
+def executable() -> str | None:
+    """An installed Chromium or Chrome; None leaves the choice to Playwright's own."""
+    named = os.environ.get("CHROMIUM")
+    found = (
+        [named] if named else [shutil.which(n) for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")]
+    )
+    return next((f for f in found if f), None)
+
+
+@pytest.fixture(scope="module")  # Playwright holds an event loop while it is open: other files need theirs
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=executable(), args=_FLAGS.split())
+        except Exception as error:
+            pytest.fail(
+                f"These tests need a Chromium: run `playwright install chromium`, or install it as a package. {str(error)[:200]}"
+            )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn a step.
+
+    size: a name of SIZES or (width, height); hash: the address after #; files: {path: text} answered beside the page;
+    context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty.
+    """
+    opened: list[Page] = []
+
+    def open_page(
+        url: str = "", *, replay: dict | None = None, options: dict | None = None, size: str | tuple[int, int] = "desk",
+        hash: str = "", files: dict[str, str] | None = None, drawn: bool = True, **context: Any,
+    ) -> Page:  # fmt: skip
+        width, height = SIZES[size] if isinstance(size, str) else size
+        if size == "phone":
+            context = {"is_mobile": True, "has_touch": True, **context}
+        page = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **context).new_page()
+        page.foreign, page.errors = [], []  # type: ignore[attr-defined]
+        page.on("pageerror", lambda e: page.errors.append(str(e)))  # type: ignore[attr-defined]
+        page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)  # type: ignore[attr-defined]
+        answers = {"": page_html(options or ({"replay": replay} if replay else {})), **(files or {}), "favicon.ico": ""}
+        page.route("**/*", lambda route: _answer(route, page, url or HERE, answers))
+        page.goto((url or HERE) + (f"#{hash}" if hash else ""))
+        if drawn:
+            page.wait_for_function("() => window.inflight && inflight.drawn >= 0", timeout=60_000)
+        opened.append(page)
+        return page
+
+    yield open_page
+    for page in opened:
+        errors, foreign = page.errors, page.foreign  # type: ignore[attr-defined]
+        page.context.close()
+        assert not foreign, f"the page asked elsewhere: {foreign}"
+        assert not errors, errors
+
+
+def _answer(route: Route, page: Page, own: str, answers: dict[str, str]) -> None:
+    url = route.request.url
+    path = url.split("#")[0].removeprefix(HERE)
+    if own == HERE and url.startswith(HERE) and path in answers:
+        kind = "application/json" if path.endswith(".json") else "text/html"
+        route.fulfill(body=answers[path], content_type=f"{kind}; charset=utf-8")
+    elif (own != HERE and url.startswith(own.rstrip("/"))) or url.startswith(("data:", "blob:")):
+        route.continue_()
+    else:
+        page.foreign.append(url)  # type: ignore[attr-defined]
+        route.abort()
+
+
+def seek(page: Page, index: int) -> None:
+    """Go to a step by its index and wait until it is drawn."""
+    page.evaluate("(i) => inflight.seek(i)", index)
+    page.wait_for_function("(i) => inflight.drawn === i && !inflight._pending", arg=index)
+
+
+def screenshot(page: Page, path: Path) -> None:
+    page.wait_for_timeout(250)
+    page.screenshot(path=path)

@@ -1,0 +1,140 @@
+"""Engines whose passes go through the buffers of a GPU, on a CPU: the model that only remembers, read by lanes, and graphs by tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from core import Engine, EngineConfig
+from core.attention import paged as triton_paged
+from core.attention.batch import PackedBatch
+from core.attention.kv_pool import KVPool
+from core.attention.spec import AttentionSpec, Backend, scores_to_output
+from core.config import Execution
+from core.runner.gpu.graphs import Capture
+from core.runner.gpu.runner import PagedRunner
+from worlds.small import VOCAB_SIZE, MemoryModel, next_token
+
+
+class PagedMemoryModel(MemoryModel):
+    """`MemoryModel` that finds each request's queries and cache where the paged kernel would."""
+
+    num_heads = 1
+
+    def forward(self, batch: PackedBatch, pool: KVPool, backend=None) -> torch.Tensor:
+        keys, values = (t.view(-1) for t in pool.layers[0])
+        keys[batch.slot_mapping] = batch.input_ids.flatten().float()
+        values[batch.slot_mapping] = batch.position_ids.flatten().float()
+        paged = batch.paged
+        assert paged is not None
+        logits = torch.zeros(len(batch.sample_rows), VOCAB_SIZE)
+        for lane, (row, queries, kv_len) in enumerate(zip(paged.query_rows, paged.query_lens, paged.kv_lens, strict=True)):
+            wanted = (batch.sample_rows == row + queries - 1).nonzero().flatten()
+            if not queries or not len(wanted):
+                continue
+            positions = torch.arange(int(kv_len))
+            slots = (
+                paged.block_tables[lane][positions // paged.block_size].long() * paged.block_size + positions % paged.block_size
+            )
+            assert values[slots].long().equal(positions), "a slot of somebody else"
+            logits[wanted[0]] = 0.0
+            logits[wanted[0], next_token(keys[slots].int().tolist())] = 9.0
+            if self.fails_after == kv_len:
+                logits[wanted[0]] = torch.nan
+        return logits
+
+
+class PagedEngine(Engine):
+    """The real engine on a `PagedRunner`, its passes captured by `capture`; asynchronous where its policy can be."""
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        config: EngineConfig,
+        *,
+        capture: Capture | None = None,
+        attention: Backend = triton_paged.BACKEND,
+        asynchronous: bool | None = None,
+        fused: bool = False,
+    ):
+        self.capture, self.attention = capture, attention
+        if asynchronous is None:
+            asynchronous = config.batching.layout != "split"
+        execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
+        super().__init__(model, tokenizer, config, execution=execution)
+
+    def _new_runner(self, num_blocks: int) -> PagedRunner:
+        longest = self.adapter.max_model_len or num_blocks * self.config.block_size
+        return PagedRunner(
+            self.adapter,
+            num_blocks,
+            self.config.block_size,
+            self.config.num_lanes,
+            longest,
+            self.execution,
+            self._clock,
+            self.capture,
+            self._choice.asynchronous,
+            self.attention,
+        )
+
+
+def paged_engine(
+    policy: str = "continuous",
+    tokenizer=None,
+    model: MemoryModel | None = None,
+    *,
+    capture: Capture | None = None,
+    asynchronous: bool | None = None,
+    fused: bool = False,
+    **limits,
+) -> PagedEngine:
+    """A `PagedEngine` on a `PagedMemoryModel`."""
+    config = EngineConfig(policy=policy, **limits)
+    return PagedEngine(model or PagedMemoryModel(), tokenizer, config, capture=capture, asynchronous=asynchronous, fused=fused)
+
+
+def again(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The plainest `Capture`: the same function over the same buffers."""
+    function()
+    return function
+
+
+def traced(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """A `Capture` that, like a CUDA graph, keeps operations and addresses and forgets every line of Python: what depended on a
+    number read from a tensor raises RuntimeError here, and what depended on anything but the buffers replays stale.
+    """
+    return torch.inference_mode()(make_fx(lambda: function())())
+
+
+def attend_by_gathering(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+) -> torch.Tensor:
+    """The paged kernel's job in operations of torch alone, none of whose shapes depends on the pass: every query against every slot
+    that its sequence's table names.
+    """
+    paged = batch.paged
+    assert paged is not None
+    rows, heads, width, _ = query.shape
+    flat = torch.arange(rows * width)[:, None]
+    mine = (flat >= paged.query_rows) & (flat < paged.query_rows + paged.query_lens)  # [R * W, S]
+    sequence, present = mine.int().argmax(1), mine.any(1)
+    position = (paged.kv_lens - paged.query_lens)[sequence] + flat[:, 0] - paged.query_rows[sequence]
+    length = paged.block_tables.shape[1] * paged.block_size
+    key = torch.arange(length)
+    slots = paged.block_tables[:, key // paged.block_size].long() * paged.block_size + key % paged.block_size  # [S, K]
+    groups = heads // keys.shape[1]
+    k = keys[slots[sequence]].repeat_interleave(groups, 2).transpose(1, 2)  # [R * W, H, K, Dk]
+    v = values[slots[sequence]].repeat_interleave(groups, 2).transpose(1, 2)
+    seen = (key <= position[:, None]) & present[:, None]
+    if spec.window is not None:
+        seen = seen & (position[:, None] - key < spec.window)
+    q = query.transpose(1, 2).reshape(rows * width, heads, 1, -1)
+    out = scores_to_output(q, k, v, seen[:, None, None], spec)  # [R * W, H, 1, Dv]
+    return out.reshape(rows, width, heads, -1)
+
+
+GATHERING = Backend(attend_by_gathering)

@@ -1,0 +1,70 @@
+"""What the pictures of a comparison share: a colour for each contender, a finding as title, steps over time. Knows no single picture."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from core.errors import InflightError
+from core.measure.compare import Comparison
+from core.measure.metrics import DEFINITIONS
+from core.trace.trace import Trace
+from visualizer.charts.theme import HUES, TEMPLATE
+
+_HUE_OF = {"continuous": 0, "static": 1, "dynamic": 4, "split": 6, "split-chunked": 3, "sequential": 7}
+_FREE = (2, 5)
+_LETTERS_A_LINE = 84
+
+
+def hue_of(name: str, names: Sequence[str] = ()) -> int:
+    """A number in `HUES`: the same for a policy in every picture, the next free one for another contender."""
+    if name in _HUE_OF:
+        return _HUE_OF[name]
+    strangers = [n for n in names if n not in _HUE_OF]
+    return _FREE[strangers.index(name) % len(_FREE)] if name in strangers else _FREE[0]
+
+
+def colour(name: str, comparison: Comparison) -> str:
+    return HUES[hue_of(name, comparison.names)]
+
+
+def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> go.Figure:
+    """Give a figure its finding as title. The page shows `meta.finding` as text and drops the title, which exports need.
+
+    defined: names of metrics whose definitions belong beside it.
+    """
+    lines = textwrap.wrap(finding, _LETTERS_A_LINE)
+    figure.update_layout(
+        template=TEMPLATE,
+        title={
+            "text": "<br>".join(lines),
+            "font": {"size": 16},
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 0.97,
+            "yanchor": "top",
+        },
+        meta={"finding": finding, "definitions": [DEFINITIONS[name] for name in defined]},
+        margin={"l": 96, "r": 24, "t": 44 + 20 * len(lines), "b": 52},
+        height=360,
+        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 12}},
+    )
+    figure.update_layout(**layout)
+    return figure
+
+
+def traced(comparison: Comparison) -> list[tuple[str, Trace]]:
+    """The contenders that left a trace; raises InflightError if none did."""
+    found = [(name, run.trace) for name, run in comparison.runs.items() if run.trace is not None and run.trace.events]
+    if not found:
+        raise InflightError("None of these runs left a trace, so there is nothing to draw over time.")
+    return found
+
+
+def since_start(trace: Trace) -> float:
+    """The time that a run's axis begins with."""
+    return trace.events[0].t_start

@@ -1,0 +1,138 @@
+"""One step as an interactive figure: for each of its passes the packed row and, under it, who may attend to whom.
+
+Geometry and text come from the trace alone; the page's colours and letters are used, so that the figure can stand beside it.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from core.errors import InflightError
+from core.trace.fold import prompt_lengths
+from core.trace.mask import Mask, Position
+from core.trace.trace import Trace
+from visualizer.charts.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, deal, tint
+from visualizer.words.captions import Captioner, letter, plain
+
+MAX_CELLS = 60_000
+_ROW_PIXELS, _SPACE_PIXELS = 13, 150
+_NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
+
+
+def step_figure(trace: Trace, step: int) -> go.Figure:
+    """The figure of a step; raises InflightError if there is no such step or its masks are too large to hold in a page."""
+    event = trace.event(step)
+    masks = [trace.mask(step, index) for index in range(len(event.passes))]
+    cells = sum(m.allowed.size for m in masks)
+    if cells > MAX_CELLS:
+        raise InflightError(
+            f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}. The player draws it in tiles."
+        )
+    letters = _letters(trace)
+    hues = {**deal(trace), **{o.request: _NOTHING for o in event.overrun}}
+    heights = [h for m in masks for h in (60, max(120, _ROW_PIXELS * len(m.queries)))]
+    figure = make_subplots(
+        rows=max(1, len(heights)), cols=1, row_heights=heights or None, vertical_spacing=0.4 / max(1, len(heights))
+    )
+    for index, mask in enumerate(masks):
+        figure.add_trace(_packed_row(mask, hues, letters), row=2 * index + 1, col=1)
+        figure.add_trace(_mask(mask, hues, letters), row=2 * index + 2, col=1)
+        figure.update_xaxes(showticklabels=False, row=2 * index + 1, col=1)
+        figure.update_yaxes(showticklabels=False, title_text=f"pass {index}", row=2 * index + 1, col=1)
+        figure.update_xaxes(showticklabels=False, title_text=f"{len(mask.keys)} keys", row=2 * index + 2, col=1)
+        figure.update_yaxes(
+            autorange="reversed", title_text=f"{len(mask.queries)} queries", showticklabels=False, row=2 * index + 2, col=1
+        )
+    figure.update_layout(
+        template=TEMPLATE,
+        title=f"Step {step}: {_escape(_sentence(trace, step, letters))}",
+        height=_SPACE_PIXELS + sum(heights),
+        showlegend=False,
+    )
+    return figure
+
+
+def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatmap:
+    """Every computed position in packed order; pads are empty."""
+    z = [[_code(q, hues, 2) for q in mask.queries]]
+    texts = [[_label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "") for q in mask.queries]]
+    return go.Heatmap(z=z, text=texts, hovertemplate="%{text}<extra></extra>", xgap=1, **_colours())
+
+
+def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatmap:
+    """Queries by keys: cached keys pale, new keys full, blocked cells empty; hovering says why."""
+    new = {(q.request, q.position) for q in mask.queries}
+    columns = np.array([_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys])
+    return go.Heatmap(
+        z=np.where(mask.allowed, columns[None, :], 0),
+        text=_reasons(mask),
+        x=[_label(k, letters) for k in mask.keys],
+        y=[f"{i}: {_label(q, letters)}" for i, q in enumerate(mask.queries)],
+        hovertemplate="query %{y}<br>key %{x}<br>%{text}<extra></extra>",
+        **_colours(),
+    )
+
+
+def _reasons(mask: Mask) -> list[list[str]]:
+    """Why each cell is allowed or blocked."""
+    return [
+        [_reason(query, key, bool(allowed)) for key, allowed in zip(mask.keys, row, strict=True)]
+        for query, row in zip(mask.queries, mask.allowed, strict=True)
+    ]
+
+
+def _reason(query: Position, key: Position, allowed: bool) -> str:
+    if query.position is None or key.position is None:
+        return "blocked: padding"
+    if allowed:
+        return "allowed: the token itself" if key.position == query.position else "allowed: an earlier token of the same request"
+    if key.request != query.request:
+        return "blocked: another request"
+    return "blocked: the future" if key.position > query.position else "blocked: outside the window"
+
+
+def _code(position: Position, hues: dict[str, int], shade: int) -> int:
+    """A number for a colour: 0 empty, else 1 + 2 × hue for pale and 2 + 2 × hue for full."""
+    return 0 if position.position is None else 2 * hues.get(position.request, 0) + shade
+
+
+def _colours() -> dict:
+    table: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
+    steps = len(table)
+    scale = [(edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)]
+    return {
+        "colorscale": scale,
+        "zmin": -0.5,
+        "zmax": steps - 0.5,
+        "showscale": False,
+        "hoverlabel": {"font": {"color": INK}, "bordercolor": RULE},
+    }
+
+
+def _label(position: Position, letters: dict[str, str]) -> str:
+    """Letter, position and text of a token, safe to show."""
+    name = letters.get(position.request, "?")
+    return f"{name} · padding" if position.position is None else f"{name} · {position.position} · {_escape(position.text)!s}"
+
+
+def _letters(trace: Trace) -> dict[str, str]:
+    return {a.request: letter(i) for i, a in enumerate(a for event in trace.events for a in event.arrived)}
+
+
+def _sentence(trace: Trace, step: int, letters: dict[str, str]) -> str:
+    captioner = Captioner(trace.header, prompt_lengths(trace))
+    for event in trace.events:
+        caption = captioner.caption(event)
+        if event.step == step:
+            return plain(caption["say"], lambda r: letters.get(r, "?"))
+    return ""
+
+
+def _escape(text: str) -> str:
+    """Plotly reads a little HTML in texts; a token is data."""
+    return html.escape(text.replace("\n", "↵").replace("\t", "→").replace("\x00", "␀"), quote=False)

@@ -1,0 +1,101 @@
+"""A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about its steps, as plain data.
+
+    {"schema": 1, "header": …, "complete": …, "texts": {"prompt": …, "output": …}, "events": […], "captions": […]}
+
+`replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on. Knows nothing of Gradio or HTML.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from core.trace.detokenize import Detokenizer, pieces
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
+from visualizer.words.captions import Captioner, captions
+
+SCHEMA = 1
+_CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
+
+
+def replay(trace: Trace) -> dict:
+    """The whole run for the player."""
+    return {
+        "schema": SCHEMA,
+        "header": public_header(trace.header),
+        "complete": trace.complete,
+        "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
+        "events": [plain_event(event) for event in trace.events],
+        "captions": captions(trace),
+    }
+
+
+def public_header(header: dict) -> dict:
+    """The trace's header without the prompts' token ids, whose texts the replay has."""
+    return {name: value for name, value in header.items() if name != "prompts"}
+
+
+def plain_event(event: StepEvent) -> dict:
+    """The event as dicts and lists alone."""
+    return {name: _plain(value) for name, value in event.to_json().items()}
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def write(folder: Path, data: dict) -> Path:
+    """Store a replay under the hash of its content; the file. One that is there already is not written again."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{id(text)}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    return path
+
+
+class Deltas:
+    """The same data piece by piece: `delta(events)` is what these events add. One for each run, fed in order.
+
+    header and tokenizer: the trace's.
+    """
+
+    def __init__(self, header: dict, tokenizer: Any) -> None:
+        prompts = header["prompts"]
+        self._captioner = Captioner(header, {request: len(ids) for request, ids in prompts.items()})
+        self._tokenizer = tokenizer
+        self._prompts = prompts
+        self._detokenizers: dict[str, Detokenizer] = {}
+
+    def delta(self, events: Sequence[StepEvent]) -> dict:
+        """`{"events", "captions", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives."""
+        texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {}}
+        for event in events:
+            for arrived in event.arrived:
+                texts["prompt"][arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
+            for sampled in event.sampled:
+                texts["output"].setdefault(sampled.request, []).append(self._detokenizer(sampled.request).add(sampled.token_id))
+            for finished in event.finished:
+                detokenizer = self._detokenizers.pop(finished.request, None)
+                if detokenizer and finished.request in texts["output"]:
+                    texts["output"][finished.request][-1] += detokenizer.finish()
+        return {
+            "events": [plain_event(event) for event in events],
+            "captions": [self._captioner.caption(event) for event in events],
+            "texts": texts,
+        }
+
+    def _detokenizer(self, request: str) -> Detokenizer:
+        """Primed with the prompt: what a token looks like may depend on the tokens before it."""
+        if request not in self._detokenizers:
+            detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
+            for token in self._prompts[request][-_CONTEXT:]:
+                detokenizer.add(token)
+            detokenizer.finish()
+        return self._detokenizers[request]

@@ -1,0 +1,62 @@
+"""The recorded runs and comparisons as a static site: a folder that any web server serves and that opens from disk as well."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from core.assets import ASSETS
+from core.errors import InflightError
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from visualizer.documents.comparison import RECORDED, document, load, recorded
+from visualizer.documents.record import TRACES, entry
+from visualizer.documents.replay import replay
+from visualizer.page.bundle import inert_json, page_html
+from visualizer.page.tabs import TABS, compare_script, packed_plotly, part
+
+_LOADER = ASSETS / "site" / "runs.js"
+
+
+def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED) -> Path:
+    """Write the site; its first page. Raises InflightError where nothing is on record or the folder cannot be written."""
+    runs = [(preset, traces / f"{preset.name}.jsonl") for preset in PRESETS.values()]
+    runs = [(preset, path) for preset, path in runs if path.exists()]
+    if not runs:
+        raise InflightError("There are no recorded runs: make them with `python -m visualizer record`.")
+    try:
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+        catalogue = []
+        for preset, path in runs:
+            trace = Trace.load(path)
+            catalogue.append(entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))})
+        parts = _compare(folder, comparisons)
+        page = page_html({"catalogue": catalogue, "tabs": TABS if parts else []}, parts)
+        index = folder / "index.html"
+        index.write_text(
+            page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"
+        )
+    except OSError as error:
+        raise InflightError(f"{folder} cannot be written: {error.strerror}.") from None
+    return index
+
+
+def _compare(folder: Path, comparisons: Path) -> dict | None:
+    """The Compare tab's files; what the page is told of it, or None where no comparison is on record."""
+    entries = recorded(comparisons)
+    if not entries:
+        return None
+    (folder / "compare").mkdir(exist_ok=True)
+    (folder / "compare" / "page.js").write_text(compare_script(), encoding="utf-8")
+    listed = [
+        entry | {"url": _brought(folder, f"compare/{entry['name']}.js", document(load(comparisons / entry["name"])))}
+        for entry in entries
+    ]
+    plotly = _brought(folder, "compare/plotly.js", base64.b64encode(packed_plotly()).decode())
+    return part("compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed})
+
+
+def _brought(folder: Path, url: str, data: object) -> str:
+    """Data as a script, which a page opened from disk can load where it may not fetch; its address."""
+    (folder / url).write_text(f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8")
+    return url

@@ -1,0 +1,1 @@
+"""What the page asks of its server, as plain functions: runs, comparisons, uploads, limits."""

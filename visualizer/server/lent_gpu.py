@@ -1,0 +1,135 @@
+"""A GPU on loan: on Hugging Face's ZeroGPU there is one only inside a function decorated with `spaces.GPU`, which runs it in a forked
+process and hands back what it yields. There the model is loaded and the engine runs; here its trace is put together again.
+
+Where the package `spaces` is missing, or finds that this is not ZeroGPU, nothing is lent and everything is as if this module were not.
+Importing it decorates the function, which ZeroGPU wants before the page is launched and before CUDA is first used.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
+from visualizer.server.jobs import Cancelled, Models, Work
+from visualizer.server.limits import Limits, Refused, Spec
+
+COMPARISONS = "Here live runs are lent a GPU, while comparisons are computed on the CPU."
+
+_PERIOD = 0.05  # seconds between two parts: what a cancelled run goes on for at most
+_SETTING_UP = 20  # seconds to start CUDA, load a model and compile its kernels
+log = logging.getLogger("inflight")
+
+
+class Part(NamedTuple):
+    """What a run has come to since the last part: plain data, fit to be pickled.
+
+    header: with the first part after the run has begun, and with the last, as it is by then. The others: see `Work` and `Trace`.
+    """
+
+    header: dict | None
+    events: list[StepEvent]
+    complete: bool
+    error: str | None
+    stopped: str | None
+
+
+@cache
+def _models() -> Models:
+    """The lent process's own, kept from run to run: the lock of the page's may have been taken at the fork."""
+    return Models()
+
+
+def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
+    """In the lent process: the run, several times a second, until its end."""
+    torch.set_num_threads(torch.get_num_threads())  # renews torch's pool after the fork, at which two loading threads can trip
+    work = Work(spec, limits, _models())
+    work.start()
+    begun, taken = False, 0
+    try:
+        ended = False
+        while not ended:
+            ended = work.ended.wait(_PERIOD)  # before looking, so that nothing is missed
+            trace = work.trace
+            events = trace.events[taken:] if trace is not None else []
+            header = dict(trace.header) if trace is not None and (ended or not begun) else None
+            begun, taken = trace is not None, taken + len(events)
+            yield Part(header, events, trace is not None and trace.complete, work.error, work.stopped)
+    finally:
+        work.cancel()
+        work.ended.wait()  # the process may be lent again at once
+
+
+def _seconds(spec: Spec, limits: Limits) -> int:
+    """For how long a run needs the GPU at most."""
+    return math.ceil(limits.seconds) + _SETTING_UP
+
+
+def _decorated() -> Callable[[Spec, Limits], Any] | None:
+    """`_parts` on a lent GPU; None where none is lent."""
+    try:
+        import spaces
+    except ImportError:
+        return None
+    decorated = spaces.GPU(_parts, duration=_seconds)
+    return None if decorated is _parts else decorated  # elsewhere than on ZeroGPU it is handed back as it is
+
+
+_LENT = _decorated()
+
+
+def is_lent() -> bool:
+    """Whether runs are lent a GPU here."""
+    return _LENT is not None
+
+
+def work_for(spec: Spec, limits: Limits, models: Models) -> Work:
+    """The run, on a lent GPU where there is one, unless it asks for another device."""
+    return (LentWork if is_lent() and spec.device in ("auto", "cuda") else Work)(spec, limits, models)
+
+
+class LentWork(Work):
+    """A run whose engine is in a lent process; its trace grows here as parts arrive."""
+
+    def _compute(self) -> None:
+        assert _LENT is not None
+        # What is refused is refused now, before a visitor's quota pays for a GPU; CUDA is not to be touched in this process.
+        self.tokenizer = self._prepare("cpu")[0].tokenizer
+        with closing(_LENT(self._spec, self._limits)) as parts:
+            for part in _told(parts):
+                if part.header is not None and self.trace is None:
+                    self.trace = Trace(part.header, [], complete=False, tokenizer=self.tokenizer)
+                if self.trace is not None:
+                    self.trace.header.update(part.header or {})
+                    self.trace.events += part.events
+                    self.trace.complete = part.complete
+                self.error, self.stopped = part.error, part.stopped
+                if self.is_cancelled:
+                    raise Cancelled
+
+
+def _told(parts: Iterator[Part]) -> Iterator[Part]:
+    """The parts; raises Refused with the words of ZeroGPU, which has exceptions of several kinds for quotas, queues and lost GPUs."""
+    while True:
+        try:
+            part = next(parts)
+        except StopIteration:
+            return
+        except Exception as error:
+            log.warning("ZeroGPU failed a run", exc_info=True)
+            raise Refused(f"ZeroGPU, which lends this page its GPU, says: {_sentence(error)}.") from None
+        yield part
+
+
+def _sentence(error: Exception) -> str:
+    """All that an exception says, in one sentence without its full stop."""
+    text = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__  # str of a gr.Error is in quotes
+    return re.sub(r"\.\s+([A-Z])", lambda start: f"; {start[1].lower()}", text)[:300].rstrip(".: ")

@@ -1,0 +1,143 @@
+"""What the page accepts, in one place, and the sentence that each refusal is. A public Space gets the smaller numbers.
+
+Knows nothing of pages and threads. A spec is `{"workload": …, "config": …, "model": name, "device": name}`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from core.config import EngineConfig
+from core.errors import InflightError
+from core.models.load import BUILTIN_MODELS
+from core.workload.workload import Workload
+
+
+class Refused(InflightError):
+    """Something that the page does not accept; the message says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """any_model: folders and hub ids, not just the built-in models. line: visitors that may wait for a run at once."""
+
+    requests: int = 64
+    prompt_characters: int = 20_000
+    total_characters: int = 100_000
+    new_tokens: int = 512
+    total_tokens: int = 16_384
+    arrival: int = 10_000
+    lanes: int = 64
+    budget: int = 4_096
+    block_size: int = 256
+    kv_tokens: int = 65_536
+    steps: int = 2_000
+    seconds: float = 300
+    upload_bytes: int = 32 * 2**20
+    concurrent_runs: int = 4
+    line: int = 60
+    any_model: bool = True
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+HERE = Limits()
+SPACE = Limits(
+    requests=32,
+    prompt_characters=4_000,
+    total_characters=20_000,
+    new_tokens=128,
+    total_tokens=4_096,
+    lanes=16,
+    budget=512,
+    kv_tokens=8_192,
+    steps=600,
+    seconds=60,
+    upload_bytes=8 * 2**20,
+    concurrent_runs=2,
+    any_model=False,
+)
+
+
+def limits(environment: Mapping[str, str] = os.environ) -> Limits:
+    """The limits of this place: a Space says so by `SPACE_ID`."""
+    return SPACE if environment.get("SPACE_ID") else HERE
+
+
+class Spec(NamedTuple):
+    """A run that was asked for, checked."""
+
+    workload: Workload
+    config: EngineConfig
+    model: str
+    device: str
+
+
+def check(spec: object, limits: Limits) -> Spec:
+    """The spec as typed values; raises Refused, or whatever the engine refuses, before anything is loaded or computed."""
+    if not isinstance(spec, dict):
+        raise Refused("A run is asked for as an object with a workload and a config.")
+    model, device = spec.get("model", BUILTIN_MODELS[0]), spec.get("device", "auto")
+    if not isinstance(model, str) or not isinstance(device, str):
+        raise Refused("The model and the device must be names.")
+    if not limits.any_model and model not in BUILTIN_MODELS:
+        raise Refused(f"This page runs its own models only: {', '.join(BUILTIN_MODELS)}.")
+    workload = Workload.from_json(spec.get("workload"))
+    config = spec.get("config", {})
+    if not isinstance(config, dict):
+        raise Refused("The config must be an object.")
+    checked = Spec(workload, EngineConfig.from_json(config), model, device)
+    _check_workload(workload, limits)
+    _check_config(checked.config, limits)
+    return checked
+
+
+def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
+    """Once the prompts are tokens; raises Refused if prompts and new tokens together are too many."""
+    total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
+    _at_most(total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together")
+
+
+def check_upload(size: int, limits: Limits) -> None:
+    """Raises Refused for a file that is too large."""
+    if size > limits.upload_bytes:
+        raise Refused(f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most {limits.upload_bytes >> 20} MiB.")
+
+
+def _check_workload(workload: Workload, limits: Limits) -> None:
+    if not len(workload):
+        raise Refused("There is nothing to run: add a request.")
+    _at_most(len(workload), limits.requests, "The workload has {} requests")
+    characters = 0
+    for request in workload:
+        length = len(request.prompt or request.prompt_token_ids or ())
+        characters += length
+        _at_most(length, limits.prompt_characters, f"The prompt of {_short(request.id)} has {{}} characters")
+        _at_most(request.sampling.max_new_tokens, limits.new_tokens, f"{_short(request.id)} asks for {{}} new tokens")
+        if workload.arrival_unit == "step":
+            _at_most(request.arrival, limits.arrival, f"{_short(request.id)} arrives in step {{}}")
+        else:
+            _at_most(request.arrival, limits.seconds, f"{_short(request.id)} arrives after {{}} seconds")
+        _at_most(len(request.sampling.stop), 8, f"{_short(request.id)} has {{}} stop strings")
+    _at_most(characters, limits.total_characters, "The prompts have {} characters together")
+
+
+def _check_config(config: EngineConfig, limits: Limits) -> None:
+    _at_most(config.max_num_seqs, limits.lanes, "The config has {} lanes")
+    _at_most(config.max_num_batched_tokens, limits.budget, "The token budget is {}")
+    _at_most(config.block_size, limits.block_size, "A block has {} tokens")
+    if config.num_blocks is not None:
+        _at_most(config.num_blocks * config.block_size, limits.kv_tokens, "The KV pool has room for {} tokens")
+
+
+def _at_most(value: float, most: float, sentence: str) -> None:
+    if value > most:
+        raise Refused(f"{sentence.format(f'{value:,}')}; this page takes at most {most:,}.")
+
+
+def _short(request: str) -> str:
+    return f"Request {request if len(request) <= 24 else request[:23] + '…'}"

@@ -1,0 +1,56 @@
+"""Every sentence about a step, composed from its event and the fold of the events before it. Nothing is guessed.
+
+`say` is the step in one sentence, `why` has a sentence for every decision; see `visualizer.words.vocabulary` for what a sentence is.
+"""
+
+from __future__ import annotations
+
+from core.config import EngineConfig
+from core.trace.events import StepEvent
+from core.trace.fold import Fold, prompt_lengths
+from core.trace.trace import Trace
+from visualizer.words.context import Moment
+from visualizer.words.narration import MAX_CHARACTERS, say
+from visualizer.words.reasons import why
+from visualizer.words.vocabulary import letter, plain
+
+__all__ = ["MAX_CHARACTERS", "Captioner", "captions", "letter", "plain"]
+
+
+def captions(trace: Trace) -> list[dict]:
+    """`{"say": sentence, "why": [sentence, …]}` for every event."""
+    captioner = Captioner(trace.header, prompt_lengths(trace))
+    return [captioner.caption(event) for event in trace.events]
+
+
+class Captioner:
+    """Follows a run event by event. header: the trace's; prompt_lengths: tokens of each prompt."""
+
+    def __init__(self, header: dict, prompt_lengths: dict[str, int]) -> None:
+        self._fold = Fold.of(header, prompt_lengths)
+        self._prompt = prompt_lengths
+        self._letters: dict[str, str] = {}
+        self._config = EngineConfig.from_json(header["config"])
+        self._asked = {
+            r["id"]: r.get("sampling", {}).get("max_new_tokens") for r in header["workload"].get("requests", ()) if "id" in r
+        }
+        self._is_asynchronous = bool((header.get("execution") or {}).get("asynchronous"))
+        self._last_end: float | None = None
+
+    def caption(self, event: StepEvent) -> dict:
+        """The sentences of the next event."""
+        waited = self._waited(event)
+        self._fold.begin(event)
+        for arrived in event.arrived:
+            self._letters[arrived.request] = letter(len(self._letters))
+        moment = Moment(event, self._fold, self._config, self._prompt, self._asked, self._letters, waited)
+        sentences = {"say": say(moment), "why": why(moment)}
+        self._fold.end(event)
+        self._last_end = event.t_end
+        return sentences
+
+    def _waited(self, event: StepEvent) -> float:
+        """Seconds that the device waited for the host before this step; with nobody to serve it waited for no host."""
+        if not self._is_asynchronous or self._last_end is None or not self._fold.has_work:
+            return 0.0
+        return max(0.0, event.t_start - self._last_end)

@@ -1,0 +1,67 @@
+"""One event among those before it: what a sentence about the step needs to know. Composes no words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from core.config import EngineConfig
+from core.trace.events import Segment, StepEvent
+from core.trace.fold import Fold
+
+
+@dataclass
+class Moment:
+    """An event while its passes run.
+
+    fold: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. waited: seconds that the device
+    waited for the host before this step.
+    """
+
+    event: StepEvent
+    fold: Fold
+    config: EngineConfig
+    prompt: dict[str, int]
+    asked: dict[str, int | None]
+    letters: dict[str, str]
+    waited: float = 0.0
+    prefills: list[Segment] = field(init=False)
+    decodes: list[Segment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.overrun = {o.request for o in self.event.overrun}  # computed for nothing: they neither read nor write
+        working = [s for s in self.event.segments if s.request not in self.overrun]
+        self.prefills = [s for s in working if s.phase == "prefill"]
+        self.decodes = [s for s in working if s.phase == "decode"]
+        self.sampled = {s.request for s in self.event.sampled}
+        self.all_prefills = [s for s in self.event.segments if s.phase == "prefill"]
+        new = {s.request for s in self.all_prefills}
+        # the budget counts these before any prompt
+        self.old_decodes = [s for s in self.event.segments if s.phase == "decode" and s.request not in new]
+        self.by_request: dict[str, Segment] = {s.request: s for s in self.prefills}
+
+    @property
+    def device_waited(self) -> bool:
+        """Whether the device waited for the host for a time worth a word: over a hundredth of the step."""
+        return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
+
+    def written(self, request: str) -> int:
+        """Tokens generated once the step is over."""
+        now = sum(s.request == request for s in self.event.sampled)
+        return self.fold.num_tokens.get(request, 0) + now - self.prompt.get(request, 0)
+
+    def pending_end(self, s: Segment) -> int:
+        """How many tokens the request had when the pass began: where its prefill ends."""
+        return self.fold.num_tokens.get(s.request, s.kv_len)
+
+    def recomputed(self, s: Segment) -> int:
+        """How many of the segment's positions were computed once before a preemption."""
+        return max(0, min(self.fold.lost.get(s.request, 0), s.kv_len) - s.start)
+
+    def cut_by_budget(self, s: Segment) -> bool:
+        """Cut short by the budget: the scheduler says so, or the budget is spent and the pool was not full to the last position."""
+        if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
+            return True
+        full = self.event.kv.used == self.event.kv.total and s.kv_len == len(self.fold.tables[s.request]) * self.config.block_size
+        return (
+            s.kv_len < self.pending_end(s) and self.event.budget.limit is not None and self.event.budget.unused == 0 and not full
+        )

@@ -1,0 +1,211 @@
+"""What a comparison found, in sentences with computed numbers, whoever wins. Knows no colours and no page.
+
+The pair that a sentence is about: the contender named first, which ratios are taken to, and `continuous` against it (where it does not
+run, the fastest other one).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from core.measure.compare import Comparison
+from core.measure.cost_curve import CostCurve
+from core.measure.divergence import Divergence
+from core.measure.equivalence import Equivalence
+from core.trace.trace import Trace
+
+WASTE = {
+    "padding": "finished rows computed until their wave ends",
+    "barrier": "empty behind the barrier",
+    "stalled": "held, nothing computed",
+    "empty": "empty",
+}
+
+_OVERRUN = "rows of requests that had stopped"  # what padding is where the next step is launched ahead
+
+
+def seconds(value: float | None) -> str:
+    """A duration with its unit, three digits."""
+    if value is None:
+        return "–"
+    if value >= 1:
+        return f"{value:.3g} s" if value < 100 else f"{value:,.0f} s"
+    return f"{value * 1000:.3g} ms" if value < 0.9995 else "1.00 s"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}"
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+
+
+def pair(comparison: Comparison) -> tuple[str, str]:
+    """The baseline and whom the sentences set against it; the same twice where only one ran."""
+    base = comparison.baseline
+    others = [n for n in comparison.names if n != base]
+    if not others:
+        return base, base
+    return base, "continuous" if "continuous" in others else min(others, key=lambda n: statistics.median(comparison.walls[n]))
+
+
+def total_time(comparison: Comparison) -> str:
+    """Who was faster, by how much, and whether the runs agree."""
+    base, mine = pair(comparison)
+    walls = {n: statistics.median(comparison.walls[n]) for n in (base, mine)}
+    if base == mine:
+        return f"{mine} took {seconds(walls[mine])}."
+    numbers = f"{mine} took {seconds(walls[mine])}, {base} {seconds(walls[base])}"
+    if undecided(comparison, mine):
+        return f"{numbers}: the runs spread by more than the difference, so nobody wins."
+    ratios = comparison.ratios(mine)
+    middle = statistics.median(ratios)
+    rounds = f" ({times(min(ratios))} to {times(max(ratios))} run by run)" if len(ratios) > 1 else " in a single run of each"
+    if middle >= 1:
+        return f"{numbers}: {times(middle)} times as fast{rounds}."
+    slower = [1 / r for r in ratios]
+    rounds = f" ({times(min(slower))} to {times(max(slower))} run by run)" if len(ratios) > 1 else " in a single run of each"
+    return f"{mine} loses here: it took {seconds(walls[mine])}, {base} {seconds(walls[base])}, {times(1 / middle)} times as long{rounds}."
+
+
+def undecided(comparison: Comparison, name: str) -> bool:
+    """Whether this contender's distance from the baseline is within the spread of the runs."""
+    return any(w.startswith(f"{name} against ") for w in comparison.warnings)
+
+
+def throughput(comparison: Comparison) -> str:
+    """Rates, and how far the baseline's falls in its worst quarter."""
+    base, mine = pair(comparison)
+    rates: dict[str, float] = {n: comparison.medians[n].get("output_tok_s") or 0.0 for n in (base, mine)}
+    if not all(rates.values()):
+        return "Throughput could not be observed."
+    said = f"{mine} writes {rates[mine]:,.0f} tokens a second"
+    if base != mine:
+        said += f", {base} {rates[base]:,.0f}"
+    worst = _worst_quarter(comparison.runs[base].trace)
+    if worst is None or base == mine:
+        return f"{said}."
+    which, rate = worst
+    if rate > 0.85 * rates[base]:
+        return f"{said}; neither falls off on the way." if rates[mine] < rates[base] * 1.05 else f"{said}, throughout."
+    return f"{said}; in its {('first', 'second', 'third', 'last')[which]} quarter {base} is down to {rate:,.0f}."
+
+
+def latency(comparison: Comparison) -> str:
+    """The middle wait for a first token, and the long gaps."""
+    base, mine = pair(comparison)
+    first = {n: (comparison.medians[n].get("ttft_s") or {}).get("p50") for n in (base, mine)}
+    gaps = {n: (comparison.medians[n].get("itl_s") or {}).get("p99") for n in (base, mine)}
+    if first[mine] is None:
+        return "Latencies could not be observed."
+    if base == mine or first[base] is None:
+        return f"Half of the first tokens come within {seconds(first[mine])} with {mine}; ITL p99 is {seconds(gaps[mine])}."
+    return (
+        f"Half of the first tokens come within {seconds(first[mine])} with {mine}, {seconds(first[base])} with {base}; "
+        f"99 of 100 gaps between tokens are under {seconds(gaps[mine])} and {seconds(gaps[base])}."
+    )
+
+
+def lane_steps(comparison: Comparison) -> str:
+    """Which share of the lane-steps did no work, and what it went to."""
+    base, mine = pair(comparison)
+    said = []
+    for name in dict.fromkeys((base, mine)):
+        counts = comparison.medians[name].get("lane_steps")
+        if not counts or not counts["total"]:
+            continue
+        wasted = counts["total"] - counts["useful"]
+        if not wasted:
+            said.append(f"{name} wastes none of its {counts['total']:,.0f} lane-steps")
+            continue
+        most = max(WASTE, key=lambda kind: counts[kind])
+        cause = _OVERRUN if most == "padding" and comparison.medians[name].get("overrun_rows") else WASTE[most]
+        said.append(
+            f"{name} wastes {percent(wasted / counts['total'])} of its {counts['total']:,.0f} lane-steps, "
+            + (f"all {cause}" if counts[most] == wasted else f"mostly {cause}")
+        )
+    return "; ".join(said) + "." if said else "Lane-steps could not be observed."
+
+
+def kv_use(comparison: Comparison) -> str:
+    """How much of the pool was in use."""
+    base, mine = pair(comparison)
+    said = []
+    for name in dict.fromkeys((mine, base)):
+        numbers = comparison.medians[name]
+        blocks = numbers.get("kv_blocks")
+        if blocks:
+            said.append(
+                f"{name} uses {percent(numbers['kv_use'])} of its KV blocks on average and at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}"
+            )
+    return "; ".join(said) + "." if said else "KV use could not be observed."
+
+
+def cost(curve: CostCurve) -> str:
+    """What a batch costs against what it gives; and what reading more KV costs."""
+    one, most = curve.by_tokens[0], curve.by_tokens[-1]
+    grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
+    said = (
+        f"A step of {most.tokens} tokens takes {times(grows)} times as long as a step of {one.tokens}: each token costs {times(cheaper)} times less"
+        if cheaper > 1
+        else f"A step of {most.tokens} tokens takes {times(grows)} times as long as a step of {one.tokens}: on this device a batch saves nothing"
+    )
+    if len(curve.by_kv) > 1:
+        short, long = curve.by_kv[0], curve.by_kv[-1]
+        said += f". Reading {long.kv_read / short.kv_read:,.0f} times the KV makes a step {times(long.median / short.median)} times as long"
+    return said + "."
+
+
+def equivalence(found: Equivalence) -> str:
+    """Alone and in company: what differs."""
+    size = "" if found.max_logit_difference is None else f"; the largest logit difference is {found.max_logit_difference:.2g}"
+    tokens, differing = found.tokens, found.differing_tokens
+    if found.leak:
+        return f"With the leak {differing:,} of {tokens:,} tokens differ from those written alone{size}."
+    if not differing:
+        return f"0 of {tokens:,} tokens differ from those written alone{size}."
+    return f"{differing:,} of {tokens:,} tokens differ from those written alone{size}, in {found.dtype} on {found.device}."
+
+
+def fork(found: Divergence | None, steps: tuple[int, int]) -> list[str]:
+    """Where two runs part and what came of it."""
+    if found is None:
+        return ["No step decides anything else: this limit never binds here."]
+    a, b = steps
+    length = f"Both runs have {a:,} steps" if a == b else f"The first run has {a:,} steps, the second {b:,}"
+    return [
+        found.sentence(),
+        f"{length}; {'they write the same tokens.' if found.same_tokens else 'what they write differs.'} Drag across the lanes to look around.",
+    ]
+
+
+def outputs(comparison: Comparison) -> str:
+    """Whether all wrote the same."""
+    if comparison.outputs_identical:
+        return "Every run wrote the same tokens."
+    first = comparison.differences[0]
+    margin = "" if first["margin"] is None else f", where the best logit led by {first['margin']:.3g}"
+    return f"{first['policy']} departs from {comparison.baseline} in request {first['request']} at token {first['position']}{margin}."
+
+
+def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
+    """Of the four quarters of a run's time: the one with the lowest rate of tokens, and that rate."""
+    found = token_times(trace) if trace is not None else []
+    if not found or trace is None:
+        return None
+    start, end = trace.events[0].t_start, trace.events[-1].t_end
+    quarter = (end - start) / 4
+    if quarter <= 0:
+        return None
+    counts = [0, 0, 0, 0]
+    for t in found:
+        counts[min(3, int((t - start) / quarter))] += 1
+    which = min(range(4), key=lambda i: counts[i])
+    return which, counts[which] / quarter
+
+
+def token_times(trace: Trace) -> Sequence[float]:
+    """When each token came, seconds since the run began."""
+    return [event.passes[s.pass_index].t_end for event in trace.events for s in event.sampled]

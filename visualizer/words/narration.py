@@ -1,0 +1,173 @@
+"""A step in one sentence of at most `MAX_CHARACTERS`: what most needs saying first, as much of it as fits."""
+
+from __future__ import annotations
+
+from core.trace.events import Segment
+from visualizer.words.context import Moment
+from visualizer.words.vocabulary import (
+    NAMED,
+    Sentence,
+    agree,
+    brief,
+    count,
+    ending,
+    joined,
+    names,
+    once_more,
+    padding_causes,
+    plain,
+    reason,
+)
+
+Clause = tuple[Sentence, Sentence]  # a part of the one sentence: without and with its reason
+MAX_CHARACTERS = 140
+
+
+def say(m: Moment) -> Sentence:
+    """The step in one sentence: what most needs saying first, as much of it as fits."""
+    parts = {
+        "preempted": _preempted(m),
+        "decodes": _decodes(m),
+        "prefills": _prefills(m),
+        "stalled": _stalled(m),
+        "padding": _padding(m),
+        "overrun": _overrun(m),
+        "ends": _ends(m),
+        "wait": _wait(m),
+    }
+    telling = ("preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "padding")
+    chosen: dict[str, Sentence] = {}
+    for form in (0, 1):  # first everybody's short form, then the longer ones, with their reasons
+        for name in telling:
+            clause = parts[name]
+            if clause and (form == 0 or name in chosen) and _fits(m, attempt := {**chosen, name: clause[form]}):
+                chosen = attempt
+    return joined([chosen[name] for name in parts if name in chosen] or [["Nothing is computed in this step"]], "; ", ".")
+
+
+def _fits(m: Moment, chosen: dict[str, Sentence]) -> bool:
+    text = plain(joined(list(chosen.values()), "; ", "."), lambda r: m.letters.get(r, "?"))
+    return len(text) <= MAX_CHARACTERS
+
+
+def _preempted(m: Moment) -> Clause | None:
+    if not m.event.preempted:
+        return None
+    lost = sum(p.tokens_lost for p in m.event.preempted)
+    who = names([p.request for p in m.event.preempted])
+    short = [*who, f" {agree(m.event.preempted, 'loses its', 'lose their')} cache of {count(lost, 'token')}"]
+    return short, [*short, f", because the {count(m.event.kv.total, 'KV block')} ran out"]
+
+
+def _decodes(m: Moment) -> Clause | None:
+    if not m.decodes:
+        return None
+    writing = [s.request for s in m.decodes if s.request in m.sampled]
+    if not writing:
+        short = [
+            *names([s.request for s in m.decodes]),
+            f" {agree(m.decodes, 'computes', 'compute')} without a new token",
+        ]
+        return short, short
+    short = [*names(writing), " adds one token" if len(writing) == 1 else " each add one token"]
+    nothing_else = not m.prefills and not m.event.waiting.count
+    return short, [*short, ", and nobody waits"] if nothing_else and not m.event.preempted else short
+
+
+def _prefills(m: Moment) -> Clause | None:
+    if not m.prefills:
+        return None
+    reading = m.prefills
+    who = names([s.request for s in reading])
+    if len(reading) == 1:
+        return _one_prefill(m, reading[0], who)
+    total = sum(s.length for s in reading)
+    numbers = " + ".join(str(s.length) for s in reading) if len(reading) <= NAMED else str(total)
+    again = sum(m.recomputed(s) for s in reading)
+    short = [*who, f" compute {numbers} tokens{once_more(again, total)}" if again else f" read {numbers} prompt tokens"]
+    if any(m.cut_by_budget(s) for s in reading):
+        return short, [*short, f", all that the budget of {m.event.budget.limit} leaves"]
+    first = " and write their first tokens" if all(s.request in m.sampled for s in reading) else ""
+    return short, [*short, first, _room(m)]
+
+
+def _one_prefill(m: Moment, s: Segment, who: Sentence) -> Clause:
+    end, all_of_it = m.pending_end(s), s.kv_len == m.pending_end(s)
+    limit = f", all that the budget of {m.event.budget.limit} leaves" if m.cut_by_budget(s) else ""
+    if m.recomputed(s):
+        short = [*who, f" computes {count(s.length, 'token')}{once_more(m.recomputed(s), s.length)}"]
+        return short, [*short, limit or ", lost when it was preempted"]
+    first = " and writes its first token" if s.request in m.sampled else ""
+    if not all_of_it:
+        short = [*who, f" reads {s.length} of its {count(end, 'prompt token')}"]
+        return short, [*short, limit]
+    if s.start:
+        cached = dict(m.event.kv.prefix_hits).get(s.request)
+        last = "the last" if s.length == 1 else f"the last {s.length}"
+        short = [*who, f" reads {last} of its {count(end, 'prompt token')}", first]
+        return short, [*short, f", as {cached} were in the prefix cache" if cached else ""]
+    short = [*who, f" reads its {count(s.length, 'prompt token')}", first]
+    return short, [*short, _room(m)]
+
+
+def _room(m: Moment) -> str:
+    """Why new prompts could be read at all."""
+    if not m.event.admitted:
+        return ""
+    lanes = [a.lane for a in m.event.admitted]
+    if m.config.batching.admission == "barrier":
+        return ", as a new wave begins"
+    return f", as lane {lanes[0]} was free" if len(lanes) == 1 else f", as {len(lanes)} lanes were free"
+
+
+def _stalled(m: Moment) -> Clause | None:
+    stalled = m.event.stalled
+    if not stalled:
+        return None
+    short = [*names([s.request for s in stalled]), f" {agree(stalled, 'computes', 'compute')} nothing"]
+    return short, [*short, f", as {brief(stalled[0].why)}"]
+
+
+def _padding(m: Moment) -> Clause | None:
+    padding = sum(p.padding for p in m.event.passes)
+    if not padding:
+        return None
+    positions = sum(p.rows * p.width for p in m.event.passes)
+    short: Sentence = [f"{padding} of {count(positions, 'position')} {'is' if padding == 1 else 'are'} padding"]
+    return short, [*short, ", ", " and ".join(padding_causes(m.event.passes))]
+
+
+def _overrun(m: Moment) -> Clause | None:
+    over = m.event.overrun
+    if not over:
+        return None
+    short = [*names([o.request for o in over]), f" {agree(over, 'is', 'are')} computed for nothing"]
+    return short, [*short, f", as {agree(over, 'it', 'they')} had stopped"]
+
+
+def _ends(m: Moment) -> Clause | None:
+    ended = m.event.finished
+    if not ended:
+        return None
+    reasons = {f.finish_reason for f in ended}
+    verb = (
+        {"length": "finish", "stop": "stop", "cancelled": "leave", "error": "fail"}[reasons.pop()] if len(reasons) == 1 else "end"
+    )
+    who = names([f.request for f in ended])
+    short = [*who, f" {verb}{ending(ended, 'es' if verb == 'finish' else 's')}"]
+    if len(ended) > 1:
+        return short, short
+    cause = {
+        "length": f" with the {count(m.written(ended[0].request), 'token')} it asked for", "stop": " at a stop",
+        "cancelled": ", cancelled", "error": ", as its logits were not finite",
+    }[ended[0].finish_reason]  # fmt: skip
+    return short, [*short, cause]
+
+
+def _wait(m: Moment) -> Clause | None:
+    waiting = m.event.waiting
+    if waiting.request is None or waiting.why is None:
+        return None
+    others = waiting.count - 1
+    who: Sentence = [{"r": waiting.request}, f" waits, {others} more behind" if others else " waits"]
+    return ([*who, ": ", brief(waiting.why)], [*who, ": ", reason(waiting.why)])

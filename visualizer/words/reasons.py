@@ -1,0 +1,229 @@
+"""A sentence for every decision of a step, with its numbers, in the order in which they were taken."""
+
+from __future__ import annotations
+
+from core.trace.events import Admitted, Finished, Overrun, Preempted, Segment, Stalled, Why
+from core.trace.fold import ended_before, released
+from visualizer.words.context import Moment
+from visualizer.words.vocabulary import Sentence, agree, count, milliseconds, names, padding_causes, reason
+
+
+def why(m: Moment) -> list[Sentence]:
+    """A sentence for each decision of the step, in the order in which they were taken."""
+    event = m.event
+    sentences = [_arrived(m, a.request) for a in event.arrived]
+    sentences += [_finished(m, f) for f in event.finished if ended_before(event, f.request)]
+    sentences += _device_waited(m)
+    sentences += [_preempted(m, p) for p in event.preempted]
+    sentences += _decodes(m)
+    sentences += [_chunk(m, s) for s in m.prefills if s.request not in {a.request for a in event.admitted}]
+    sentences += [_hit(m, h.request, h.num_cached_tokens) for h in event.kv.prefix_hits]
+    sentences += [_admitted(m, a) for a in event.admitted]
+    sentences += [_stalled(m, s) for s in event.stalled]
+    sentences += _waiting(m)
+    sentences += _budget(m)
+    sentences += _padding(m)
+    sentences += _graph(m)
+    sentences += [_overrun(m, o) for o in event.overrun]
+    sentences += [_finished(m, f) for f in event.finished if not ended_before(event, f.request)]
+    sentences += _wave_ends(m)
+    return sentences
+
+
+def _arrived(m: Moment, request: str) -> Sentence:
+    asked = m.asked.get(request)
+    wants = f", asking for up to {count(asked, 'token')}" if asked else ""
+    return [{"r": request}, f" arrives with a prompt of {count(m.prompt.get(request, 0), 'token')}{wants}."]
+
+
+def _preempted(m: Moment, p: Preempted) -> Sentence:
+    growing = [c.request for c in m.event.kv.changes if c.added]
+    taken: Sentence = [", and ", *names(growing), f" {agree(growing, 'takes', 'take')} its place"] if growing else []
+    return [
+        {"r": p.request},
+        f" is preempted: none of the {count(m.event.kv.total, 'KV block')} was free and no running request could go on. "
+        f"The newest gives way: it loses lane {p.lane} and its cache of {count(p.tokens_lost, 'token')}",
+        *taken,
+        "; its tokens are kept and will be computed again.",
+    ]
+
+
+def _decodes(m: Moment) -> list[Sentence]:
+    if not m.decodes:
+        return []
+    who = names([s.request for s in m.decodes], limit=12)
+    cost = f", {count(len(m.decodes), 'token')} of the budget of {m.event.budget.limit}" if m.event.budget.limit else ""
+    return [
+        [
+            *who,
+            f" {agree(m.decodes, 'computes its', 'compute their')} newest token and {agree(m.decodes, 'gets', 'get')} the next{cost}.",
+        ]
+    ]
+
+
+def _admitted(m: Moment, a: Admitted) -> Sentence:
+    segment = m.by_request.get(a.request)
+    freed = m.fold.freed.get(a.lane)
+    origin: Sentence = [", which nobody held before"]
+    if freed is not None:
+        origin = [f", {'lost' if freed.preempted else 'freed'} by ", {"r": freed.request}, f" in step {freed.step}"]
+    head: Sentence = [{"r": a.request}, f" takes lane {a.lane}", *origin]
+    if segment is None:
+        return [*head, "."]
+    return [*head, "; ", *_share(m, segment, a.why), "."]
+
+
+def _share(m: Moment, s: Segment, why: Why) -> Sentence:
+    """How much of its prompt a newly admitted request computes, and what limits it."""
+    need = m.pending_end(s) - s.start
+    limit = m.event.budget.limit
+    if limit is None:
+        return [f"its {count(need, 'token')} are computed at once, as this policy has no token budget"]
+    left = why.have if why.limit == "budget" else _budget_before(m, s)
+    before = f"after {count(len(m.old_decodes), 'decode')} " if m.old_decodes and not m.config.prefill_first else ""
+    room = f"{before}{left} of {count(limit, 'budget token')} {'is' if left == 1 else 'are'} left: "
+    return [room + (f"its first chunk is {s.length} of {need}" if s.length < need else f"its {count(need, 'token')} fit")]
+
+
+def _budget_before(m: Moment, s: Segment) -> int:
+    """Budget left when this prompt's turn came: decodes, then prompts that went on, then those admitted before it."""
+    admitted = [a.request for a in m.event.admitted]
+    earlier = set(admitted[: admitted.index(s.request)])
+    ahead = sum(p.length for p in m.all_prefills if p.request in earlier or p.request not in admitted)
+    return (m.event.budget.limit or 0) - (0 if m.config.prefill_first else len(m.old_decodes)) - ahead
+
+
+def _chunk(m: Moment, s: Segment) -> Sentence:
+    end, chunk = m.pending_end(s), m.fold.chunks.get(s.request, 0) + 1
+    cause = f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
+    done = f"{s.kv_len} of its {end} are done" if s.kv_len < end else f"all its {end} are done"
+    return [{"r": s.request}, f" computes chunk {chunk}, {count(s.length, 'token')}{cause}; {done}."]
+
+
+def _hit(m: Moment, request: str, cached: int) -> Sentence:
+    known = m.fold.num_tokens.get(request, 0)
+    blocks = cached // m.config.block_size
+    return [
+        {"r": request},
+        f" finds {cached} of its {count(known, 'token')} in the prefix cache ({count(blocks, 'block')}), so {known - cached} "
+        f"{'is' if known - cached == 1 else 'are'} left to compute.",
+    ]
+
+
+def _stalled(m: Moment, s: Stalled) -> Sentence:
+    return [{"r": s.request}, " keeps its lane but computes nothing: ", reason(s.why), "."]
+
+
+def _waiting(m: Moment) -> list[Sentence]:
+    waiting = m.event.waiting
+    if waiting.request is None or waiting.why is None:
+        return []
+    since = m.fold.since.get(waiting.request, m.event.step)
+    steps = m.event.step - since
+    others = waiting.count - 1
+    behind = f" {others} more {'waits' if others == 1 else 'wait'} behind it." if others else ""
+    how_long = f" since step {since}, {count(steps, 'step')} ago" if steps else ""
+    again = ", preempted," if waiting.request in m.fold.lost else ""
+    return [[{"r": waiting.request}, f"{again} waits{how_long}: ", reason(waiting.why), f".{behind}"]]
+
+
+def _budget(m: Moment) -> list[Sentence]:
+    budget = m.event.budget
+    if budget.limit is None:
+        return []
+    used = budget.decode + budget.prefill
+    held = {
+        "none": "nothing held the step back", "lanes": "what held it back were the lanes", "budget": "what held it back was the budget",
+        "blocks": "what held it back were the KV blocks", "barrier": "what held it back was the barrier",
+        "prefill": "what held it back was the prompt being computed",
+    }[budget.binding]  # fmt: skip
+    return [[
+        f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of {count(budget.limit, 'token')}, "
+        f"{budget.unused} unused; {held}."
+    ]]  # fmt: skip
+
+
+def _padding(m: Moment) -> list[Sentence]:
+    sentences: list[Sentence] = []
+    for forward in m.event.passes:
+        positions = forward.rows * forward.width
+        if forward.padding:
+            share = round(100 * forward.padding / positions)
+            sentences.append([
+                f"The pass computes {count(forward.rows, 'row')} × {count(forward.width, 'position')} = {positions}; "
+                f"{forward.padding} of them ({share} %) {_is(forward.padding)} padding: "
+                f"{' and '.join(padding_causes([forward]))}."
+            ])  # fmt: skip
+        for row in forward.finished_rows:
+            ended = m.fold.finished.get(row.request)
+            when = f" in step {ended}" if ended is not None else ""
+            sentences.append(
+                [{"r": row.request}, f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends."]
+            )
+    return sentences
+
+
+def _graph(m: Moment) -> list[Sentence]:
+    """What a CUDA graph computes beyond the pass: graphs come in a few sizes only."""
+    beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
+    return [
+        [
+            f"The pass runs as a CUDA graph of {count(p.bucket or 0, 'position')}: {pads} of them {_is(pads)} graph padding, for nobody."
+        ]
+        for p, pads in beyond
+        if pads > 0
+    ]
+
+
+def _overrun(m: Moment, o: Overrun) -> Sentence:
+    ended = m.fold.finished.get(o.request)
+    when = (
+        f"stopped in step {ended}, when this step was already launched"
+        if ended is not None
+        else "was cancelled while this step ran"
+    )
+    lane = next((n for n, holder in m.fold.lanes.items() if holder == o.request), None)
+    gives = lane is not None and o.request in released(m.event)
+    then = f"; lane {lane} and {count(len(m.fold.tables.get(o.request, ())), 'block')} fall free after it" if gives else ""
+    return [{"r": o.request}, f" {when}: {count(o.rows, 'position')} {_was(o.rows)} computed for nothing{then}."]
+
+
+def _device_waited(m: Moment) -> list[Sentence]:
+    if not m.device_waited:
+        return []
+    return [[f"The device waited {milliseconds(m.waited)} for the host before this step."]]
+
+
+def _finished(m: Moment, f: Finished) -> Sentence:
+    written = m.written(f.request)
+    cause = {
+        "length": f"it has the {count(written, 'token')} it asked for",
+        "stop": f"its token number {written} is where it stops",
+        "cancelled": f"it was cancelled after {count(written, 'token')}",
+        "error": "its logits were not finite",
+    }[f.finish_reason]
+    lane = next((n for n, holder in m.fold.lanes.items() if holder == f.request), None)
+    if lane is None:
+        then = ""
+    elif f.request in released(m.event):
+        then = f", and gives back lane {lane} and {count(len(m.fold.tables.get(f.request, ())), 'block')}"
+    elif m.config.batching.admission == "barrier":
+        then = f", but lane {lane} stays taken until its wave ends"
+    else:
+        then = f", but the next step is launched already: lane {lane} falls free after it"
+    return [{"r": f.request}, f" is done: {cause}{then}."]
+
+
+def _wave_ends(m: Moment) -> list[Sentence]:
+    lanes = [lane for lane, holder in sorted(m.fold.lanes.items()) if holder in released(m.event)]
+    if m.config.batching.admission != "barrier" or not lanes:
+        return []
+    return [[f"The wave is over: {count(len(lanes), 'lane')} {agree(lanes, 'falls', 'fall')} free at once, for the next step."]]
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
