@@ -1,8 +1,9 @@
-"""One direction: every module imports only what its room allows. Read from the sources, nothing is run."""
+"""One direction: a room imports only rooms above it. The ladders are those of README's map; sources are read, nothing is run."""
 
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,32 +11,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = {"gradio", "plotly", "visualizer", "app"}
-# No module here reaches torch or transformers, not even through others: deciding, recording and drawing need no model.
-NO_TORCH = [
-    "config",
-    "request",
-    "workload",
-    "presets",
-    "block_pool",
-    "scheduler_output",
-    "scheduler",
-    "events",
-    "masks",
-    "trace",
-    "trace_check",
-    "metrics",
-    "detokenize",
-    "perfetto",
-    "terminal",
-    "compare",
-]
-# Imports inside a function, against the direction: what a convenience method needs when it is called.
-BACKWARD = {
-    ("core.trace.trace", "core.measure.metrics"),
-    ("core.trace.trace", "core.trace.rules"),
-    ("core.trace.trace", "core.trace.perfetto"),
-    ("core.workload.workload", "core.workload.presets"),
-}
+# No room here reaches torch or transformers, not even through others: deciding, recording and drawing need no model.
+NO_TORCH = ("core.config", "core.workload", "core.trace", "core.scheduler", "core.measure.metrics")
+_JS_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";', re.MULTILINE)
+
+
+def ladder(folder: str) -> list[str]:
+    """The rooms of a folder, top to bottom, as README's map lists them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.search(rf"^\| `{re.escape(folder)}` \| \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert table, f"README has no map of {folder}"
+    return re.findall(r"^\| `(\w+)/?` \|", table[1], re.MULTILINE)
 
 
 def sources(package: str) -> dict[str, Path]:
@@ -47,24 +33,23 @@ def sources(package: str) -> dict[str, Path]:
     return found
 
 
-CORE, VISUALIZER = sources("core"), sources("visualizer")
+MODULES = {name: sources(name) for name in ("core", "visualizer")}
+ALL = {name: path for modules in MODULES.values() for name, path in modules.items()}
 
 
 @cache
 def imports(path: Path, top_only: bool = False) -> frozenset[str]:
     """Every module that a file imports, by full name; `top_only` leaves out functions and type checking."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = list(_top(tree)) if top_only else list(ast.walk(tree))
     names = set()
-    for node in nodes:
+    for node in _top(tree) if top_only else ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name} imports relatively"
-            module = node.module or ""
             for alias in node.names:
-                whole = f"{module}.{alias.name}"
-                names.add(whole if whole in CORE or whole in VISUALIZER else module)
+                whole = f"{node.module}.{alias.name}"
+                names.add(whole if whole in ALL else node.module or "")
     return frozenset(names)
 
 
@@ -77,80 +62,87 @@ def _top(tree: ast.Module):
         yield from ast.walk(node)
 
 
-@pytest.mark.parametrize("name", sorted(CORE))
+def room(module: str) -> str:
+    """The room of a module of `core` or `visualizer`; the package itself and `__main__` stand outside."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] != "__main__" else ""
+
+
+def against(package: str, module: str, imported: frozenset[str]) -> list[str]:
+    """What of `imported` lies in a room below the module's own."""
+    rooms = ladder(f"{package}/")
+    here = room(module)
+    if not here:
+        return []
+    return [m for m in imported if m.split(".")[0] == package and room(m) and rooms.index(room(m)) > rooms.index(here)]
+
+
+@pytest.mark.parametrize("package", list(MODULES))
+def test_every_room_is_on_the_map_and_no_other(package):
+    assert {room(name) for name in MODULES[package]} - {""} == set(ladder(f"{package}/"))
+
+
+@pytest.mark.parametrize("package", list(MODULES))
+def test_no_import_goes_against_the_ladder(package):
+    """Late and type-only imports included."""
+    found = {name: against(package, name, imports(path)) for name, path in MODULES[package].items()}
+    assert not {name: modules for name, modules in found.items() if modules}
+
+
+def test_an_import_against_the_ladder_is_found():
+    """A control for the test above: it would see one."""
+    assert against("core", "core.trace.events", frozenset({"core.engine.engine"})) == ["core.engine.engine"]
+
+
+@pytest.mark.parametrize("name", sorted(MODULES["core"]))
 def test_core_never_imports_the_page(name):
-    assert not {module for module in imports(CORE[name]) if module.split(".")[0] in PAGE}
+    assert not {module for module in imports(ALL[name]) if module.split(".")[0] in PAGE}
 
 
-@pytest.mark.parametrize("name", sorted(VISUALIZER))
-def test_views_know_no_gradio(name):
-    """Pictures and their geometry are plain data: gradio is for the page's own wiring."""
-    if name.startswith("visualizer.charts") or name in (
-        "core.trace.fold",
-        "visualizer.words.captions",
-        "visualizer.charts.theme",
-        "visualizer.lessons",
-    ):
-        assert not {module for module in imports(VISUALIZER[name]) if module.split(".")[0] == "gradio"}
+def test_only_the_app_and_the_player_know_gradio():
+    knows = {name for name, path in MODULES["visualizer"].items() if any(m.split(".")[0] == "gradio" for m in imports(path))}
+    assert knows == {"visualizer.ui", "visualizer.page.player"}
 
 
-@pytest.mark.parametrize("name", [n for n in NO_TORCH if f"core.{n}" in CORE])
+@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(NO_TORCH)])
 def test_what_needs_no_model_imports_no_torch(name):
-    seen, todo = set(), [f"core.{name}"]
+    seen, todo = set(), [name]
     while todo:
         module = todo.pop()
-        if module in seen or module not in CORE:
+        if module in seen or module not in ALL:
             continue
         seen.add(module)
-        found = imports(CORE[module], top_only=True)
+        found = imports(ALL[module], top_only=True)
         heavy = {m for m in found if m.split(".")[0] in ("torch", "transformers")}
         assert not heavy, f"{module} imports {', '.join(heavy)}"
         todo += found - {"core"}
 
 
-def test_imports_make_no_circle():
-    """Between modules of one package, types and function-local imports aside."""
-    for modules in (CORE, VISUALIZER):
-        graph = {name: {m for m in imports(path, top_only=True) if m in modules and m != name} for name, path in modules.items()}
-        done: set[str] = set()
+@pytest.mark.parametrize("package", list(MODULES))
+def test_imports_make_no_circle(package):
+    """Between modules, types aside."""
+    modules = MODULES[package]
+    graph = {name: {m for m in imports(path, top_only=True) if m in modules and m != name} for name, path in modules.items()}
+    done: set[str] = set()
 
-        def visit(name: str, way: tuple[str, ...], graph=graph, done=done) -> None:
-            assert name not in way, " → ".join((*way[way.index(name) :], name))
-            if name not in done:
-                for module in graph[name]:
-                    visit(module, (*way, name))
-                done.add(name)
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, " → ".join((*way[way.index(name) :], name))
+        if name not in done:
+            for module in graph[name]:
+                visit(module, (*way, name))
+            done.add(name)
 
-        for name in graph:
-            visit(name, ())
-
-
-def test_late_imports_go_forward_but_for_a_few():
-    """An import inside a function must not hide a circle."""
-    graph = {name: imports(path, top_only=True) & set(CORE) for name, path in CORE.items()}
-
-    def reaches(start: str, goal: str) -> bool:
-        seen, todo = set(), [start]
-        while todo:
-            module = todo.pop()
-            if module == goal:
-                return True
-            if module not in seen:
-                seen.add(module)
-                todo += graph.get(module, ())
-        return False
-
-    late = {
-        (name, module)
-        for name, path in CORE.items()
-        for module in (imports(path) - imports(path, top_only=True)) & set(CORE)
-        if reaches(module, name)
-    }
-    type_only = {(n, m) for n, m in late if m in _type_checking(CORE[n])}
-    assert late - type_only <= BACKWARD
+    for name in graph:
+        visit(name, ())
 
 
-def _type_checking(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
-    return {n.module for block in blocks for n in ast.walk(block) if isinstance(n, ast.ImportFrom) and n.module}
+def test_the_scripts_keep_their_ladder():
+    """A room of `assets/player` imports only rooms above it; the last ones, the tabs, do not import each other."""
+    player = ROOT / "assets" / "player"
+    rooms = ladder("assets/player/")
+    assert {p.relative_to(player).parts[0] for p in player.rglob("*.js")} == set(rooms)
+    for path in player.rglob("*.js"):
+        here = path.relative_to(player).parts[0]
+        for name in _JS_IMPORT.findall(path.read_text(encoding="utf-8")):
+            there = (path.parent / name).resolve().relative_to(player).parts[0]
+            assert rooms.index(there) <= rooms.index(here), f"{path.relative_to(player)} imports {name}"

@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 
 from core.errors import InflightError
 from core.models.tensor_parallel import world_size
-from visualizer.documents.record import TRACES
+from visualizer.documents.catalogue import TRACES
 from visualizer.page.player import Player
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import parts_script, write_files

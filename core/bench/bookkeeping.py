@@ -19,9 +19,10 @@ from core.errors import InflightError
 from core.measure.rounds import Limit, Options, Report, load_average
 from core.models import load as models
 from core.scheduler.scheduler import Scheduler
+from core.scheduler.state import RequestState
 from core.trace.trace import Trace
 from core.workload.presets import preset
-from core.workload.request import Request, RequestState, SamplingParams
+from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
 NAME = "bookkeeping"

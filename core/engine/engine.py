@@ -17,18 +17,18 @@ from core.engine.check import checked_prompt
 from core.engine.describe import execution_of, header_of
 from core.engine.step import Turn
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
-from core.models import load as models
 from core.models import tensor_parallel
-from core.models.load import ModelAdapter
+from core.models.load import ModelAdapter, load_adapter
 from core.runner.choose import choose_attention, failure_reason, is_device_failure, new_runner
 from core.runner.eager import PassResult, Runner
 from core.runner.gpu.memory import Room, measure_room
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
+from core.scheduler.state import RequestState
 from core.trace.detokenize import StopWatch
 from core.trace.events import Arrived, StepEvent
 from core.trace.trace import Trace
-from core.workload.request import Request, RequestState, SamplingParams
+from core.workload.request import Request, SamplingParams
 from core.workload.workload import ArrivalUnit, Workload
 
 _POOL_BYTES_ON_CPU = 2**30  # what `num_blocks=None` may take at most
@@ -81,9 +81,8 @@ class Engine:
 
         Under torchrun the model is shared out among its processes, which must then all do the same with their engines.
         """
-        where = models.resolve_device(device)
-        model, tokenizer = models.load(name, where, models.resolve_dtype(dtype, where))
-        return cls(ModelAdapter.probe(model, name), tokenizer, config, execution=execution)
+        adapter, tokenizer = load_adapter(name, device, dtype)
+        return cls(adapter, tokenizer, config, execution=execution)
 
     # -- a whole workload --------------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from typing import Any
 from core.models.load import ModelAdapter
 from core.runner.eager import ModelRunner
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
-from core.workload.request import BlockTable, SamplingParams
+from core.scheduler.state import BlockTable
+from core.workload.request import SamplingParams
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (16, 64, 128, 256, 512, 1024)

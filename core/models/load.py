@@ -38,7 +38,7 @@ from core.attention.spec import Backend
 from core.errors import UnsupportedModel, first_sentence
 from core.models import tensor_parallel
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
-from core.workload.request import BlockTable
+from core.scheduler.state import BlockTable
 
 BUILTIN_FOLDER = ASSETS / "models"
 BUILTIN_MODELS = ("shakespeare-bpe", "shakespeare-char")
@@ -453,6 +453,13 @@ def _configs(model: Any) -> list[Any]:
         if hasattr(config, "_attn_implementation_internal"):
             found[id(config)] = config
     return list(found.values())
+
+
+def load_adapter(name: str, device: str = "auto", dtype: str | torch.dtype = "auto") -> tuple[ModelAdapter, Any]:
+    """A model by name, probed, and its tokenizer (None where a local folder has none); raises UnsupportedModel in one sentence."""
+    where = resolve_device(device)
+    model, tokenizer = load(name, where, resolve_dtype(dtype, where))
+    return ModelAdapter.probe(model, name), tokenizer
 
 
 def versions() -> dict[str, str]:

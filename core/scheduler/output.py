@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from core.workload.request import BlockTable, Phase
+from core.scheduler.state import BlockTable
+from core.workload.request import Phase
 
 
 class ScheduledRequest(NamedTuple):

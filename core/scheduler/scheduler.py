@@ -25,8 +25,9 @@ from typing import Literal
 from core.config import EngineConfig
 from core.scheduler.block_pool import BlockPool
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
+from core.scheduler.state import BlockTable, RequestState, RequestStatus
 from core.trace.events import Admitted, BlockChange, Budget, Finished, Limit, Overrun, Preempted, PrefixHit, Stalled, Waiting, Why
-from core.workload.request import BlockTable, FinishReason, Phase, RequestState, RequestStatus
+from core.workload.request import FinishReason, Phase
 
 UNREAD = -1  # stands for a sampled token that the host has not read yet
 _UNLIMITED = 2**62

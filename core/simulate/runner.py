@@ -30,9 +30,10 @@ from core.models.load import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.runner.eager import PassResult
 from core.runner.sampling import Sample
 from core.scheduler.output import SchedulerOutput
+from core.scheduler.state import RequestState
 from core.simulate.cost import SIMULATED, Cost, Linear, Load, cost_named
 from core.trace.events import StepEvent
-from core.workload.request import Request, RequestState, SamplingParams
+from core.workload.request import Request, SamplingParams
 
 WINDOW = 20_000  # tokens whose events a flow keeps; older events live on in its totals
 _TOKEN = Sample(0, 0.0, 0.0)

@@ -12,7 +12,7 @@ from core.errors import InflightError
 from core.measure.equivalence import equivalence, leaky_mask
 from core.runner.eager import observing
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
-from core.workload.request import BlockTable
+from core.scheduler.state import BlockTable
 from worlds.small import MemoryModel, memory_engine, requests
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from core import Engine, EngineConfig, Request, StepEvent, Workload
 from core.config import POLICIES
+from core.scheduler.state import RequestState
 from core.trace.rules import Checker
-from core.workload.request import RequestState
 from worlds.small import Line, MemoryModel, generate, memory_engine, request
 
 ROOM = 60  # tokens: the longest request fits the smallest pool

@@ -9,8 +9,9 @@ import pytest
 from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig
 from core.scheduler.scheduler import Scheduler
+from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import Why
-from core.workload.request import Request, RequestState, RequestStatus, SamplingParams
+from core.workload.request import Request, SamplingParams
 from worlds.small import line
 
 

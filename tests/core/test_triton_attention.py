@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from core.attention import spec as plain
 from core.attention.paged_layout import PagedLayout, decode_capacity, plan_tiles, prefill_capacity
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
-from core.workload.request import BlockTable
+from core.scheduler.state import BlockTable
 from worlds.passes import BLOCK, passes
 from worlds.triton import DEVICE, Case, case, triton_paged
 

@@ -13,7 +13,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 from playwright.sync_api import Route, sync_playwright
 
 from core.trace.trace import Trace
-from visualizer.documents.record import TRACES
+from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import page_html
 from worlds.browser import _FLAGS, HERE, SIZES, executable

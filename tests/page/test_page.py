@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.record import TRACES
+from visualizer.documents.catalogue import TRACES
 from worlds.browser import chromium, visit  # noqa: F401
 from worlds.page_server import page_url  # noqa: F401
 

@@ -13,7 +13,7 @@ import pytest
 from core.config import POLICIES, EngineConfig
 from core.trace.trace import Texts, Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.record import TRACES
+from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
 from visualizer.page import bundle
 from worlds.browser import chromium, seek, visit  # noqa: F401

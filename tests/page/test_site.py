@@ -15,8 +15,8 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.__main__ import main
+from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import recorded
-from visualizer.documents.record import TRACES
 from visualizer.page.site import export_site
 from visualizer.server.store import Shelf
 from worlds.browser import chromium, visit  # noqa: F401

@@ -20,10 +20,11 @@ from gradio.context import LocalContext
 from test_api import stream
 from test_runs import Memory, gather, models, spec  # noqa: F401
 
+from core.models.cache import Models
 from visualizer.server import lent_gpu
 from visualizer.server.comparisons import Tasks
 from visualizer.server.limits import HERE, SPACE, Limits
-from visualizer.server.runs import Models, Runs
+from visualizer.server.runs import Runs
 from worlds.page_server import serve
 
 STUBS = Path(__file__).parents[1] / "worlds" / "stubs"

@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
+from core.models.cache import Models
 from core.models.load import BUILTIN_FOLDER
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.record import TRACES, catalogue, differences, run_preset
-from visualizer.server.runs import Models
+from visualizer.documents.catalogue import TRACES
+from visualizer.documents.record import differences, run_preset
 from visualizer.server.store import Shelf
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
@@ -60,7 +61,7 @@ def test_a_difference_is_named():
 
 
 def test_the_catalogue_lists_them_in_order(tmp_path):
-    entries = catalogue(Shelf(tmp_path, lambda path: f"file={path.name}"))
+    entries = Shelf(tmp_path, lambda path: f"file={path.name}").catalogue()
     assert [e["name"] for e in entries] == list(PRESETS)
     for entry in entries:
         assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from core.config import EngineConfig
+from core.models.cache import Models
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.server.limits import HERE, SPACE, Limits, limits
-from visualizer.server.runs import Models, Runs
+from visualizer.server.runs import Runs
 
 
 class Memory:

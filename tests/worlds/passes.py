@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
-from core.workload.request import BlockTable
+from core.scheduler.state import BlockTable
 
 BLOCK = 4
 

@@ -20,7 +20,7 @@ from core.attention.kv_pool import KVPool, KVShape
 from core.models.load import ModelAdapter
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler, StepFacts
-from core.workload.request import RequestState
+from core.scheduler.state import RequestState
 
 VOCAB_SIZE = 50
 EOS = 3

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from core.config import EngineConfig
 from core.scheduler.scheduler import Scheduler
+from core.scheduler.state import RequestState
 from core.trace.events import KV, Pass, Sampled, Segment, StepEvent, Timings
 from core.trace.trace import Texts, Trace
-from core.workload.request import Request, RequestState, SamplingParams
+from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
 

@@ -1,22 +1,18 @@
 """The recorded runs that ship with the page: made from the presets by the engine, kept as traces, shown at once.
 
-`record` makes them, `catalogue` puts them on a shelf for the player, `differences` says where a rerun is not what was recorded.
+`record` makes them; `differences` says where a rerun is not what was recorded.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.assets import ASSETS
 from core.engine.engine import Engine
+from core.models.cache import Models
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset
-from visualizer.server.runs import Models
-from visualizer.server.store import Shelf
-
-TRACES = ASSETS / "traces"
+from visualizer.documents.catalogue import TRACES
 
 
 def run_preset(preset: Preset, models: Models, device: str = "cpu") -> Trace:
@@ -35,29 +31,6 @@ def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = 
             path = folder / f"{preset.name}.jsonl"
             run_preset(preset, models, device).save(path)
             yield preset.name, path
-
-
-def catalogue(shelf: Shelf, folder: Path = TRACES) -> list[dict]:
-    """The recorded runs in the order of the presets, as the player lists them."""
-    entries = []
-    for preset in PRESETS.values():
-        path = folder / f"{preset.name}.jsonl"
-        if path.exists():
-            trace = Trace.load(path)
-            entries.append(entry(preset, trace) | shelf.put(trace, pinned=True))
-    return entries
-
-
-def entry(preset: Preset, trace: Trace) -> dict:
-    """What the player's list says of a recorded run, but for where it is."""
-    return {
-        "name": preset.name,
-        "title": preset.title,
-        "shows": preset.shows,
-        "policy": trace.header["policy"],
-        "steps": len(trace.events),
-        "recorded": _day(trace.header.get("created", "")),
-    }
 
 
 def differences(recorded: Trace, again: Trace) -> list[str]:
@@ -100,10 +73,3 @@ def _facts(event, name: str):
     if name == "sampled":
         return [(s.pass_index, s.request, s.token_id) for s in value]
     return value
-
-
-def _day(created: str) -> str:
-    try:
-        return datetime.datetime.fromisoformat(created).date().isoformat()
-    except ValueError:
-        return ""

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from core.config import POLICIES
 from core.errors import InflightError
+from core.models.cache import Models
 from core.models.load import BUILTIN_MODELS
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset
-from visualizer.documents.record import TRACES, catalogue
+from visualizer.documents.catalogue import TRACES
 from visualizer.server.attention_weights import attention_weights
 from visualizer.server.limits import Limits, check_upload
-from visualizer.server.runs import Models, Runs
+from visualizer.server.runs import Runs
 from visualizer.server.store import Shelf
 
 log = logging.getLogger("inflight")
@@ -31,7 +32,7 @@ class Server:
         self._shelf = Shelf(folder, url)
         self._models = Models()
         self._runs = Runs(limits, self._shelf, self._models)
-        self.catalogue = catalogue(self._shelf, traces)
+        self.catalogue = self._shelf.catalogue(traces)
 
     def state(self) -> dict:
         """What can be run here."""

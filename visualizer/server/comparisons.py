@@ -31,6 +31,7 @@ from core.measure.compare import Contender, Progress, Run, compare, config_for, 
 from core.measure.cost_curve import cost_curve
 from core.measure.divergence import divergence
 from core.measure.equivalence import equivalence
+from core.models.cache import Models
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, preset
 from core.workload.workload import Workload
@@ -39,7 +40,6 @@ from visualizer.documents.comparison import RECORDED, Shown, document, load, rac
 from visualizer.documents.replay import write
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.limits import Limits, Refused, Spec, check, check_tokens
-from visualizer.server.runs import Models
 from visualizer.words import findings
 from visualizer.words.captions import letter
 

@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 import contextvars
-import copy
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
 from core.engine.engine import Engine
 from core.errors import InflightError
-from core.models.load import ModelAdapter
+from core.models.cache import Models
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from visualizer.server.limits import Limits, Refused, Spec, check_tokens
 
-_KEPT_MODELS = 3
 log = logging.getLogger("inflight")
 
 
 class Cancelled(Exception):
     """Raised inside an engine thread whose run was cancelled."""
-
-
-class Models:
-    """Loaded models by name and device, the last few of them. Weights are shared; tokenizers are copied, as they are not thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loaded: OrderedDict[tuple[str, str], Engine] = OrderedDict()
-
-    def get(self, name: str, device: str) -> tuple[ModelAdapter, Any]:
-        """A model, loaded at its first use; raises UnsupportedModel."""
-        with self._lock:
-            key = (name, device)
-            if key not in self._loaded:
-                self._loaded[key] = Engine.from_pretrained(name, device=device)
-                while len(self._loaded) > _KEPT_MODELS:
-                    self._loaded.popitem(last=False)
-            self._loaded.move_to_end(key)
-            engine = self._loaded[key]
-            return engine.adapter, copy.deepcopy(engine.tokenizer)
 
 
 class Work:

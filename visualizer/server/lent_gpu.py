@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from core.models.cache import Models
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
-from visualizer.server.jobs import Cancelled, Models, Work
+from visualizer.server.jobs import Cancelled, Work
 from visualizer.server.limits import Limits, Refused, Spec
 
 COMPARISONS = "Here live runs are lent a GPU, while comparisons are computed on the CPU."

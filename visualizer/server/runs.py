@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from core.errors import InflightError
+from core.models.cache import Models
 from visualizer.documents.replay import Deltas, public_header
-from visualizer.server.jobs import Models
 from visualizer.server.lent_gpu import work_for
 from visualizer.server.limits import Limits, Refused, Spec, check
 from visualizer.server.store import Shelf

@@ -16,6 +16,7 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
+from visualizer.documents.catalogue import TRACES, recorded_runs
 from visualizer.documents.replay import replay, write
 from visualizer.page.bundle import standalone_html
 
@@ -47,6 +48,10 @@ class Shelf:
             trace.save(kept)
             self._prune()
         return {"id": path.stem, "url": self._url(path)}
+
+    def catalogue(self, folder: Path = TRACES) -> list[dict]:
+        """The recorded runs in the order of the presets, as the player lists them: entries with `id` and `url`. They stay."""
+        return [entry | self.put(trace, pinned=True) for entry, trace in recorded_runs(folder)]
 
     def export(self, kind: str, run: str, step: int | None = None) -> dict:
         """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.

@@ -13,7 +13,7 @@ from core.attention.spec import Backend
 from core.errors import InvalidConfig
 from core.models.load import ModelAdapter
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
-from core.workload.request import BlockTable
+from core.scheduler.state import BlockTable
 
 _GIB = 2**30
 _BLOCK = 16
