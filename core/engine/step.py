@@ -65,6 +65,7 @@ class Turn:
             kv=KV(facts.blocks_used, num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
             budget=facts.budget(budget),
             overrun=tuple(facts.overrun),
+            left=tuple(facts.left),
         )
 
     def _records(self, origin: float) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:

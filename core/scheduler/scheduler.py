@@ -26,7 +26,21 @@ from core.config import EngineConfig
 from core.scheduler.block_pool import BlockPool
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable, RequestState, RequestStatus
-from core.trace.events import Admitted, BlockChange, Budget, Finished, Limit, Overrun, Preempted, PrefixHit, Stalled, Waiting, Why
+from core.trace.events import (
+    Admitted,
+    BlockChange,
+    Budget,
+    Finished,
+    Left,
+    Limit,
+    Overrun,
+    Preempted,
+    PrefixHit,
+    Stalled,
+    Waiting,
+    When,
+    Why,
+)
 from core.workload.request import FinishReason, Phase
 
 UNREAD = -1  # stands for a sampled token that the host has not read yet
@@ -45,6 +59,7 @@ class StepFacts:
     preempted: list[Preempted] = field(default_factory=list)
     stalled: list[Stalled] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
     block_changes: list[BlockChange] = field(default_factory=list)
     prefix_hits: list[PrefixHit] = field(default_factory=list)
     overrun: list[Overrun] = field(default_factory=list)
@@ -178,7 +193,7 @@ class Scheduler:
             if len(state.token_ids) == state.max_num_tokens:
                 state.finish_reason = "length"  # unless that token says otherwise
                 self._leaving[state.id] = self.requests.pop(state.id)
-                self._leave(state, self._facts)
+                self._leave(state, self._facts, "after")
 
     def _settle(
         self, scheduled: ScheduledRequest, token: int | None, stopped: frozenset[str], facts: StepFacts, releases: StepFacts
@@ -422,16 +437,18 @@ class Scheduler:
         self.lanes[state.held_lane] = None
         state.lane, state.block_table = None, BlockTable()
 
-    def _leave(self, state: RequestState, facts: StepFacts) -> None:
+    def _leave(self, state: RequestState, facts: StepFacts, when: When) -> None:
         """Stop running; lane and blocks fall free at once, or with the whole wave's at the barrier."""
         state.status = RequestStatus.FINISHED
         self.running.remove(state)
+        leaving: list[RequestState] = []
         if self.policy.admission == "immediate":
-            self._vacate(state, facts)
+            leaving = [state]
         elif not self.running:
-            for other in self.lanes:
-                if other is not None:
-                    self._vacate(other, facts)
+            leaving = [other for other in self.lanes if other is not None]
+        for other in leaving:
+            facts.left.append(Left(other.id, other.held_lane, when))
+            self._vacate(other, facts)
 
     def _finish(self, state: RequestState, reason: FinishReason, facts: StepFacts, releases: StepFacts) -> None:
         """End a request. facts: of the turn in which it ended; releases: of the turn after which what it holds falls free."""
@@ -440,7 +457,7 @@ class Scheduler:
         if self._leaving.pop(state.id, None) is None:
             del self.requests[state.id]
             if state.status is RequestStatus.RUNNING:
-                self._leave(state, releases)
+                self._leave(state, releases, "before" if reason == "cancelled" else "after")
             state.status = RequestStatus.FINISHED
 
     def _output(self, layout: Literal["packed", "padded"], plan: Plan) -> SchedulerOutput:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
 Limit = Literal["lanes", "budget", "blocks", "barrier", "prefill", "none"]
+When = Literal["before", "after"]
 
 
 class Why(NamedTuple):
@@ -112,6 +113,17 @@ class Finished(NamedTuple):
     finish_reason: str
 
 
+class Left(NamedTuple):
+    """A request that was over gave up its lane and its blocks, before the passes of the step or after them.
+
+    `Preempted` says it of those that go on: they leave before the passes.
+    """
+
+    request: str
+    lane: int
+    when: When
+
+
 class BlockChange(NamedTuple):
     """Blocks that joined the end of a request's block table, or (`released`) the whole table given back after the step."""
 
@@ -187,6 +199,7 @@ class StepEvent:
     kv: KV
     budget: Budget
     overrun: tuple[Overrun, ...] = ()
+    left: tuple[Left, ...] = ()
 
     def to_json(self) -> dict:
         """Plain data: named tuples become arrays in field order."""
@@ -225,6 +238,7 @@ _LISTS: dict[str, type] = {
     "sampled": Sampled,
     "finished": Finished,
     "overrun": Overrun,
+    "left": Left,
 }
 
 
