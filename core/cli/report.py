@@ -9,10 +9,10 @@ from typing import Any
 from rich.text import Text
 
 from core.cli.output import line, number, percent, seconds, table
-from core.cli.terminal import letters
 from core.config import EngineConfig
 from core.measure.metrics import SLOs, metrics, request_times
-from core.trace.events import StepEvent, Why
+from core.trace.events import StepEvent
+from core.trace.phrases import letters, reason
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
@@ -183,27 +183,15 @@ def _changes(event: StepEvent, names: dict[str, str]) -> str:
     parts = [f"{names[p.request]} preempted, {p.tokens_lost} tokens lost" for p in event.preempted]
     parts += [f"{names[a.request]} admitted to lane {a.lane}" for a in event.admitted]
     for why, group in groupby(sorted(event.stalled, key=lambda s: s.why), key=lambda s: s.why):
-        parts.append(f"{', '.join(names[s.request] for s in group)} stalled: {_why(why)}")
+        parts.append(f"{', '.join(names[s.request] for s in group)} stalled: {reason(why)}")
     parts += [f"{names[f.request]} finished ({f.finish_reason})" for f in event.finished]
     if (
         event.waiting.request is not None
         and event.waiting.why is not None
         and (event.admitted or event.finished or event.preempted)
     ):
-        parts.append(f"{names[event.waiting.request]} waits: {_why(event.waiting.why)}")
+        parts.append(f"{names[event.waiting.request]} waits: {reason(event.waiting.why)}")
     return "; ".join(parts)
-
-
-def _why(why: Why) -> str:
-    sentences = {
-        "lanes": f"no lane of {why.total} is free",
-        "budget": f"{why.have} of {why.total} budget tokens left, {why.need} to compute",
-        "blocks": f"{why.have} blocks free of {why.total}, {why.need} needed",
-        "barrier": f"{why.have} of {why.total} lanes still compute",
-        "prefill": "another prompt is being computed",
-        "none": "nothing binds",
-    }
-    return sentences[why.limit]
 
 
 def _step(step: int | None) -> str:

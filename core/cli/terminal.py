@@ -20,27 +20,12 @@ from rich.text import Text
 from core.errors import InflightError
 from core.trace.events import Segment, StepEvent
 from core.trace.mask import Mask, Order, rows_of
+from core.trace.phrases import letters
 from core.trace.trace import Trace
 
 MOST_CELLS = 50_000_000  # of a mask that is derived whole
 MOST_ROWS = 48
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
-
-
-def letters(trace: Trace) -> dict[str, str]:
-    """A, B, … Z, AA, … for every request, in order of arrival; those that never arrived come last."""
-    arrived = [a.request for event in trace.events for a in event.arrived]
-    names = dict.fromkeys([*arrived, *trace.prompts])
-    return {request: _letters(index) for index, request in enumerate(names)}
-
-
-def _letters(index: int) -> str:
-    text = ""
-    index += 1
-    while index:
-        index, rest = divmod(index - 1, 26)
-        text = chr(ord("A") + rest) + text
-    return text
 
 
 @dataclass(frozen=True)

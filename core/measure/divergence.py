@@ -1,7 +1,7 @@
 """Fork here: the first step at which two runs of the same requests decide differently, and why. Reads traces; times never count.
 
 What is compared of a step, in the order in which it is decided: who is preempted, who is admitted and to which lane, who computes how
-much, how the pass is laid out, which tokens come out, who finishes. Why somebody waits is told, but a wait for another reason is no fork.
+much, how the pass is laid out, which tokens come out, who finishes. Why somebody waits is reported, but waiting for another reason is no fork.
 """
 
 from __future__ import annotations
@@ -12,19 +12,9 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError
-from core.trace.events import StepEvent, Why
+from core.trace.events import StepEvent
+from core.trace.phrases import count, reason, setting
 from core.trace.trace import Trace
-
-CONFIG_WORDS = {
-    "policy": "policy",
-    "max_num_seqs": "lanes",
-    "max_num_batched_tokens": "token budget",
-    "block_size": "block size",
-    "num_blocks": "KV blocks",
-    "chunked_prefill": "chunked prefill",
-    "prefix_caching": "prefix caching",
-    "prefill_first": "prefill first",
-}
 
 
 @dataclass(frozen=True)
@@ -36,15 +26,8 @@ class Knob:
     after: Any
 
     def of(self, value: Any) -> str:
-        """The limit at a value, in words: "3 lanes", "a token budget of 16", "chunked prefill off"."""
-        word = CONFIG_WORDS[self.name]
-        if isinstance(value, bool):
-            return f"{word} {'on' if value else 'off'}"
-        if value is None:
-            return f"enough {word}"
-        if self.name in ("max_num_seqs", "num_blocks"):
-            return f"{value} {word if value != 1 else word[:-1]}"
-        return f"the policy {value}" if self.name == "policy" else f"a {word} of {value}"
+        """The limit at a value, in words."""
+        return setting(self.name, value)
 
 
 @dataclass(frozen=True)
@@ -152,12 +135,12 @@ def _segments(event: StepEvent) -> dict[str, tuple]:
 
 def _work(event: StepEvent) -> str:
     tokens = sum(p.tokens for p in event.passes)
-    return f"computes {tokens} token{'' if tokens == 1 else 's'}"
+    return f"computes {count(tokens, 'token')}"
 
 
 def _preemption(event: StepEvent, request: str) -> str:
     lost = next((p.tokens_lost for p in event.preempted if p.request == request), None)
-    return "goes on" if lost is None else f"is preempted and loses its cache of {lost} token{'' if lost == 1 else 's'}"
+    return "goes on" if lost is None else f"is preempted and loses its cache of {count(lost, 'token')}"
 
 
 def _admission(event: StepEvent, request: str) -> str:
@@ -174,7 +157,7 @@ def _computes(event: StepEvent, request: str) -> str:
         stalled = next((s.why for s in event.stalled if s.request == request), None)
         return f"computes nothing: {reason(stalled)}" if stalled else "computes nothing"
     length = sum(s.length for s in mine)
-    what = f"computes {length} token{'' if length == 1 else 's'}"
+    what = f"computes {count(length, 'token')}"
     return what if len(event.passes) < 2 else f"{what} in pass {mine[0].pass_index + 1} of {len(event.passes)}"
 
 
@@ -182,25 +165,13 @@ def _layout(event: StepEvent) -> str:
     """The passes in words."""
     tokens, padding = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
     passes = "one pass" if len(event.passes) == 1 else f"{len(event.passes)} passes"
-    pads = f" and {padding} pad{'' if padding == 1 else 's'}" if padding else ", no padding"
-    return f"{passes} of {tokens} token{'' if tokens == 1 else 's'}{pads}"
+    pads = f" and {count(padding, 'pad')}" if padding else ", no padding"
+    return f"{passes} of {count(tokens, 'token')}{pads}"
 
 
 def _token(event: StepEvent, request: str) -> str:
     token = next((s.token_id for s in event.sampled if s.request == request), None)
     return "writes nothing" if token is None else f"writes token {token}"
-
-
-def reason(why: Why) -> str:
-    """The limit that bound, with its numbers."""
-    return {
-        "lanes": f"all {why.total} lanes are taken" if why.total > 1 else "the only lane is taken",
-        "budget": f"{why.have} of {why.total} budget tokens are left",
-        "blocks": f"{why.have} of {why.total} KV blocks are free and it needs {why.need}",
-        "barrier": f"{why.have} of {why.total} lanes still compute, and the wave must end first",
-        "prefill": "another prompt is being computed",
-        "none": "nothing binds",
-    }[why.limit]
 
 
 def _listed(words: list[str]) -> str:

@@ -14,8 +14,9 @@ from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
 from core.cli.options import LIMITS
 from core.cli.report import print_steps
-from core.cli.terminal import letters, mask_lines
+from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
+from core.trace.phrases import letters
 from core.workload.presets import PRESETS
 from worlds.visual import record, request
 

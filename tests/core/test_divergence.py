@@ -31,7 +31,7 @@ def test_fewer_lanes_make_a_request_wait():
     assert (found.step, found.aspect, found.request) == (1, "admission", "r2")
     assert (
         found.sentence({"r2": "C"}.get)
-        == "Fork at step 1: with 3 lanes C takes lane 2; with 2 lanes C waits: all 2 lanes are taken."
+        == "Fork at step 1: with 3 lanes C takes lane 2; with 2 lanes C waits: both lanes are taken."
     )
     assert found.same_tokens
     assert [(k.name, k.before, k.after) for k in found.knobs] == [("max_num_seqs", 3, 2)]

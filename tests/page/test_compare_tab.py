@@ -96,7 +96,7 @@ def test_a_fork_names_its_step(tmp_path):
     assert made["kind"] == "fork" and made["names"] == ["2 lanes", "3 lanes"]
     assert (
         made["fork"]["step"] == 1
-        and made["says"]["fork"][0] == "Fork at step 1: with 2 lanes C waits: all 2 lanes are taken; with 3 lanes C takes lane 2."
+        and made["says"]["fork"][0] == "Fork at step 1: with 2 lanes C waits: both lanes are taken; with 3 lanes C takes lane 2."
     )
 
 

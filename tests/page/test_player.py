@@ -615,7 +615,7 @@ def test_edit_run_follow_and_share(visit, page_url):
     assert page.evaluate(
         "[inflight.run.numLanes, inflight.run.complete, window.hacked, inflight.drawn === inflight.run.length - 1]"
     ) == [3, True, None, True]
-    assert page.inner_text(".source .word") == "Live run"
+    assert page.inner_text(".source .word") == "Run here"
     page.wait_for_function("() => location.hash.includes('spec=')")
     steps = page.evaluate("inflight.run.events.map(e => e.step)")
     assert steps == sorted(set(steps))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import get_args
 
 import pytest
 
 from core.config import POLICIES, EngineConfig
-from core.trace.events import Finished, StepEvent, Why
+from core.trace.events import Finished, Limit, StepEvent, Why
 from core.trace.fold import frames
+from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.words.captions import MAX_CHARACTERS, captions, letter, plain
+from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from worlds.visual import record, request
 
 
@@ -80,11 +82,12 @@ def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
     ("reason", "words"),
     [
         (Why("lanes", 0, 1, 3), "all 3 lanes are taken"),
-        (Why("lanes", 0, 1, 1), "the one lane is taken"),
-        (Why("budget", 0, 17, 10), "the budget of 10 tokens is spent, and it needs 17"),
-        (Why("budget", 1, 17, 10), "1 of 10 budget tokens is left, and it needs 17"),
-        (Why("blocks", 2, 5, 64), "it needs 5 KV blocks, and 2 of 64 are to spare"),
-        (Why("barrier", 1, 0, 3), "the wave must end first, and 1 of 3 lanes still computes"),
+        (Why("lanes", 0, 1, 2), "both lanes are taken"),
+        (Why("lanes", 0, 1, 1), "the only lane is taken"),
+        (Why("budget", 0, 17, 10), "the budget of 10 tokens is spent, and 17 are needed"),
+        (Why("budget", 1, 17, 10), "1 of 10 budget tokens is left, and 17 are needed"),
+        (Why("blocks", 2, 5, 64), "2 of 64 KV blocks are free, and 5 are needed"),
+        (Why("barrier", 1, 0, 3), "the wave must end first, and 1 of 3 lanes is still computing"),
         (Why("prefill", 0, 1, 1), "another prompt is being computed, one at a time"),
     ],
 )
@@ -136,6 +139,27 @@ def test_a_request_without_its_share_is_told_to_compute_nothing():
     assert any("keeps its lane but computes nothing: the budget of 10 tokens is spent" in s for s in why(trace, stalled.step))
 
 
+def test_clauses_stand_in_the_order_in_which_things_happened():
+    trace = crowd("split")
+    index = next(i for i, e in enumerate(trace.events) if len(e.passes) > 1 and {s.phase for s in e.segments} > {"prefill"})
+    text = plain(captions(trace)[index]["say"])
+    assert 0 < text.index("prompt token") < text.index("; then ") < text.index("one token")
+
+
+def test_nobody_waits_is_said_only_where_all_compute():
+    for trace in worlds():
+        for e, caption in zip(trace.events, captions(trace), strict=True):
+            if "nobody waits" in plain(caption["say"]):
+                assert not (e.waiting.count or e.stalled or e.preempted)
+
+
+def test_every_limit_and_every_setting_has_its_words():
+    assert set(LIMITS) == set(get_args(Limit)) and set(SETTINGS) == {f.name for f in dataclasses.fields(EngineConfig)}
+    trace = crowd()
+    for e, caption in zip(trace.events, captions(trace), strict=True):
+        assert caption["bound"] == bound(e.budget.binding) and bool(caption["waits"]) == bool(e.waiting.why)
+
+
 @pytest.mark.parametrize("reason", ["length", "stop", "cancelled", "error"])
 def test_an_end_is_told_by_its_reason(reason: str):
     trace = crowd()
@@ -156,7 +180,7 @@ def test_padding_is_counted_and_its_cause_named():
     late = next(e for e in trace.events if any(p.finished_rows for p in e.passes))
     assert any("is computed as padding until its wave ends" in s for s in why(trace, late.step))
     end = next(e for e in trace.events if len([c for c in e.kv.changes if c.released]) > 1)
-    assert "The wave is over: 3 lanes fall free at once, for the next step." in why(trace, end.step)
+    assert "The wave is over: 3 lanes become free for the next step." in why(trace, end.step)
 
 
 def test_a_prefix_hit_is_told_with_its_blocks():

@@ -202,5 +202,5 @@ def test_the_race_gets_every_event_and_no_text(comparison):
     made = document(Shown(comparison, "small", ENVIRONMENT))
     for name, replay in made["runs"].items():
         assert len(replay["events"]) == len(comparison.runs[name].trace.events)
-        assert set(replay) == {"header", "complete", "events"} and "prompts" not in replay["header"]
+        assert set(replay) == {"header", "complete", "letters", "events"} and "prompts" not in replay["header"]
     json.dumps(made, allow_nan=False)

@@ -9,11 +9,11 @@ import pytest
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.fold import frames
+from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
 from visualizer.server.store import Shelf
-from visualizer.words.captions import letter
 from worlds.visual import record, request
 
 

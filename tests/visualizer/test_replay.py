@@ -35,7 +35,7 @@ def ran() -> Trace:
 
 def test_a_replay_is_json_and_has_every_fact(ran: Trace):
     data = json.loads(json.dumps(replay(ran), allow_nan=False))
-    assert set(data) == {"schema", "header", "complete", "texts", "events", "captions"}
+    assert set(data) == {"schema", "header", "complete", "letters", "texts", "events", "captions"}
     assert [StepEvent.from_json(e) for e in data["events"]] == ran.events
     assert data["complete"] and "prompts" not in data["header"] and data["header"]["policy"] == "continuous"
     assert {r: "".join(t) for r, t in data["texts"]["output"].items()} == {r: ran.text(r) for r in ran.prompts}

@@ -15,9 +15,10 @@ from plotly.subplots import make_subplots
 from core.errors import InflightError
 from core.trace.fold import prompt_lengths
 from core.trace.mask import Mask, Position
+from core.trace.phrases import letters as letters_of
 from core.trace.trace import Trace
 from visualizer.charts.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, deal, tint
-from visualizer.words.captions import Captioner, letter, plain
+from visualizer.words.captions import Captioner, plain
 
 MAX_CELLS = 60_000
 _ROW_PIXELS, _SPACE_PIXELS = 13, 150
@@ -33,7 +34,7 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
         raise InflightError(
             f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}. The player draws it in tiles."
         )
-    letters = _letters(trace)
+    letters = letters_of(trace)
     hues = {**deal(trace), **{o.request: _NOTHING for o in event.overrun}}
     heights = [h for m in masks for h in (60, max(120, _ROW_PIXELS * len(m.queries)))]
     figure = make_subplots(
@@ -118,10 +119,6 @@ def _label(position: Position, letters: dict[str, str]) -> str:
     """Letter, position and text of a token, safe to show."""
     name = letters.get(position.request, "?")
     return f"{name} · padding" if position.position is None else f"{name} · {position.position} · {_escape(position.text)!s}"
-
-
-def _letters(trace: Trace) -> dict[str, str]:
-    return {a.request: letter(i) for i, a in enumerate(a for event in trace.events for a in event.arrived)}
 
 
 def _sentence(trace: Trace, step: int, letters: dict[str, str]) -> str:

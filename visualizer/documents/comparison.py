@@ -1,7 +1,7 @@
 """A comparison as the page shows it, one JSON document: walls, sentences, figures, the table, and the runs that race.
 
     {"schema", "kind": "comparison", "name", "title", "source", "names", "hues", "walls", "says", "figures", "table", "csv", "data",
-     "runs": {contender: {"header", "complete", "events"}}, "cost", "equivalence"}
+     "runs": {contender: {"header", "complete", "letters", "events"}}, "cost", "equivalence"}
 
 `document` makes it from a `Comparison`; `save` and `load` keep one in a folder, every run as the trace it is. Knows no engine and no page.
 """
@@ -24,6 +24,7 @@ from core.errors import InflightError
 from core.measure.compare import Comparison, Run
 from core.measure.cost_curve import CostCurve
 from core.measure.metrics import DEFINITIONS
+from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts import cost_curve, kv_use, lane_steps, latency, throughput, total_time
 from visualizer.charts.contenders import hue_of
@@ -203,13 +204,23 @@ def document(shown: Shown) -> dict[str, Any]:
         "csv": csv_text(comparison),
         "data": shown.data,
         "runs": {name: race_replay(run.trace) for name, run in comparison.runs.items() if run.trace is not None},
-        "equivalence": shown.equivalence,
+        "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
     }
+
+
+def lettered(found: dict) -> dict:
+    """An equivalence (`Equivalence.to_json`) whose requests have the letters that the page gives them."""
+    return {**found, "requests": [{**r, "letter": letter(i)} for i, r in enumerate(found.get("requests", ()))]}
 
 
 def race_replay(trace: Trace) -> dict[str, Any]:
     """A run without its texts and sentences: what lanes are drawn from."""
-    return {"header": public_header(trace.header), "complete": trace.complete, "events": [plain_event(e) for e in trace.events]}
+    return {
+        "header": public_header(trace.header),
+        "complete": trace.complete,
+        "letters": letters(trace),
+        "events": [plain_event(e) for e in trace.events],
+    }
 
 
 def method(comparison: Comparison) -> str:

@@ -1,6 +1,6 @@
 """A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about its steps, as plain data.
 
-    {"schema": 1, "header": …, "complete": …, "texts": {"prompt": …, "output": …}, "events": […], "captions": […]}
+    {"schema": 1, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […]}
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on. Knows nothing of Gradio or HTML.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import StepEvent
+from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
 
@@ -28,6 +29,7 @@ def replay(trace: Trace) -> dict:
         "schema": SCHEMA,
         "header": public_header(trace.header),
         "complete": trace.complete,
+        "letters": letters(trace),
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
         "events": [plain_event(event) for event in trace.events],
         "captions": captions(trace),
@@ -72,12 +74,16 @@ class Deltas:
         self._tokenizer = tokenizer
         self._prompts = prompts
         self._detokenizers: dict[str, Detokenizer] = {}
+        self._arrived = 0
 
     def delta(self, events: Sequence[StepEvent]) -> dict:
-        """`{"events", "captions", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives."""
+        """`{"events", "captions", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives."""
         texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {}}
+        letters: dict[str, str] = {}
         for event in events:
             for arrived in event.arrived:
+                letters[arrived.request] = letter(self._arrived)
+                self._arrived += 1
                 texts["prompt"][arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
             for sampled in event.sampled:
                 texts["output"].setdefault(sampled.request, []).append(self._detokenizer(sampled.request).add(sampled.token_id))
@@ -88,6 +94,7 @@ class Deltas:
         return {
             "events": [plain_event(event) for event in events],
             "captions": [self._captioner.caption(event) for event in events],
+            "letters": letters,
             "texts": texts,
         }
 

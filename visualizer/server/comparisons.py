@@ -32,16 +32,16 @@ from core.measure.cost_curve import cost_curve
 from core.measure.divergence import divergence
 from core.measure.equivalence import equivalence
 from core.models.cache import Models
+from core.trace.phrases import SETTINGS, letters
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, preset
 from core.workload.workload import Workload
 from visualizer.charts.contenders import hue_of
-from visualizer.documents.comparison import RECORDED, Shown, document, load, race_replay, recorded, save
+from visualizer.documents.comparison import RECORDED, Shown, document, lettered, load, race_replay, recorded, save
 from visualizer.documents.replay import write
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.limits import Limits, Refused, Spec, check, check_tokens
 from visualizer.words import findings
-from visualizer.words.captions import letter
 
 KINDS = ("compare", "equivalence", "fork")
 KNOBS = (
@@ -151,7 +151,7 @@ class Tasks:
             "recorded": recorded(self._recorded),
             "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
             "presets": [_preset(name) for name in PRESETS],
-            "knobs": list(KNOBS),
+            "knobs": [{"name": name, "title": SETTINGS[name]} for name in KNOBS],
             "most_repeats": self.most_repeats,
             "note": COMPARISONS if is_lent() else "",
         }
@@ -285,7 +285,7 @@ class Tasks:
                 task.progress = {"step": steps}
 
             found = equivalence(adapter, tokenizer, asked.workload, asked.config, leak=leak, on_step=on_step)
-            return {"result": {**found.to_json(), "says": findings.equivalence(found)}}
+            return {"result": {**lettered(found.to_json()), "says": findings.equivalence(found)}}
 
         return work
 
@@ -307,12 +307,12 @@ class Tasks:
 def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
     """Two runs of the same requests that race step by step, and where they part."""
     found = divergence(before, after)
-    letters = {a.request: letter(i) for i, a in enumerate(a for event in before.events for a in event.arrived)}
+    names_of = letters(before)
     knob = found.knobs[0] if found and found.knobs else None
     names = [knob.of(knob.before), knob.of(knob.after)] if knob else ["as it was", "changed"]
     says = findings.fork(found, (len(before.events), len(after.events)))
     if found is not None:
-        says[0] = found.sentence(lambda r: letters.get(r, r))
+        says[0] = found.sentence(lambda r: names_of.get(r, r))
     return {
         "schema": 1,
         "kind": "fork",

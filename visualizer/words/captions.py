@@ -1,6 +1,6 @@
 """Every sentence about a step, composed from its event and the fold of the events before it. Nothing is guessed.
 
-`say` is the step in one sentence, `why` has a sentence for every decision; see `visualizer.words.vocabulary` for what a sentence is.
+See `visualizer.words.vocabulary` for what a sentence is.
 """
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ from __future__ import annotations
 from core.config import EngineConfig
 from core.trace.events import StepEvent
 from core.trace.fold import Fold, prompt_lengths
+from core.trace.phrases import bound, letter, reason
 from core.trace.trace import Trace
-from visualizer.words.context import Moment
-from visualizer.words.narration import MAX_CHARACTERS, say
-from visualizer.words.reasons import why
-from visualizer.words.vocabulary import letter, plain
+from visualizer.words.context import StepContext
+from visualizer.words.narration import MAX_CHARACTERS, sentence
+from visualizer.words.reasons import reasons
+from visualizer.words.vocabulary import plain
 
-__all__ = ["MAX_CHARACTERS", "Captioner", "captions", "letter", "plain"]
+__all__ = ["MAX_CHARACTERS", "Captioner", "captions", "plain"]
 
 
 def captions(trace: Trace) -> list[dict]:
-    """`{"say": sentence, "why": [sentence, …]}` for every event."""
+    """The caption of every event; see `Captioner.caption`."""
     captioner = Captioner(trace.header, prompt_lengths(trace))
     return [captioner.caption(event) for event in trace.events]
 
@@ -38,16 +39,25 @@ class Captioner:
         self._last_end: float | None = None
 
     def caption(self, event: StepEvent) -> dict:
-        """The sentences of the next event."""
+        """The sentences of the next event.
+
+        say: the step in one sentence. why: a sentence for every decision. waits: why the first of those waiting waits. bound: which limit
+        kept the step from doing more.
+        """
         waited = self._waited(event)
         self._fold.begin(event)
         for arrived in event.arrived:
             self._letters[arrived.request] = letter(len(self._letters))
-        moment = Moment(event, self._fold, self._config, self._prompt, self._asked, self._letters, waited)
-        sentences = {"say": say(moment), "why": why(moment)}
+        context = StepContext(event, self._fold, self._config, self._prompt, self._asked, self._letters, waited)
+        caption = {
+            "say": sentence(context),
+            "why": reasons(context),
+            "waits": reason(event.waiting.why) if event.waiting.why else "",
+            "bound": bound(event.budget.binding),
+        }
         self._fold.end(event)
         self._last_end = event.t_end
-        return sentences
+        return caption
 
     def _waited(self, event: StepEvent) -> float:
         """Seconds that the device waited for the host before this step; with nobody to serve it waited for no host."""

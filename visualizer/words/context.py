@@ -10,7 +10,7 @@ from core.trace.fold import Fold
 
 
 @dataclass
-class Moment:
+class StepContext:
     """An event while its passes run.
 
     fold: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. waited: seconds that the device
@@ -29,9 +29,9 @@ class Moment:
 
     def __post_init__(self) -> None:
         self.overrun = {o.request for o in self.event.overrun}  # computed for nothing: they neither read nor write
-        working = [s for s in self.event.segments if s.request not in self.overrun]
-        self.prefills = [s for s in working if s.phase == "prefill"]
-        self.decodes = [s for s in working if s.phase == "decode"]
+        useful = [s for s in self.event.segments if s.request not in self.overrun]
+        self.prefills = [s for s in useful if s.phase == "prefill"]
+        self.decodes = [s for s in useful if s.phase == "decode"]
         self.sampled = {s.request for s in self.event.sampled}
         self.all_prefills = [s for s in self.event.segments if s.phase == "prefill"]
         new = {s.request for s in self.all_prefills}
@@ -43,6 +43,11 @@ class Moment:
     def device_waited(self) -> bool:
         """Whether the device waited for the host for a time worth a word: over a hundredth of the step."""
         return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
+
+    @property
+    def prefills_come_first(self) -> bool:
+        """Whether prompts are computed in passes of their own, before the decode pass."""
+        return bool(self.prefills and self.decodes) and self.prefills[0].pass_index < self.decodes[0].pass_index
 
     def written(self, request: str) -> int:
         """Tokens generated once the step is over."""

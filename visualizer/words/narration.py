@@ -1,34 +1,32 @@
-"""A step in one sentence of at most `MAX_CHARACTERS`: what most needs saying first, as much of it as fits."""
+"""A step in one sentence of at most `MAX_CHARACTERS`: what matters most, as much of it as fits."""
 
 from __future__ import annotations
 
 from core.trace.events import Segment
-from visualizer.words.context import Moment
+from core.trace.phrases import brief, count, reason
+from visualizer.words.context import StepContext
 from visualizer.words.vocabulary import (
     NAMED,
     Sentence,
     agree,
-    brief,
-    count,
     ending,
     joined,
     names,
     once_more,
     padding_causes,
     plain,
-    reason,
 )
 
 Clause = tuple[Sentence, Sentence]  # a part of the one sentence: without and with its reason
 MAX_CHARACTERS = 140
 
 
-def say(m: Moment) -> Sentence:
-    """The step in one sentence: what most needs saying first, as much of it as fits."""
+def sentence(m: StepContext) -> Sentence:
+    """The step in one sentence: clauses are chosen by how much they tell, and put in the order in which things happened."""
+    computed = {"prefills": _prefills(m), "decodes": _decodes(m)}
     parts = {
         "preempted": _preempted(m),
-        "decodes": _decodes(m),
-        "prefills": _prefills(m),
+        **(computed if m.prefills_come_first else dict(reversed(computed.items()))),
         "stalled": _stalled(m),
         "padding": _padding(m),
         "overrun": _overrun(m),
@@ -45,12 +43,12 @@ def say(m: Moment) -> Sentence:
     return joined([chosen[name] for name in parts if name in chosen] or [["Nothing is computed in this step"]], "; ", ".")
 
 
-def _fits(m: Moment, chosen: dict[str, Sentence]) -> bool:
+def _fits(m: StepContext, chosen: dict[str, Sentence]) -> bool:
     text = plain(joined(list(chosen.values()), "; ", "."), lambda r: m.letters.get(r, "?"))
     return len(text) <= MAX_CHARACTERS
 
 
-def _preempted(m: Moment) -> Clause | None:
+def _preempted(m: StepContext) -> Clause | None:
     if not m.event.preempted:
         return None
     lost = sum(p.tokens_lost for p in m.event.preempted)
@@ -59,7 +57,7 @@ def _preempted(m: Moment) -> Clause | None:
     return short, [*short, f", because the {count(m.event.kv.total, 'KV block')} ran out"]
 
 
-def _decodes(m: Moment) -> Clause | None:
+def _decodes(m: StepContext) -> Clause | None:
     if not m.decodes:
         return None
     writing = [s.request for s in m.decodes if s.request in m.sampled]
@@ -69,12 +67,13 @@ def _decodes(m: Moment) -> Clause | None:
             f" {agree(m.decodes, 'computes', 'compute')} without a new token",
         ]
         return short, short
-    short = [*names(writing), " adds one token" if len(writing) == 1 else " each add one token"]
-    nothing_else = not m.prefills and not m.event.waiting.count
-    return short, [*short, ", and nobody waits"] if nothing_else and not m.event.preempted else short
+    then = "then " if m.prefills_come_first else ""
+    short = [*([then] if then else []), *names(writing), " adds one token" if len(writing) == 1 else " each add one token"]
+    nothing_else = not (m.prefills or m.event.waiting.count or m.event.stalled or m.event.preempted)
+    return short, [*short, ", and nobody waits"] if nothing_else else short
 
 
-def _prefills(m: Moment) -> Clause | None:
+def _prefills(m: StepContext) -> Clause | None:
     if not m.prefills:
         return None
     reading = m.prefills
@@ -91,7 +90,7 @@ def _prefills(m: Moment) -> Clause | None:
     return short, [*short, first, _room(m)]
 
 
-def _one_prefill(m: Moment, s: Segment, who: Sentence) -> Clause:
+def _one_prefill(m: StepContext, s: Segment, who: Sentence) -> Clause:
     end, all_of_it = m.pending_end(s), s.kv_len == m.pending_end(s)
     limit = f", all that the budget of {m.event.budget.limit} leaves" if m.cut_by_budget(s) else ""
     if m.recomputed(s):
@@ -110,7 +109,7 @@ def _one_prefill(m: Moment, s: Segment, who: Sentence) -> Clause:
     return short, [*short, _room(m)]
 
 
-def _room(m: Moment) -> str:
+def _room(m: StepContext) -> str:
     """Why new prompts could be read at all."""
     if not m.event.admitted:
         return ""
@@ -120,7 +119,7 @@ def _room(m: Moment) -> str:
     return f", as lane {lanes[0]} was free" if len(lanes) == 1 else f", as {len(lanes)} lanes were free"
 
 
-def _stalled(m: Moment) -> Clause | None:
+def _stalled(m: StepContext) -> Clause | None:
     stalled = m.event.stalled
     if not stalled:
         return None
@@ -128,7 +127,7 @@ def _stalled(m: Moment) -> Clause | None:
     return short, [*short, f", as {brief(stalled[0].why)}"]
 
 
-def _padding(m: Moment) -> Clause | None:
+def _padding(m: StepContext) -> Clause | None:
     padding = sum(p.padding for p in m.event.passes)
     if not padding:
         return None
@@ -137,7 +136,7 @@ def _padding(m: Moment) -> Clause | None:
     return short, [*short, ", ", " and ".join(padding_causes(m.event.passes))]
 
 
-def _overrun(m: Moment) -> Clause | None:
+def _overrun(m: StepContext) -> Clause | None:
     over = m.event.overrun
     if not over:
         return None
@@ -145,7 +144,7 @@ def _overrun(m: Moment) -> Clause | None:
     return short, [*short, f", as {agree(over, 'it', 'they')} had stopped"]
 
 
-def _ends(m: Moment) -> Clause | None:
+def _ends(m: StepContext) -> Clause | None:
     ended = m.event.finished
     if not ended:
         return None
@@ -164,7 +163,7 @@ def _ends(m: Moment) -> Clause | None:
     return short, [*short, cause]
 
 
-def _wait(m: Moment) -> Clause | None:
+def _wait(m: StepContext) -> Clause | None:
     waiting = m.event.waiting
     if waiting.request is None or waiting.why is None:
         return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from core.trace.events import Admitted, Finished, Overrun, Preempted, Segment, Stalled, Why
 from core.trace.fold import ended_before, released
-from visualizer.words.context import Moment
-from visualizer.words.vocabulary import Sentence, agree, count, milliseconds, names, padding_causes, reason
+from core.trace.phrases import bound, count, reason
+from visualizer.words.context import StepContext
+from visualizer.words.vocabulary import Sentence, agree, is_are, milliseconds, names, padding_causes
 
 
-def why(m: Moment) -> list[Sentence]:
+def reasons(m: StepContext) -> list[Sentence]:
     """A sentence for each decision of the step, in the order in which they were taken."""
     event = m.event
     sentences = [_arrived(m, a.request) for a in event.arrived]
@@ -30,25 +31,25 @@ def why(m: Moment) -> list[Sentence]:
     return sentences
 
 
-def _arrived(m: Moment, request: str) -> Sentence:
+def _arrived(m: StepContext, request: str) -> Sentence:
     asked = m.asked.get(request)
     wants = f", asking for up to {count(asked, 'token')}" if asked else ""
     return [{"r": request}, f" arrives with a prompt of {count(m.prompt.get(request, 0), 'token')}{wants}."]
 
 
-def _preempted(m: Moment, p: Preempted) -> Sentence:
+def _preempted(m: StepContext, p: Preempted) -> Sentence:
     growing = [c.request for c in m.event.kv.changes if c.added]
     taken: Sentence = [", and ", *names(growing), f" {agree(growing, 'takes', 'take')} its place"] if growing else []
     return [
         {"r": p.request},
-        f" is preempted: none of the {count(m.event.kv.total, 'KV block')} was free and no running request could go on. "
+        f" is preempted: too few of the {count(m.event.kv.total, 'KV block')} were free for the running requests to go on. "
         f"The newest gives way: it loses lane {p.lane} and its cache of {count(p.tokens_lost, 'token')}",
         *taken,
         "; its tokens are kept and will be computed again.",
     ]
 
 
-def _decodes(m: Moment) -> list[Sentence]:
+def _decodes(m: StepContext) -> list[Sentence]:
     if not m.decodes:
         return []
     who = names([s.request for s in m.decodes], limit=12)
@@ -61,10 +62,10 @@ def _decodes(m: Moment) -> list[Sentence]:
     ]
 
 
-def _admitted(m: Moment, a: Admitted) -> Sentence:
+def _admitted(m: StepContext, a: Admitted) -> Sentence:
     segment = m.by_request.get(a.request)
     freed = m.fold.freed.get(a.lane)
-    origin: Sentence = [", which nobody held before"]
+    origin: Sentence = [", not used before"]
     if freed is not None:
         origin = [f", {'lost' if freed.preempted else 'freed'} by ", {"r": freed.request}, f" in step {freed.step}"]
     head: Sentence = [{"r": a.request}, f" takes lane {a.lane}", *origin]
@@ -73,7 +74,7 @@ def _admitted(m: Moment, a: Admitted) -> Sentence:
     return [*head, "; ", *_share(m, segment, a.why), "."]
 
 
-def _share(m: Moment, s: Segment, why: Why) -> Sentence:
+def _share(m: StepContext, s: Segment, why: Why) -> Sentence:
     """How much of its prompt a newly admitted request computes, and what limits it."""
     need = m.pending_end(s) - s.start
     limit = m.event.budget.limit
@@ -81,40 +82,40 @@ def _share(m: Moment, s: Segment, why: Why) -> Sentence:
         return [f"its {count(need, 'token')} are computed at once, as this policy has no token budget"]
     left = why.have if why.limit == "budget" else _budget_before(m, s)
     before = f"after {count(len(m.old_decodes), 'decode')} " if m.old_decodes and not m.config.prefill_first else ""
-    room = f"{before}{left} of {count(limit, 'budget token')} {'is' if left == 1 else 'are'} left: "
+    room = f"{before}{left} of {count(limit, 'budget token')} {is_are(left)} left: "
     return [room + (f"its first chunk is {s.length} of {need}" if s.length < need else f"its {count(need, 'token')} fit")]
 
 
-def _budget_before(m: Moment, s: Segment) -> int:
-    """Budget left when this prompt's turn came: decodes, then prompts that went on, then those admitted before it."""
+def _budget_before(m: StepContext, s: Segment) -> int:
+    """Budget left when this prompt was considered: decodes come first, then prompts already begun, then those admitted before it."""
     admitted = [a.request for a in m.event.admitted]
     earlier = set(admitted[: admitted.index(s.request)])
     ahead = sum(p.length for p in m.all_prefills if p.request in earlier or p.request not in admitted)
     return (m.event.budget.limit or 0) - (0 if m.config.prefill_first else len(m.old_decodes)) - ahead
 
 
-def _chunk(m: Moment, s: Segment) -> Sentence:
+def _chunk(m: StepContext, s: Segment) -> Sentence:
     end, chunk = m.pending_end(s), m.fold.chunks.get(s.request, 0) + 1
     cause = f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
     done = f"{s.kv_len} of its {end} are done" if s.kv_len < end else f"all its {end} are done"
     return [{"r": s.request}, f" computes chunk {chunk}, {count(s.length, 'token')}{cause}; {done}."]
 
 
-def _hit(m: Moment, request: str, cached: int) -> Sentence:
+def _hit(m: StepContext, request: str, cached: int) -> Sentence:
     known = m.fold.num_tokens.get(request, 0)
     blocks = cached // m.config.block_size
     return [
         {"r": request},
         f" finds {cached} of its {count(known, 'token')} in the prefix cache ({count(blocks, 'block')}), so {known - cached} "
-        f"{'is' if known - cached == 1 else 'are'} left to compute.",
+        f"{is_are(known - cached)} left to compute.",
     ]
 
 
-def _stalled(m: Moment, s: Stalled) -> Sentence:
+def _stalled(m: StepContext, s: Stalled) -> Sentence:
     return [{"r": s.request}, " keeps its lane but computes nothing: ", reason(s.why), "."]
 
 
-def _waiting(m: Moment) -> list[Sentence]:
+def _waiting(m: StepContext) -> list[Sentence]:
     waiting = m.event.waiting
     if waiting.request is None or waiting.why is None:
         return []
@@ -127,23 +128,18 @@ def _waiting(m: Moment) -> list[Sentence]:
     return [[{"r": waiting.request}, f"{again} waits{how_long}: ", reason(waiting.why), f".{behind}"]]
 
 
-def _budget(m: Moment) -> list[Sentence]:
+def _budget(m: StepContext) -> list[Sentence]:
     budget = m.event.budget
     if budget.limit is None:
         return []
     used = budget.decode + budget.prefill
-    held = {
-        "none": "nothing held the step back", "lanes": "what held it back were the lanes", "budget": "what held it back was the budget",
-        "blocks": "what held it back were the KV blocks", "barrier": "what held it back was the barrier",
-        "prefill": "what held it back was the prompt being computed",
-    }[budget.binding]  # fmt: skip
     return [[
         f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of {count(budget.limit, 'token')}, "
-        f"{budget.unused} unused; {held}."
+        f"{budget.unused} unused. {bound(budget.binding)}."
     ]]  # fmt: skip
 
 
-def _padding(m: Moment) -> list[Sentence]:
+def _padding(m: StepContext) -> list[Sentence]:
     sentences: list[Sentence] = []
     for forward in m.event.passes:
         positions = forward.rows * forward.width
@@ -151,7 +147,7 @@ def _padding(m: Moment) -> list[Sentence]:
             share = round(100 * forward.padding / positions)
             sentences.append([
                 f"The pass computes {count(forward.rows, 'row')} × {count(forward.width, 'position')} = {positions}; "
-                f"{forward.padding} of them ({share} %) {_is(forward.padding)} padding: "
+                f"{forward.padding} of them ({share} %) {is_are(forward.padding)} padding: "
                 f"{' and '.join(padding_causes([forward]))}."
             ])  # fmt: skip
         for row in forward.finished_rows:
@@ -163,19 +159,19 @@ def _padding(m: Moment) -> list[Sentence]:
     return sentences
 
 
-def _graph(m: Moment) -> list[Sentence]:
+def _graph(m: StepContext) -> list[Sentence]:
     """What a CUDA graph computes beyond the pass: graphs come in a few sizes only."""
     beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
     return [
         [
-            f"The pass runs as a CUDA graph of {count(p.bucket or 0, 'position')}: {pads} of them {_is(pads)} graph padding, for nobody."
+            f"The pass runs as a CUDA graph of {count(p.bucket or 0, 'position')}: {pads} of them {is_are(pads)} padding that belongs to no request."
         ]
         for p, pads in beyond
         if pads > 0
     ]
 
 
-def _overrun(m: Moment, o: Overrun) -> Sentence:
+def _overrun(m: StepContext, o: Overrun) -> Sentence:
     ended = m.fold.finished.get(o.request)
     when = (
         f"stopped in step {ended}, when this step was already launched"
@@ -184,17 +180,17 @@ def _overrun(m: Moment, o: Overrun) -> Sentence:
     )
     lane = next((n for n, holder in m.fold.lanes.items() if holder == o.request), None)
     gives = lane is not None and o.request in released(m.event)
-    then = f"; lane {lane} and {count(len(m.fold.tables.get(o.request, ())), 'block')} fall free after it" if gives else ""
+    then = f"; lane {lane} and {count(len(m.fold.tables.get(o.request, ())), 'block')} become free after it" if gives else ""
     return [{"r": o.request}, f" {when}: {count(o.rows, 'position')} {_was(o.rows)} computed for nothing{then}."]
 
 
-def _device_waited(m: Moment) -> list[Sentence]:
+def _device_waited(m: StepContext) -> list[Sentence]:
     if not m.device_waited:
         return []
     return [[f"The device waited {milliseconds(m.waited)} for the host before this step."]]
 
 
-def _finished(m: Moment, f: Finished) -> Sentence:
+def _finished(m: StepContext, f: Finished) -> Sentence:
     written = m.written(f.request)
     cause = {
         "length": f"it has the {count(written, 'token')} it asked for",
@@ -210,19 +206,15 @@ def _finished(m: Moment, f: Finished) -> Sentence:
     elif m.config.batching.admission == "barrier":
         then = f", but lane {lane} stays taken until its wave ends"
     else:
-        then = f", but the next step is launched already: lane {lane} falls free after it"
+        then = f", but the next step is launched already: lane {lane} becomes free after it"
     return [{"r": f.request}, f" is done: {cause}{then}."]
 
 
-def _wave_ends(m: Moment) -> list[Sentence]:
+def _wave_ends(m: StepContext) -> list[Sentence]:
     lanes = [lane for lane, holder in sorted(m.fold.lanes.items()) if holder in released(m.event)]
     if m.config.batching.admission != "barrier" or not lanes:
         return []
-    return [[f"The wave is over: {count(len(lanes), 'lane')} {agree(lanes, 'falls', 'fall')} free at once, for the next step."]]
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
+    return [[f"The wave is over: {count(len(lanes), 'lane')} {agree(lanes, 'becomes', 'become')} free for the next step."]]
 
 
 def _was(number: int) -> str:

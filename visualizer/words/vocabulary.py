@@ -1,4 +1,4 @@
-"""Words that sentences about a step are made of: names, numbers, plurals, reasons. Knows no step.
+"""What sentences about a step are made of: names, numbers, verbs that agree. Knows no step; limits are worded in `core.trace.phrases`.
 
 A sentence is a list of spans: plain text, or `{"r": request}` where the page draws the request's letter.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from core.trace.events import Pass, Why
+from core.trace.events import Pass
+from core.trace.phrases import count
 
 Span = str | dict[str, str]
 Sentence = list[Span]
@@ -17,46 +18,6 @@ NAMED = 4  # requests named before "and 7 more"
 def plain(sentence: Sentence, name: Callable[[str], str] = str) -> str:
     """The sentence as text; `name` turns a request id into what is shown for it."""
     return "".join(span if isinstance(span, str) else name(span["r"]) for span in sentence)
-
-
-def letter(index: int) -> str:
-    """A … Z, AA …: the letter of the request that arrived as number `index`."""
-    letters = ""
-    while index >= 0:
-        letters = chr(65 + index % 26) + letters
-        index = index // 26 - 1
-    return letters
-
-
-def reason(why: Why) -> str:
-    """The scheduler's reason in words, with its numbers."""
-    if why.limit == "lanes":
-        return "the one lane is taken" if why.total == 1 else f"all {why.total} lanes are taken"
-    if why.limit == "budget":
-        if not why.have:
-            return f"the budget of {count(why.total, 'token')} is spent, and it needs {why.need}"
-        return (
-            f"{why.have} of {count(why.total, 'budget token')} {'is' if why.have == 1 else 'are'} left, and it needs {why.need}"
-        )
-    if why.limit == "blocks":
-        return (
-            f"it needs {count(why.need, 'KV block')}, and {why.have} of {why.total} {'is' if why.have == 1 else 'are'} to spare"
-        )
-    if why.limit == "barrier":
-        return f"the wave must end first, and {why.have} of {count(why.total, 'lane')} still {'computes' if why.have == 1 else 'compute'}"
-    if why.limit == "prefill":
-        return "another prompt is being computed, one at a time"
-    return "nothing binds"
-
-
-def brief(why: Why) -> str:
-    """The reason in a few words."""
-    if why.limit == "budget" and why.have:
-        return "too little budget is left"
-    return {
-        "lanes": "no lane is free", "budget": "the token budget is spent", "blocks": "too few KV blocks are free",
-        "barrier": "the wave must end first", "prefill": "one prompt at a time", "none": "nothing binds",
-    }[why.limit]  # fmt: skip
 
 
 def once_more(again: int, total: int) -> str:
@@ -98,11 +59,6 @@ def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
     return merged
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun in the right number."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def agree(actors: Sequence, one: str, many: str) -> str:
     """The verb that goes with so many actors."""
     return one if len(actors) == 1 else many
@@ -116,3 +72,7 @@ def milliseconds(seconds: float) -> str:
     """As the player writes a duration."""
     ms = seconds * 1000
     return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms"
+
+
+def is_are(number: int) -> str:
+    return "is" if number == 1 else "are"

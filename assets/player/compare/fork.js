@@ -4,11 +4,6 @@ import { h, setText } from "../parts/dom.js";
 import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
 
-const KNOB_WORDS = {
-  policy: "policy", max_num_seqs: "lanes", max_num_batched_tokens: "token budget", block_size: "block size", num_blocks: "KV blocks",
-  chunked_prefill: "chunked prefill", prefix_caching: "prefix caching", prefill_first: "prefill first",
-};
-
 export class Fork {
   /** el: the panel. options: {ask, base() → spec or null, fetchDoc(url), policies(), race: options of a Race}. */
   constructor(el, options) {
@@ -26,10 +21,10 @@ export class Fork {
     this.bar = new RaceBar($(".fork-bar"), $(".fork-tools"), this.race, "Fork");
   }
 
-  /** knobs: names. */
-  knobs(names) {
-    this.knob.replaceChildren(...names.map((name) => h("option", { value: name }, KNOB_WORDS[name] || name)));
-    this.knob.value = names.includes("max_num_seqs") ? "max_num_seqs" : names[0];
+  /** knobs: {name, title} of each. */
+  knobs(knobs) {
+    this.knob.replaceChildren(...knobs.map(({ name, title }) => h("option", { value: name }, title)));
+    this.knob.value = (knobs.find(({ name }) => name === "max_num_seqs") || knobs[0]).name;
     this._values();
   }
 

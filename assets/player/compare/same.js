@@ -1,7 +1,6 @@
 // The equivalence panel: each request's text alone and in company, and where they part. Texts are data and go through textContent.
 
 import { h, setText } from "../parts/dom.js";
-import { letterOf } from "../parts/colours.js";
 
 const number = (x) => (x === null || x === undefined ? "–" : x === 0 ? "0" : x < 0.01 ? x.toExponential(1) : x.toFixed(2));
 
@@ -47,7 +46,7 @@ export class Same {
     const heads = h("div", { class: "pair heads" }, h("span"), h("span", {}, "alone"), h("span", {}, found.leak ? "in the batch, reading a neighbour" : "in the batch"), h("span", {}, "difference"));
     const rows = found.requests.map((r, i) => {
       const { parting } = r;
-      const letter = h("bdi", { class: "chip", title: `request ${r.request}` }, letterOf(i));
+      const letter = h("bdi", { class: "chip", title: `request ${r.request}` }, r.letter);
       letter.style.setProperty("--tint", `var(--tint-${i % 8})`);
       const why = parting
         ? [h("b", {}, `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`), `from token ${parting.position} on, where alone the best token led by ${number(parting.margin)}; `]

@@ -1,14 +1,7 @@
-// One colour table for prose and picture: hues, letters, and what of them carries text. Knows nothing of runs.
+// One colour table for prose and picture: hues, and what of them carries text. Knows nothing of runs.
 
 export const HUES = ["#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F"];
 const DARK_HUES = ["#3D9BDB", "#F0803C", "#22B88C", "#D67AAD", "#DBA52B", "#62BDE6", "#A08BEE", "#9DAE45"];
-
-/** A … Z, AA, AB … */
-export function letterOf(n) {
-  let letters = "";
-  for (let i = n; i >= 0; i = Math.floor(i / 26) - 1) letters = String.fromCharCode(65 + (i % 26)) + letters;
-  return letters;
-}
 
 /** The hue that the fewest of the live use; of those the first after `last`, so that neighbours in time differ too. */
 export function dealHue(live, last) {

@@ -3,7 +3,7 @@
 //   events ─ append ─→ requests (waits, stays, samples) + per step: holder, status and KV length of each lane
 //   frame(i) ─→ everything that step i shows, the same whether stepped or jumped to
 
-import { dealHue, letterOf } from "../parts/colours.js";
+import { dealHue } from "../parts/colours.js";
 import { passesOf } from "./passes.js";
 
 export const PREFILL = 1, DECODE = 2, WASTED = 4, STALLED = 8, PREEMPTED = 16, OVERRUN = 32;
@@ -60,6 +60,7 @@ export class Run {
   constructor(replay) {
     this.header = replay.header;
     this.complete = replay.complete !== false;
+    this.goesOn = false; // more steps are to come
     this.events = [];
     this.captions = [];
     this.requests = []; // in order of arrival
@@ -68,6 +69,7 @@ export class Run {
     this.statuses = []; // step -> lane -> bits
     this.kvLens = []; // step -> lane -> positions in the cache at the end of the step
     this.texts = { prompt: {}, output: {} };
+    this.letters = Object.create(null); // request -> letter
     this.longest = 1; // longest cache so far
     this.numWaiting = []; // step -> requests waiting
     this._byId = new Map();
@@ -83,7 +85,7 @@ export class Run {
     this._planned = new Map(((this.header.workload || {}).requests || []).map((r) => [r.id, r]));
     this.numPlanned = this._planned.size;
     this.windows = (this.header.model || {}).windows || [null];
-    this.append(replay.events || [], replay.captions || [], replay.texts);
+    this.append(replay.events || [], replay.captions || [], replay.texts, replay.letters);
   }
 
   get length() {
@@ -103,7 +105,8 @@ export class Run {
     return this._byId.get(id);
   }
 
-  append(events, captions = [], texts = null) {
+  append(events, captions = [], texts = null, letters = null) {
+    Object.assign(this.letters, letters);
     if (texts) {
       for (const side of ["prompt", "output"]) {
         for (const [id, pieces] of Object.entries(texts[side] || {})) {
@@ -125,7 +128,7 @@ export class Run {
       request = {
         id,
         index: this.requests.length,
-        letter: letterOf(this.requests.length),
+        letter: this.letters[id] ?? id,
         hue: -1,
         maxNew: plan && plan.sampling ? plan.sampling.max_new_tokens : null,
         arrived: null, // seconds

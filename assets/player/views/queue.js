@@ -1,22 +1,9 @@
-// Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. All from the event's numbers.
+// Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. Numbers from the event, words from its caption.
 
 import { count, h, milliseconds, plural, setAttr, setText } from "../parts/dom.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
 
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
-const BINDING = { lanes: "lanes", budget: "budget", blocks: "blocks", barrier: "barrier", prefill: "one prompt at a time" };
-
-/** The reason of the head of the line, with its numbers. */
-export function reason(why) {
-  if (!why) return "";
-  const { limit, have, need, total } = why;
-  if (limit === "lanes") return `all ${plural(total, "lane")} are taken`;
-  if (limit === "budget") return `${have} of ${plural(total, "budget token")} left, ${need} needed`;
-  if (limit === "blocks") return `${plural(have, "block")} free of ${total}, ${need} needed`;
-  if (limit === "barrier") return `the wave still computes in ${have} of ${plural(total, "lane")}`;
-  if (limit === "prefill") return "another prompt is being read";
-  return "";
-}
 
 export class QueueView {
   constructor(panel, app) {
@@ -107,9 +94,9 @@ export class QueueView {
       row.el.classList.toggle("dim", Boolean(app.focus && app.focus !== wait.request));
       const prompt = app.run.promptLength(wait.request);
       const since = app.run.stepOf(wait.since);
-      setText(row.text, wait.preempted ? "preempted, back in line" : `prompt of ${plural(prompt, "token")}`);
+      setText(row.text, wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`);
       setText(row.since, `since step ${since}`);
-      setText(row.why, n === 0 && head.why && head.request === wait.request.id ? reason(head.why) : "");
+      setText(row.why, n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "");
     });
     this.shownWaiting = shown.length + (waiting.length > shown.length ? waiting.length - shown.length : 0);
   }
@@ -173,8 +160,7 @@ export class QueueView {
       gauge.el.classList.toggle("binds", budget.binding === gauge.name);
     }
     this.bar.classList.toggle("binds", budget.binding === "budget");
-    const name = BINDING[budget.binding];
-    setText(this.binding, name ? `Bound by: ${name}` : "Nothing bound this step");
-    this.binding.classList.toggle("on", Boolean(name));
+    setText(this.binding, frame.caption?.bound || "");
+    this.binding.classList.toggle("on", budget.binding !== "none");
   }
 }

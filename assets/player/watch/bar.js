@@ -2,7 +2,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { exportMenu } from "./export.js";
-import { SOURCES, factsOf, notesOf, showFacts } from "./facts.js";
+import { factsOf, notesOf, showFacts, sourceOf } from "./facts.js";
 import { fillTabs } from "../parts/look.js";
 import { showKeys } from "../parts/menu.js";
 
@@ -57,7 +57,7 @@ export class Bar {
     const source = header.source || "recorded";
     const model = (header.model && header.model.name) || "";
     const mark = app.$(".source");
-    setText(mark.querySelector(".word"), SOURCES[source] || source);
+    setText(mark.querySelector(".word"), sourceOf(app.run));
     setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((t) => ` · ${t}`).join(""));
     mark.title = factsOf(app.run).map(([name, words]) => `${name}: ${words}`).join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);

@@ -2,9 +2,12 @@
 
 import { count, h, plural } from "../parts/dom.js";
 
-export const SOURCES = { recorded: "Recorded", live: "Live run", uploaded: "Uploaded", simulated: "Simulated" };
+const SOURCES = { recorded: "Recorded", live: "Run here", uploaded: "Uploaded", simulated: "Simulated" };
 const SIZES = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
+
+/** Where the run on screen comes from, in a word or two. */
+export const sourceOf = (run) => (run.goesOn ? "Live run" : SOURCES[run.header.source] || SOURCES.recorded);
 
 export function bytes(n) {
   const [unit, size] = SIZES.find(([, s]) => n >= s) || ["B", 1];
@@ -21,7 +24,7 @@ export function factsOf(run) {
   const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
   return [
-    [SOURCES[header.source] || "Recorded", list([String(header.created || "").slice(0, 10), run.complete ? "" : "cut short"])],
+    [sourceOf(run), list([String(header.created || "").slice(0, 10), run.goesOn ? "still running" : run.complete ? "" : "stopped before its end"])],
     ["Model", list([model.name, size, model.layers && plural(model.layers, "layer"), header.dtype])],
     ["Device", list(device)],
     ["Policy", list([header.policy, config.max_num_seqs && plural(run.numLanes, "lane"), run.numBlocks && `${plural(run.numBlocks, "KV block")} of ${plural(run.blockSize, "token")}`])],

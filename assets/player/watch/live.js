@@ -37,10 +37,11 @@ export class Live {
         if (!this.run) {
           app.transport.toggle(false);
           this.run = new Run({ header: { ...this._header, source: "live" }, complete: false, events: [], captions: [] });
+          this.run.goesOn = true;
           this._show({ run: this.run, entry: null, replay: null, index: 0 });
         }
         if (app.run === this.run) app.extend(delta);
-        else this.run.append(delta.events, delta.captions, delta.texts); // somebody looks at another run meanwhile
+        else this.run.append(delta.events, delta.captions, delta.texts, delta.letters); // somebody looks at another run meanwhile
       }
       if (delta.progress) tell.progress(...progressOf(delta.progress));
       if (delta.done || delta.error) ended = delta;
@@ -59,8 +60,9 @@ export class Live {
     app.running = app.following = false;
     ended ??= { error: "The run broke off: the server went away." };
     if (this.run) {
+      this.run.goesOn = false;
       this.run.complete = Boolean(ended.done && !ended.error && !ended.stopped);
-      this._entry = ended.url ? { name: null, id: ended.id, url: ended.url } : null; // on the server's shelf: to export, to fetch again
+      this._entry = ended.url ? { name: null, id: ended.id, url: ended.url } : null; // kept on the server: to export, to fetch again
       if (app.run === this.run) {
         app.entry = this._entry;
         app.bar.marks();

@@ -160,7 +160,7 @@ export class Player {
   extend(delta) {
     const { run } = this;
     const wasEmpty = run.length === 0;
-    run.append(delta.events || [], delta.captions || [], delta.texts);
+    run.append(delta.events || [], delta.captions || [], delta.texts, delta.letters);
     if (!run.length) return;
     if (wasEmpty) {
       this.empty(null);

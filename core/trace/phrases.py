@@ -1,0 +1,105 @@
+"""The words for what a trace records: limits, reasons, settings, letters of requests. Terminal, sentences and page all take them here.
+
+A phrase has no subject and no full stop. Knows no step, no sentence and no page.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from core.trace.events import Limit, Why
+from core.trace.trace import Trace
+
+
+class LimitWords(NamedTuple):
+    """name: the limit itself. brief: that it binds, in a few words."""
+
+    name: str
+    brief: str
+
+
+LIMITS: dict[Limit, LimitWords] = {
+    "lanes": LimitWords("lanes", "no lane is free"),
+    "budget": LimitWords("token budget", "the token budget is spent"),
+    "blocks": LimitWords("KV blocks", "too few KV blocks are free"),
+    "barrier": LimitWords("barrier", "the wave must end first"),
+    "prefill": LimitWords("one prompt at a time", "one prompt at a time"),
+    "none": LimitWords("nothing", "nothing holds it back"),
+}
+
+SETTINGS = {
+    "policy": "policy",
+    "max_num_seqs": "lanes",
+    "max_num_batched_tokens": "token budget",
+    "block_size": "block size",
+    "num_blocks": "KV blocks",
+    "chunked_prefill": "chunked prefill",
+    "prefix_caching": "prefix caching",
+    "prefill_first": "prefill first",
+}
+
+
+def reason(why: Why) -> str:
+    """The scheduler's reason with its numbers: why a request waits or computes nothing."""
+    has, needs = _is(why.have), f"{why.need:,} {_is(why.need)} needed"
+    match why.limit:
+        case "lanes":
+            return {1: "the only lane is taken", 2: "both lanes are taken"}.get(why.total, f"all {why.total:,} lanes are taken")
+        case "budget" if why.have:
+            return f"{why.have:,} of {count(why.total, 'budget token')} {has} left, and {needs}"
+        case "budget":
+            return f"the budget of {count(why.total, 'token')} is spent, and {needs}"
+        case "blocks":
+            return f"{why.have:,} of {count(why.total, 'KV block')} {has} free, and {needs}"
+        case "barrier":
+            return f"the wave must end first, and {why.have:,} of {count(why.total, 'lane')} {has} still computing"
+        case "prefill":
+            return "another prompt is being computed, one at a time"
+        case _:
+            return LIMITS["none"].brief
+
+
+def brief(why: Why) -> str:
+    """The reason in a few words."""
+    return "too little budget is left" if why.limit == "budget" and why.have else LIMITS[why.limit].brief
+
+
+def bound(limit: Limit) -> str:
+    """Which limit kept a step from doing more."""
+    return "Nothing held this step back" if limit == "none" else f"Held back by: {LIMITS[limit].name}"
+
+
+def setting(name: str, value: Any) -> str:
+    """A setting at a value: "3 lanes", "a token budget of 16", "chunked prefill off"."""
+    word = SETTINGS[name]
+    if isinstance(value, bool):
+        return f"{word} {'on' if value else 'off'}"
+    if value is None:
+        return f"enough {word}"
+    if name in ("max_num_seqs", "num_blocks"):
+        return f"{value} {word if value != 1 else word[:-1]}"
+    return f"the policy {value}" if name == "policy" else f"a {word} of {value}"
+
+
+def letter(index: int) -> str:
+    """A … Z, AA …: the letter of the request that arrived as number `index`."""
+    letters = ""
+    while index >= 0:
+        letters = chr(65 + index % 26) + letters
+        index = index // 26 - 1
+    return letters
+
+
+def letters(trace: Trace) -> dict[str, str]:
+    """The letter of every request, in order of arrival; those that never arrived come last."""
+    arrived = [a.request for event in trace.events for a in event.arrived]
+    return {request: letter(i) for i, request in enumerate(dict.fromkeys([*arrived, *trace.prompts]))}
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun in the right number."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
