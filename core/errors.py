@@ -1,5 +1,7 @@
 """Every refusal of the engine: one exception type, one clear sentence, raised before any state changes."""
 
+from __future__ import annotations
+
 import reprlib
 
 
@@ -22,7 +24,15 @@ class InflightError(Exception):
 
 
 class InvalidRequest(InflightError, ValueError):
-    """A request that could never run: its prompt, its sampling parameters or its length."""
+    """A request that could never run: its prompt, its sampling parameters or its length. request: its id, where it has one."""
+
+    def __init__(self, message: str, request: str | None = None) -> None:
+        super().__init__(message if request is None else f"Request {request}: {message}")
+        self.message, self.request = message, request
+
+    def called(self, name: str) -> InvalidRequest:
+        """The same refusal with another name for the request, the one that the reader knows it by."""
+        return type(self)(self.message, name)
 
 
 class InvalidConfig(InflightError, ValueError):

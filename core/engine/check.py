@@ -16,34 +16,32 @@ def checked_prompt(request: Request, adapter: ModelAdapter, tokenizer: Any | Non
     vocab_size, context = adapter.vocab_size, adapter.max_model_len
     outside = next((i for i in ids if not 0 <= i < vocab_size), None)
     if outside is not None:
-        raise InvalidRequest(f"Request {request.id}: token id {outside} is outside the vocabulary of {vocab_size}.")
+        raise InvalidRequest(f"token id {outside} is outside the vocabulary of {vocab_size}.", request.id)
     new = request.sampling.max_new_tokens
     if context is not None and len(ids) + new > context:
-        raise InvalidRequest(
-            f"Request {request.id}: {len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}."
-        )
+        raise InvalidRequest(f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.", request.id)
     budget = config.max_num_batched_tokens
     if config.batching.token_budget and not config.chunked_prefill and len(ids) > budget:
         raise InvalidRequest(
-            f"Request {request.id}: without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}."
+            f"without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}.", request.id
         )
     if request.sampling.stop and tokenizer is None:
-        raise InvalidRequest(f"Request {request.id}: stop strings need a tokenizer.")
+        raise InvalidRequest("stop strings need a tokenizer.", request.id)
     return ids
 
 
 def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
     if tokenizer is None:
-        raise InvalidRequest(f"Request {request}: a text prompt needs a tokenizer; give prompt_token_ids.")
+        raise InvalidRequest("a text prompt needs a tokenizer; give prompt_token_ids.", request)
     try:
         ids: tuple[int, ...] | None = tuple(tokenizer(prompt)["input_ids"])
     except Exception:  # tokenizers signals unknown characters by bare exceptions
         ids = None
     unknown = tokenizer.unk_token_id
     if ids is None or (unknown in ids and tokenizer.unk_token not in prompt):
-        raise InvalidRequest(f"Request {request}: the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.")
+        raise InvalidRequest(f"the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.", request)
     if not ids:
-        raise InvalidRequest(f"Request {request}: the tokenizer turns the prompt into no tokens.")
+        raise InvalidRequest("the tokenizer turns the prompt into no tokens.", request)
     return ids
 
 

@@ -350,9 +350,10 @@ class Engine:
         tokens, room = len(prompt) + request.sampling.max_new_tokens, num_blocks * self.config.block_size
         if tokens > room:
             raise InvalidRequest(
-                f"Request {request.id}: {len(prompt)} prompt tokens and {request.sampling.max_new_tokens} new ones exceed the whole "
+                f"{len(prompt)} prompt tokens and {request.sampling.max_new_tokens} new ones exceed the whole "
                 f"KV pool of {num_blocks} blocks of {self.config.block_size} tokens"
-                + (f"; {self._room.sentence}." if self._room is not None and self.config.num_blocks is None else ".")
+                + (f"; {self._room.sentence}." if self._room is not None and self.config.num_blocks is None else "."),
+                request.id,
             )
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:

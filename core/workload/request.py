@@ -89,20 +89,20 @@ class Request:
         if not is_text(self.id) or not self.id:
             raise InvalidRequest(f"A request id must be a non-empty string, not {shown(self.id)}.")
         if not isinstance(self.sampling, SamplingParams):
-            raise InvalidRequest(f"Request {self.id}: sampling must be SamplingParams, not {type(self.sampling).__name__}.")
+            raise InvalidRequest(f"sampling must be SamplingParams, not {type(self.sampling).__name__}.", self.id)
         if (self.prompt is None) == (self.prompt_token_ids is None):
-            raise InvalidRequest(f"Request {self.id} needs either a prompt or prompt_token_ids.")
+            raise InvalidRequest("either a prompt or prompt_token_ids is needed, and not both.", self.id)
         if self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
             if not isinstance(ids, (list, tuple)) or not all(_is_int(i) and abs(i) < 2**63 for i in ids):
-                raise InvalidRequest(f"Request {self.id}: prompt_token_ids must be a list of whole numbers.")
+                raise InvalidRequest("prompt_token_ids must be a list of whole numbers.", self.id)
             object.__setattr__(self, "prompt_token_ids", tuple(ids))
         elif not is_text(self.prompt):
-            raise InvalidRequest(f"Request {self.id}: the prompt must be text, not {shown(self.prompt)}.")
+            raise InvalidRequest(f"the prompt must be text, not {shown(self.prompt)}.", self.id)
         if not self.prompt and not self.prompt_token_ids:
-            raise InvalidRequest(f"Request {self.id} has an empty prompt.")
+            raise InvalidRequest("the prompt is empty.", self.id)
         if not _is_number(self.arrival) or self.arrival < 0:
-            raise InvalidRequest(f"Request {self.id}: arrival must be a finite number of at least 0, not {shown(self.arrival)}.")
+            raise InvalidRequest(f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.", self.id)
 
     def to_json(self) -> dict:
         """Plain data: the fields that were given, sampling only where it differs from the default."""
@@ -125,13 +125,17 @@ class Request:
             raise InvalidRequest("A request needs an id.")
         sampling = data.get("sampling", {})
         if not isinstance(sampling, dict):
-            raise InvalidRequest(f"Request {shown(data['id'])}: sampling must be an object.")
+            raise InvalidRequest("sampling must be an object.", _name(data["id"]))
         _refuse_unknown(sampling, SamplingParams, f"sampling of request {shown(data['id'])}")
         try:
             params = SamplingParams(**sampling)
         except InvalidRequest as error:
-            raise InvalidRequest(f"Request {shown(data['id'])}: {error}") from None
+            raise InvalidRequest(error.message, _name(data["id"])) from None
         return cls(**{**data, "sampling": params})
+
+
+def _name(given: object) -> str:
+    return given if isinstance(given, str) else shown(given)
 
 
 def _refuse_unknown(data: dict, cls: type, what: str) -> None:

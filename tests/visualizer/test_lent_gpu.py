@@ -147,7 +147,7 @@ def test_what_is_refused_needs_no_gpu(spaces, runs: Runs, models: Models):
     bad = lent()
     bad["workload"]["requests"][0]["prompt"] = "日本語"
     (deltas,) = gather(runs, (bad, "me"))
-    assert deltas[-1]["error"].startswith("Request r0: the tokenizer cannot encode")
+    assert deltas[-1]["error"].startswith("Request A: the tokenizer cannot encode")
     (deltas,) = gather(Runs(Limits(total_tokens=10), Memory(), models), (lent(), "me"))
     assert "this page takes at most 10" in deltas[-1]["error"]
     assert not spaces.lent

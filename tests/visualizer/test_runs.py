@@ -180,7 +180,7 @@ def test_a_run_that_fails_says_why_and_the_next_one_works(runs: Runs, monkeypatc
 
 def test_a_request_that_the_model_cannot_read_is_named(runs: Runs):
     (deltas,) = gather(runs, (spec("日本語"), "me"))
-    assert deltas[-1]["error"].startswith("Request r0: the tokenizer cannot encode")
+    assert deltas[-1]["error"].startswith("Request A: the tokenizer cannot encode")
 
 
 def _with(**changes) -> dict:
@@ -205,7 +205,7 @@ def _with(**changes) -> dict:
         ("run!", "A run is asked for as an object"),
         ({}, "A workload must be a JSON object"),
         (_with(workload={"requests": []}), "add a request"),
-        (_with(workload={"requests": [{"id": "r0"}]}), "needs either a prompt"),
+        (_with(workload={"requests": [{"id": "r0"}]}), "Request A: either a prompt or prompt_token_ids"),
         (_with(workload={"requests": [7]}), "A request must be an object"),
         (_with(workload={"requests": [{"id": "r", "prompt": "a"}] * 2}), "Two requests are called"),
         (_with(config="fast"), "The config must be an object"),

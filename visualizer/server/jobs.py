@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.engine.engine import Engine
-from core.errors import InflightError
+from core.errors import InflightError, InvalidRequest
 from core.models.cache import Models
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
-from visualizer.server.limits import Limits, Refused, Spec, check_tokens
+from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
 
 log = logging.getLogger("inflight")
 
@@ -57,6 +57,8 @@ class Work:
         except Cancelled:
             steps = len(self.trace.events) if self.trace else 0
             self.stopped = f"The run was cancelled after {steps:,} step{'' if steps == 1 else 's'}."
+        except InvalidRequest as error:
+            self.error = str(as_the_page_says(error, self._spec.workload))
         except InflightError as error:
             self.error = str(error)
         except Exception as error:  # a bug or a machine out of memory: this run fails, the server goes on

@@ -6,13 +6,15 @@ Knows nothing of pages and threads. A spec is `{"workload": …, "config": …, 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from core.config import EngineConfig
-from core.errors import InflightError
+from core.errors import InflightError, InvalidRequest
 from core.models.load import BUILTIN_MODELS
+from core.trace.phrases import letter
+from core.workload.request import Request
 from core.workload.workload import Workload
 
 
@@ -86,7 +88,10 @@ def check(spec: object, limits: Limits) -> Spec:
         raise Refused("The model and the device must be names.")
     if not limits.any_model and model not in BUILTIN_MODELS:
         raise Refused(f"This page runs its own models only: {', '.join(BUILTIN_MODELS)}.")
-    workload = Workload.from_json(spec.get("workload"))
+    try:
+        workload = Workload.from_json(spec.get("workload"))
+    except InvalidRequest as error:
+        raise as_the_page_says(error, spec["workload"]["requests"]) from None
     config = spec.get("config", {})
     if not isinstance(config, dict):
         raise Refused("The config must be an object.")
@@ -108,21 +113,38 @@ def check_upload(size: int, limits: Limits) -> None:
         raise Refused(f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most {limits.upload_bytes >> 20} MiB.")
 
 
+def as_the_page_says(error: InvalidRequest, requests: Iterable[Request | dict]) -> InvalidRequest:
+    """The refusal of one of these requests under the letter that the page gives it, where its place is known."""
+    asked = [r.to_json() if isinstance(r, Request) else r for r in requests if isinstance(r, (Request, dict))]
+    try:
+        names = _letters((str(r.get("id")), r.get("arrival", 0)) for r in asked)
+    except TypeError:  # arrivals that cannot be put in order
+        return error
+    return error.called(names[error.request]) if error.request in names else error
+
+
+def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
+    """Letters by request, from ids and arrivals in the order asked: letters go by order of arrival."""
+    return {request: letter(i) for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))}
+
+
 def _check_workload(workload: Workload, limits: Limits) -> None:
     if not len(workload):
         raise Refused("There is nothing to run: add a request.")
     _at_most(len(workload), limits.requests, "The workload has {} requests")
+    names = _letters((r.id, r.arrival) for r in workload)
     characters = 0
     for request in workload:
+        who = f"Request {names[request.id]}"
         length = len(request.prompt or request.prompt_token_ids or ())
         characters += length
-        _at_most(length, limits.prompt_characters, f"The prompt of {_short(request.id)} has {{}} characters")
-        _at_most(request.sampling.max_new_tokens, limits.new_tokens, f"{_short(request.id)} asks for {{}} new tokens")
+        _at_most(length, limits.prompt_characters, f"{who} has a prompt of {{}} characters")
+        _at_most(request.sampling.max_new_tokens, limits.new_tokens, f"{who} asks for {{}} new tokens")
         if workload.arrival_unit == "step":
-            _at_most(request.arrival, limits.arrival, f"{_short(request.id)} arrives in step {{}}")
+            _at_most(request.arrival, limits.arrival, f"{who} arrives in step {{}}")
         else:
-            _at_most(request.arrival, limits.seconds, f"{_short(request.id)} arrives after {{}} seconds")
-        _at_most(len(request.sampling.stop), 8, f"{_short(request.id)} has {{}} stop strings")
+            _at_most(request.arrival, limits.seconds, f"{who} arrives after {{}} seconds")
+        _at_most(len(request.sampling.stop), 8, f"{who} has {{}} stop strings")
     _at_most(characters, limits.total_characters, "The prompts have {} characters together")
 
 
@@ -137,7 +159,3 @@ def _check_config(config: EngineConfig, limits: Limits) -> None:
 def _at_most(value: float, most: float, sentence: str) -> None:
     if value > most:
         raise Refused(f"{sentence.format(f'{value:,}')}; this page takes at most {most:,}.")
-
-
-def _short(request: str) -> str:
-    return f"Request {request if len(request) <= 24 else request[:23] + '…'}"
