@@ -6,6 +6,7 @@ import os
 
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_ANALYTICS_ENABLED="False", OMP_NUM_THREADS="1")
 
+import pytest
 import torch
 from transformers.utils import logging
 
@@ -14,3 +15,11 @@ if not torch.cuda.is_available():
 
 torch.set_num_threads(1)
 logging.disable_progress_bar()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The page that the test run's processes shared ends with the process that they work for."""
+    if not hasattr(session.config, "workerinput"):
+        from worlds.page_server import stop_shared_page
+
+        stop_shared_page(session.config._tmp_path_factory.getbasetemp())

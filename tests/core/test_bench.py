@@ -10,16 +10,7 @@ from typer.testing import CliRunner
 from core.bench import BENCHMARKS
 from core.cli import app
 from core.measure.rounds import Bar, Contender, Limit, Measured, Options, Ratio, Report, measure, race, ratios
-
-
-class Clock:
-    """Moves only when told."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from worlds.clock import Clock
 
 
 def _contender(name: str, clock: Clock, costs, log: list[str], outputs=None) -> Contender:

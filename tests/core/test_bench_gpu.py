@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_bench import Clock
 from typer.testing import CliRunner
 
 import core.cli
@@ -28,6 +27,7 @@ from core.measure.baselines import jobs
 from core.models.load import ModelAdapter
 from core.simulate.cost import cost_named
 from core.simulate.runner import SimulatedEngine
+from worlds.clock import Clock
 
 CPU = torch.device("cpu")
 NAMES = [

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import time
 
 import pytest
 import torch
@@ -60,9 +59,7 @@ def test_a_local_folder_runs_without_a_tokenizer(saved):
 @pytest.mark.parametrize("name", ["nobody/has-this-model", "gpt-no-such-model"])
 def test_unknown_name_without_a_network(monkeypatch, name):
     monkeypatch.setattr(models, "_hub_answers", lambda: False)
-    began = time.perf_counter()
     assert "neither built in" in refusal(name) and "hub cannot be reached" in refusal(name)
-    assert time.perf_counter() - began < 10
 
 
 def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):
@@ -128,18 +125,17 @@ def test_a_damaged_tokenizer(folder):
 
 
 @pytest.mark.parametrize("model_type", ["llama", "mine"])
-def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type):
+def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type, monkeypatch):
     proof = tmp_path / "ran"
     (folder / "mine.py").write_text(
         f"open({str(proof)!r}, 'w')\nfrom transformers import LlamaConfig as C, LlamaForCausalLM as M\n"
     )
     edit_config(folder, model_type=model_type, auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"})
     (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["mine.C", None]}}))
-    began = time.perf_counter()
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("somebody was asked for consent"))
     with contextlib.suppress(UnsupportedModel):
         load(str(folder), CPU, torch.float32)
     assert not proof.exists()
-    assert time.perf_counter() - began < 10  # nobody was asked for consent
 
 
 def test_code_alone_is_refused(folder):

@@ -16,7 +16,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import page_html
-from worlds.browser import _FLAGS, HERE, SIZES, executable
+from worlds.browser import _FLAGS, HERE, SIZES, executable, still
 
 FOLDER = TRACES.parent / "screenshots"
 
@@ -59,7 +59,7 @@ def main() -> None:
             page.route("**/*", partial(_answer, html))
             page.goto(f"{HERE}#step={step}{shot.more}")
             page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
-            page.wait_for_timeout(500)
+            still(page)
             page.screenshot(path=FOLDER / f"{shot.name}.png")
             print(shot.name)
         browser.close()

@@ -1,7 +1,5 @@
 """A run under asynchronous execution as the page shows it: a stopped request that is still computed, graph padding, a device that waits."""
 
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
-
 from __future__ import annotations
 
 import numpy as np
@@ -14,7 +12,7 @@ from visualizer.charts.step_figure import step_figure
 from visualizer.documents.replay import replay
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from worlds.asynchronous import MEMORY, NOTE, asynchronous_run, real_run
-from worlds.browser import chromium, seek, visit  # noqa: F401
+from worlds.browser import seek
 
 
 @pytest.fixture(scope="module")

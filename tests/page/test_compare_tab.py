@@ -1,7 +1,5 @@
 """The Compare tab: what the server answers, and the page in a real Chromium, race and panels against the traces they show."""
 
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
-
 from __future__ import annotations
 
 import asyncio
@@ -22,9 +20,7 @@ from visualizer.page.tabs import compare_script, packed_plotly, page_html, parts
 from visualizer.server.comparisons import TO_RECORD, Tasks, fork_document
 from visualizer.server.limits import HERE, Limits
 from visualizer.words import findings
-from worlds.browser import chromium, visit  # noqa: F401
 from worlds.comparison import CURVE, ENVIRONMENT
-from worlds.page_server import page_url  # noqa: F401
 from worlds.small import VOCAB_SIZE, MemoryModel, requests
 
 ROWS = ((5, 12), (3, 3), (4, 6), (6, 4))

@@ -1,7 +1,5 @@
 """Without a server: the static site over HTTP and from disk, one page from disk, and a trace in a notebook's frame."""
 
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
-
 from __future__ import annotations
 
 import functools
@@ -19,7 +17,6 @@ from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import recorded
 from visualizer.page.site import export_site
 from visualizer.server.store import Shelf
-from worlds.browser import chromium, visit  # noqa: F401
 from worlds.visual import record, request
 
 

@@ -1,10 +1,7 @@
 """The page's HTTP API, as the player and as gradio_client use it: runs, refusals, uploads, exports, many visitors."""
 
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
-
 from __future__ import annotations
 
-import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,47 +13,8 @@ from gradio_client import Client
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from worlds.page_server import page_url, serve  # noqa: F401
-
-
-@pytest.fixture(scope="session")
-def http() -> httpx.Client:
-    with httpx.Client(trust_env=False, timeout=120) as client:
-        yield client
-
-
-def stream(http: httpx.Client, url: str, name: str, *args, times: list | None = None):
-    """Every value a function yields, as the player reads them."""
-    event = http.post(f"{url}/gradio_api/call/{name}", json={"data": list(args)}).raise_for_status().json()["event_id"]
-    with http.stream("GET", f"{url}/gradio_api/call/{name}/{event}") as answer:
-        kind = None
-        for line in answer.iter_lines():
-            if line.startswith("event:"):
-                kind = line[6:].strip()
-            elif line.startswith("data:") and kind in ("generating", "complete"):
-                data = json.loads(line[5:])
-                if data:
-                    if times is not None:
-                        times.append(time.time())
-                    yield data[0]
-
-
-def call(http: httpx.Client, url: str, name: str, *args):
-    *_, last = stream(http, url, name, *args)
-    return last
-
-
-def spec(new: int = 8, visitor: str = "", prompts: tuple[str, ...] = ("To be", "O Romeo", "What light"), **config) -> dict:
-    requests = [
-        {"id": f"r{i}", "prompt": p, "sampling": {"max_new_tokens": new, "ignore_eos": True}} for i, p in enumerate(prompts)
-    ]
-    asked = {
-        "workload": {"requests": requests},
-        "config": {"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4, **config},
-        "model": "shakespeare-char" if new < 240 else "shakespeare-bpe",  # the character model's context is 256
-        "device": "cpu",
-    }
-    return asked | ({"visitor": visitor} if visitor else {})
+from worlds.page_server import call, serve, stream
+from worlds.visitors import spec
 
 
 def test_the_state_names_what_can_be_run(page_url, http):
@@ -104,9 +62,7 @@ def test_a_closed_tab_ends_its_run(page_url, http):
         stream_of_tab = stream(tab, page_url, "run", spec(new=500, visitor="closing"))
         next(d for d in stream_of_tab if d.get("events"))
         stream_of_tab.close()
-    deadline = time.monotonic() + 20
     while "still going" in (last := call(http, page_url, "run", spec(visitor="closing"))).get("error", ""):
-        assert time.monotonic() < deadline, "the run of the closed tab goes on"
         time.sleep(0.3)
     assert last["url"]
 
@@ -116,17 +72,15 @@ def test_forty_visitors_at_once_are_all_served(page_url):
     def visit(number: int) -> tuple[dict, list[int]]:
         with httpx.Client(trust_env=False, timeout=300) as own:
             prompt = f"visitor {'abcdefghij'[number // 10]}{'abcdefghij'[number % 10]}"
-            deltas = list({d["seq"]: d for d in stream(own, page_url, "run", spec(3, f"v{number}", (prompt,)))}.values())
+            deltas = list({d["seq"]: d for d in stream(own, page_url, "run", spec(prompt, new=3, visitor=f"v{number}"))}.values())
             if not deltas[-1].get("done"):  # the stream may close before its last words: the player asks for them too
                 deltas += call(own, page_url, "missing", deltas[-1]["run"], deltas[-1]["seq"] + 1)
             seen = next(d for d in deltas if d.get("texts", {}).get("prompt"))
             assert "".join(seen["texts"]["prompt"]["r0"]) == prompt
             return deltas[-1], [d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})]
 
-    began = time.monotonic()
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(visit, range(40)))
-    print(f"forty visitors: {time.monotonic() - began:.1f} s")
     assert all(last.get("url") and "error" not in last for last, _ in answers)
     assert all(ahead == sorted(ahead, reverse=True) for _, ahead in answers)
 
@@ -188,7 +142,7 @@ def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):
 
 def test_hostile_prompts_travel_as_data(page_url, http):
     prompt = "<img src=x onerror=alert(1)>\x00 ‮😀 {{7*7}} ${alert(1)} ../../x"
-    asked = spec(4, prompts=(prompt,)) | {"model": "shakespeare-bpe"}
+    asked = spec(prompt, new=4) | {"model": "shakespeare-bpe"}
     asked["workload"]["requests"][0]["id"] = "../../<b>\x00"
     last = call(http, page_url, "run", asked)
     replay = http.get(f"{page_url}/{last['url']}").json()
@@ -198,9 +152,10 @@ def test_hostile_prompts_travel_as_data(page_url, http):
     assert "<img src=x" not in page and "<b>" not in page.split('type="application/json">')[1]
 
 
+@pytest.mark.slow
 def test_steps_appear_soon_after_they_happened(page_url, http):
     call(http, page_url, "run", spec())  # the model is loaded
-    asked = spec(new=120, prompts=("To be", "O", "What"))
+    asked = spec("To be", "O", "What", new=120)
     arrived: list[float] = []
     origin, late = None, []
     for delta in stream(http, page_url, "run", asked, times=arrived):
@@ -227,7 +182,7 @@ def test_two_threads_do_not_mix(page_url):
 
     def one(name: str) -> None:
         with httpx.Client(trust_env=False, timeout=120) as own:
-            found[name] = own.get(f"{page_url}/{call(own, page_url, 'run', spec(5, name, (name,)))['url']}").json()
+            found[name] = own.get(f"{page_url}/{call(own, page_url, 'run', spec(name, new=5, visitor=name))['url']}").json()
 
     threads = [threading.Thread(target=one, args=(name,)) for name in ("Juliet", "Tybalt")]
     [t.start() for t in threads]

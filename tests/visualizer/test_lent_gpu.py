@@ -1,13 +1,10 @@
 """Runs on ZeroGPU, played by a stand-in for its package that really forks and pickles: the same run, and every end it can come to."""
 
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
-
 from __future__ import annotations
 
 import asyncio
 import importlib
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,15 +14,14 @@ from types import ModuleType, SimpleNamespace
 import httpx
 import pytest
 from gradio.context import LocalContext
-from test_api import stream
-from test_runs import Memory, gather, models, spec  # noqa: F401
 
 from core.models.cache import Models
 from visualizer.server import lent_gpu
 from visualizer.server.comparisons import Tasks
 from visualizer.server.limits import HERE, SPACE, Limits
 from visualizer.server.runs import Runs
-from worlds.page_server import serve
+from worlds.page_server import serve, stream
+from worlds.visitors import Memory, gather, spec
 
 STUBS = Path(__file__).parents[1] / "worlds" / "stubs"
 
@@ -96,10 +92,10 @@ def test_a_process_is_lent_again(spaces, runs: Runs):
     assert len(spaces.workers) == 1 and len(spaces.lent) == 2
 
 
-def test_steps_travel_in_few_parts_while_the_run_goes_on(spaces, runs: Runs):
-    (deltas,) = gather(runs, (lent(new=200), "me"))
-    batches = [len(d["events"]) for d in deltas if d.get("events")]
-    assert len(batches) > 2 and sum(batches) > 5 * len(batches)
+def test_a_part_carries_every_step_since_the_last(spaces, runs: Runs, monkeypatch):
+    monkeypatch.setattr(lent_gpu, "_PERIOD", 600)  # the next part is then the end
+    (deltas,) = gather(runs, (lent(new=50), "me"))
+    assert [len(d["events"]) for d in deltas if d.get("events")] == [len(runs._shelf.traces[-1].events)]
 
 
 def test_a_cancelled_run_gives_the_gpu_back_and_keeps_its_trace(spaces, runs: Runs):
@@ -107,12 +103,11 @@ def test_a_cancelled_run_gives_the_gpu_back_and_keeps_its_trace(spaces, runs: Ru
         async for delta in runs.stream(lent(new=400), "me"):
             if delta.get("events"):
                 runs.cancel(delta["run"])
-                cancelled = time.monotonic()
         assert "error" not in delta
-        return delta, time.monotonic() - cancelled
+        return delta
 
-    delta, seconds = asyncio.run(go())
-    assert delta["stopped"].startswith("The run was cancelled after ") and delta["url"] and seconds < 5
+    delta = asyncio.run(go())
+    assert delta["stopped"].startswith("The run was cancelled after ") and delta["url"]
     assert not runs._shelf.traces[-1].complete
     (after,) = gather(runs, (lent(), "me"))
     assert "error" not in after[-1] and len(spaces.workers) == 1
@@ -122,17 +117,15 @@ def test_a_wait_for_an_arrival_can_be_cancelled(spaces, runs: Runs):
     late = lent()
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
-    late["workload"]["requests"][1]["arrival"] = 60
+    late["workload"]["requests"][1]["arrival"] = 3600
 
     async def go():
-        began = time.monotonic()
         async for delta in runs.stream(late, "me"):
             if delta.get("events"):
                 runs.cancel(delta["run"])
-        return delta, time.monotonic() - began
+        return delta
 
-    delta, seconds = asyncio.run(go())
-    assert "cancelled" in delta["stopped"] and seconds < 20
+    assert "cancelled" in asyncio.run(go())["stopped"]
     assert spaces.workers[0].process.is_alive()
 
 

@@ -3,65 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
-from core.config import EngineConfig
 from core.models.cache import Models
-from core.workload.request import Request, SamplingParams
-from core.workload.workload import Workload
 from visualizer.server.limits import HERE, SPACE, Limits, limits
 from visualizer.server.runs import Runs
-
-
-class Memory:
-    """A shelf that keeps traces in a list."""
-
-    def __init__(self):
-        self.traces = []
-
-    def put(self, trace):
-        self.traces.append(trace)
-        return {"id": "x", "url": f"shelf/{len(self.traces)}"}
-
-
-@pytest.fixture(scope="module")
-def models() -> Models:
-    loaded = Models()
-    loaded.get("shakespeare-char", "cpu")
-    return loaded
+from worlds.visitors import Memory, collect, gather, spec
 
 
 @pytest.fixture
 def runs(models: Models) -> Runs:
     return Runs(Limits(concurrent_runs=2, line=3), Memory(), models)
-
-
-def _model_for(new: int) -> str:
-    """The character model is quick to run, but its context is 256."""
-    return "shakespeare-char" if new < 240 else "shakespeare-bpe"
-
-
-def spec(*prompts: str, new: int = 6, **config) -> dict:
-    requests = [
-        Request(f"r{i}", prompt=p, sampling=SamplingParams(max_new_tokens=new, ignore_eos=True), arrival=i)
-        for i, p in enumerate(prompts or ("To be", "O Romeo", "What"))
-    ]
-    config = EngineConfig(**{"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4} | config)
-    return {"workload": Workload(requests).to_json(), "config": config.to_json(), "model": _model_for(new), "device": "cpu"}
-
-
-async def collect(stream) -> list[dict]:
-    return [delta async for delta in stream]
-
-
-def gather(runs: Runs, *asked: tuple[dict, str]) -> list[list[dict]]:
-    async def all_of_them():
-        return await asyncio.gather(*(collect(runs.stream(s, visitor)) for s, visitor in asked))
-
-    return asyncio.run(all_of_them())
 
 
 def test_a_run_arrives_whole_in_order_and_once(runs: Runs):
@@ -126,13 +80,11 @@ def test_a_cancelled_run_stops_at_once_and_keeps_what_it_has(runs: Runs):
         async for delta in stream:
             if delta.get("events"):
                 runs.cancel(delta["run"])
-                began = time.monotonic()
-            if delta.get("done"):
-                return delta, time.monotonic() - began
+        return delta
 
-    delta, seconds = asyncio.run(go())
+    delta = asyncio.run(go())
     assert delta["stopped"].startswith("The run was cancelled after ") and delta["url"]
-    assert seconds < 2 and not runs._shelf.traces[-1].complete
+    assert not runs._shelf.traces[-1].complete
 
 
 def test_a_closed_tab_cancels_the_run(runs: Runs):
@@ -152,16 +104,15 @@ def test_waiting_for_an_arrival_in_seconds_can_be_cancelled(runs: Runs):
     late = spec()
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
-    late["workload"]["requests"][1]["arrival"] = 60
+    late["workload"]["requests"][1]["arrival"] = 3600
 
     async def go():
-        began = time.monotonic()
         async for delta in runs.stream(late, "me"):
-            if time.monotonic() - began > 1.5:
+            if any(e["finished"] for e in delta.get("events", ())):
                 runs.cancel(delta["run"])
-        return time.monotonic() - began
+        return delta
 
-    assert asyncio.run(go()) < 10
+    assert asyncio.run(go())["stopped"].startswith("The run was cancelled after ")
 
 
 def test_a_run_that_fails_says_why_and_the_next_one_works(runs: Runs, monkeypatch):

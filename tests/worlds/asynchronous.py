@@ -24,7 +24,7 @@ MEMORY = {"weights": 3 * 2**30, "kv_pool": 12 * 2**30, "peak": 16_500_000_000}
 def real_run(policy: str, seed: int = 0) -> Trace:
     """A run of the real engine, launched ahead on a model that only remembers: half of the requests stop by themselves, some are cancelled."""
     pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
-    from paged_world import again, paged_engine
+    from worlds.paged import again, paged_engine
 
     draw = random.Random(seed)
     engine = paged_engine(policy, capture=again, max_num_seqs=3, max_num_batched_tokens=8, block_size=4)

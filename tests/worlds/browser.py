@@ -1,4 +1,4 @@
-"""A real Chromium for tests of the page. Import `chromium` and `visit` to use them; any foreign request or page error fails the test.
+"""A real Chromium for tests of the page: the fixtures `chromium` and `visit`. Any foreign request or page error fails the test.
 
 A replay needs no server: `visit(replay=…)` opens it as one page whose address is answered here.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +97,13 @@ def seek(page: Page, index: int) -> None:
     page.wait_for_function("(i) => inflight.drawn === i && !inflight._pending", arg=index)
 
 
-def screenshot(page: Page, path: Path) -> None:
-    page.wait_for_timeout(250)
-    page.screenshot(path=path)
+# The pixels of every canvas and the words around them, once they have not changed for a quarter of a second.
+_STILL = """() => new Promise(done => { let before = null, same = 0; const look = () => {
+    const now = [...document.querySelectorAll('.inflight canvas')].map(c => c.toDataURL()).join() + document.querySelector('.stage').innerText;
+    same = now === before ? same + 1 : 0; before = now;
+    if (same < 15 || document.getAnimations().some(a => a.playState === 'running')) requestAnimationFrame(look); else done(now); }; look(); })"""
+
+
+def still(page: Page) -> str:
+    """What the player shows once nothing moves any more."""
+    return page.evaluate(_STILL)

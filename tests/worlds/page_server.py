@@ -1,27 +1,50 @@
-"""The page itself, served in a process of its own for tests that visit it over HTTP. Import `page_url` to use it."""
+"""The page itself, served in a process of its own for tests that visit it over HTTP, and how its functions are called.
+
+`page_url` and `http` are fixtures. One server serves all processes of a test run: the first that wants it starts it, `stop_shared_page` ends it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def page_url() -> Iterator[str]:
-    """The address of a running page; loopback goes past any proxy."""
-    with serve() as url:
-        yield url
+def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the running page; loopback goes past any proxy."""
+    own = tmp_path_factory.getbasetemp()
+    book = _book(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+    with FileLock(f"{book}.lock"):
+        if not book.exists():
+            page = serve()
+            book.write_text(json.dumps({"url": page.__enter__(), "pid": page.process.pid}), encoding="utf-8")
+        return json.loads(book.read_text(encoding="utf-8"))["url"]
+
+
+def stop_shared_page(folder: Path) -> None:
+    """folder: the test run's own, above those of its processes."""
+    if (book := _book(folder)).exists():
+        os.kill(json.loads(book.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
+
+
+def _book(folder: Path) -> Path:
+    return folder / "page_server.json"
 
 
 class serve:
@@ -31,25 +54,56 @@ class serve:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.environment = environment
+        here = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "HF_HUB_OFFLINE": "1", "GRADIO_SERVER_PORT": str(self.port)}
+        self.environment = {**os.environ, **here, **environment}
 
     def __enter__(self) -> str:
-        here = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "HF_HUB_OFFLINE": "1", "GRADIO_SERVER_PORT": str(self.port)}
-        self.log = open(os.devnull, "w")
+        """Waits for as long as the process lives."""
+        self.log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
-            [sys.executable, "app.py"], cwd=ROOT, env={**os.environ, **here, **self.environment}, stdout=self.log, stderr=self.log
+            [sys.executable, "app.py"], cwd=ROOT, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
         )
-        url, deadline = f"http://127.0.0.1:{self.port}", time.monotonic() + 120
+        url = f"http://127.0.0.1:{self.port}"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         while True:
             try:
                 opener.open(f"{url}/gradio_api/info", timeout=5).read()
                 return url
             except (urllib.error.URLError, OSError):
-                assert self.process.poll() is None and time.monotonic() < deadline, "the page does not start"
+                if self.process.poll() is not None:
+                    self.log.seek(0)
+                    pytest.fail(f"The page does not start: {self.log.read()[-2000:]}")
                 time.sleep(0.2)
 
     def __exit__(self, *_) -> None:
         self.process.terminate()
         self.process.wait(20)
         self.log.close()
+
+
+@pytest.fixture(scope="session")
+def http() -> Iterator[httpx.Client]:
+    with httpx.Client(trust_env=False, timeout=120) as client:
+        yield client
+
+
+def stream(http: httpx.Client, url: str, name: str, *args, times: list | None = None):
+    """Every value a function of the page yields, as the player reads them; `times` collects when."""
+    event = http.post(f"{url}/gradio_api/call/{name}", json={"data": list(args)}).raise_for_status().json()["event_id"]
+    with http.stream("GET", f"{url}/gradio_api/call/{name}/{event}") as answer:
+        kind = None
+        for line in answer.iter_lines():
+            if line.startswith("event:"):
+                kind = line[6:].strip()
+            elif line.startswith("data:") and kind in ("generating", "complete"):
+                data = json.loads(line[5:])
+                if data:
+                    if times is not None:
+                        times.append(time.time())
+                    yield data[0]
+
+
+def call(http: httpx.Client, url: str, name: str, *args):
+    """The last value a function of the page yields."""
+    *_, last = stream(http, url, name, *args)
+    return last

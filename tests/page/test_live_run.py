@@ -1,0 +1,157 @@
+"""The editor and the engine behind the page: run, follow, share, cancel, fail, upload, take away."""
+
+from __future__ import annotations
+
+import json
+
+from worlds.page_server import serve
+from worlds.player import trace_of
+
+
+def test_edit_run_follow_and_share(visit, page_url):
+    """A changed workload runs on the engine; the picture follows it and the address says it."""
+    page = visit(page_url)
+    first = page.evaluate("inflight.run.header.workload.requests.length")
+    page.click(".edit-button")
+    page.wait_for_function("(n) => document.querySelectorAll('.request-row').length === n", arg=first)
+    page.fill("[name=max_num_seqs]", "3")
+    assert "Run these changes" in page.inner_text(".run-button") and "last run" in page.inner_text(".run-message")
+    page.fill(".request-row textarea >> nth=0", "<img src=x onerror=window.hacked=1>")
+    page.click(".run-button")
+    page.wait_for_function("() => !inflight.running && inflight.run.header.source === 'live'", timeout=120_000)
+    assert page.evaluate(
+        "[inflight.run.numLanes, inflight.run.complete, window.hacked, inflight.drawn === inflight.run.length - 1]"
+    ) == [3, True, None, True]
+    assert page.inner_text(".source .word") == "Run here"
+    page.wait_for_function("() => location.hash.includes('spec=')")
+    steps = page.evaluate("inflight.run.events.map(e => e.step)")
+    assert steps == sorted(set(steps))
+    recorded = page.evaluate(
+        "fetch(inflight.entry.url).then(r => r.json()).then(r => [r.events.length, JSON.stringify(r.texts.output)])"
+    )
+    assert recorded[0] == len(steps)
+    assert json.loads(recorded[1]) == page.evaluate("JSON.parse(JSON.stringify(inflight.run.texts.output))")
+    again = visit(page_url, hash=page.url.split("#", 1)[1])
+    again.wait_for_function(
+        "(n) => !inflight.running && inflight.run.header.source === 'live' && inflight.run.length === n",
+        arg=len(steps),
+        timeout=120_000,
+    )
+
+
+def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
+    page = visit(page_url)
+    before = page.evaluate("inflight.run.length")
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    page.fill("[name=max_num_batched_tokens]", "1")
+    page.click(".run-button")
+    page.wait_for_function("() => document.querySelector('.run-message.bad')", timeout=60_000)
+    assert "budget" in page.inner_text(".run-message").lower()
+    page.fill("[name=max_num_batched_tokens]", "24")
+    page.fill(".request-row input >> nth=0", "")
+    page.click(".run-button")
+    assert "whole number" in page.inner_text(".run-message")
+    assert page.evaluate("inflight.run.length") == before
+
+
+def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(visit):
+    """A public Space stops a run after 600 steps: here six requests, one after the other, want 720."""
+    with serve(SPACE_ID="me/inflight") as url:
+        page = visit(url)
+        before = page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]")
+        requests = [
+            {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 120, "ignore_eos": True}, "arrival": 0}
+            for i in range(6)
+        ]
+        config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
+        spec = {
+            "workload": {"schema": 1, "name": "long", "requests": requests},
+            "config": config,
+            "model": "shakespeare-char",
+            "device": "cpu",
+        }
+        page.click(".edit-button")
+        page.wait_for_selector(".request-row")
+        assert page.evaluate("(spec) => inflight.editor.runSpec(spec)", spec) is False
+        assert page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]") == before
+        message = page.locator(".run-message.bad")
+        assert "stopped after 600 steps" in message.inner_text()
+        message.get_by_role("button", name="Show the 600 steps until it failed").click()
+        page.wait_for_function("() => inflight.run.length === 600 && inflight.drawn === 599")
+        assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", False]
+        assert "stopped after 600 steps" in message.inner_text()
+        message.get_by_role("button", name="Back to the run before").click()
+        page.wait_for_function("(n) => inflight.run.length === n", arg=before[1])
+
+
+def test_another_run_can_be_looked_at_while_one_goes_on(visit, page_url):
+    page = visit(page_url)
+    shown = page.evaluate("inflight.run.length")
+    requests = [
+        {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 200, "ignore_eos": True}, "arrival": 0}
+        for i in range(4)
+    ]
+    config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
+    page.evaluate(
+        "(spec) => { window.ran = inflight.editor._state().then(() => inflight.editor.runSpec(spec)); }",
+        {
+            "workload": {"schema": 1, "name": "long", "requests": requests},
+            "config": config,
+            "model": "shakespeare-char",
+            "device": "cpu",
+        },
+    )
+    page.wait_for_function("() => inflight.run.header.source === 'live' && inflight.run.length > 2", timeout=120_000)
+    page.evaluate("inflight.open(inflight.options.catalogue[0])")
+    page.wait_for_function("() => inflight.run.header.source === 'recorded'")
+    assert page.evaluate("ran") is True
+    assert page.evaluate("[inflight.run.length, inflight.live.run.length]") == [shown, 800]
+
+
+def test_cancel_keeps_what_ran(visit, page_url):
+    page = visit(page_url)
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    page.fill("[name=num_blocks]", "")
+    page.select_option("[name=policy]", "sequential")  # the longest way to do it
+    for n in range(4):
+        page.fill(f".request-row input >> nth={2 * n}", "400")
+    page.click(".run-button")
+    page.wait_for_function(
+        "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 1", timeout=120_000
+    )
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Home")
+    page.wait_for_function("(n) => inflight.run.length > n", arg=page.evaluate("inflight.run.length"))  # it goes on without us
+    assert page.evaluate("[inflight.index, inflight.following]") == [0, False]
+    page.click(".cancel-button")
+    page.wait_for_function("() => !inflight.running", timeout=60_000)
+    assert "cancelled" in page.inner_text(".run-message") and page.evaluate("inflight.run.complete") is False
+
+
+def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):
+    page = visit(page_url)
+    trace = trace_of("static")
+    trace.save(tmp_path / "mine.jsonl")
+    page.click(".export-button")
+    with page.expect_file_chooser() as chooser:
+        page.click("text=Open a trace")
+    chooser.value.set_files(tmp_path / "mine.jsonl")
+    page.wait_for_function("() => inflight.run.header.source === 'uploaded'", timeout=30_000)
+    for words, start in (
+        ("JSON lines: open it", b'{"kind":"header"'),
+        ("HTML that opens", b"<!doctype html>"),
+        ("ui.perfetto.dev", b"{"),
+    ):
+        page.click(".export-button")
+        with page.expect_download() as found:
+            page.click(f"text={words}")
+        assert found.value.path().read_bytes().startswith(start), words
+    page.click(".export-button")
+    with page.expect_file_chooser() as chooser:
+        page.click("text=Open a trace")
+    (tmp_path / "bad.jsonl").write_text("{}")
+    chooser.value.set_files(tmp_path / "bad.jsonl")
+    page.wait_for_selector(".toast:not([hidden])")
+    assert "cannot be opened" in page.inner_text(".toast") and page.evaluate("inflight.run.header.source") == "uploaded"

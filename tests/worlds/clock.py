@@ -1,0 +1,13 @@
+"""A clock that moves only when told."""
+
+from __future__ import annotations
+
+
+class Clock:
+    """Moves only when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
