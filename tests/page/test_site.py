@@ -96,7 +96,8 @@ def test_a_site_without_recordings_is_refused_in_words(tmp_path, capsys):
     with pytest.raises(InflightError, match="There are no recorded runs"):
         export_site(tmp_path, tmp_path)
     (tmp_path / "file").touch()
-    assert main(["export-site", str(tmp_path / "file")]) == 1
+    with pytest.raises(SystemExit, match="2"):
+        main(["export-site", str(tmp_path / "file")])
     assert "cannot be written" in capsys.readouterr().err
 
 

@@ -117,7 +117,7 @@ def test_a_wait_for_an_arrival_can_be_cancelled(spaces, runs: Runs):
     late = lent()
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
-    late["workload"]["requests"][1]["arrival"] = 3600
+    late["workload"]["requests"][1]["arrival"] = 250
 
     async def go():
         async for delta in runs.stream(late, "me"):

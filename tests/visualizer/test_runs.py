@@ -104,7 +104,7 @@ def test_waiting_for_an_arrival_in_seconds_can_be_cancelled(runs: Runs):
     late = spec()
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
-    late["workload"]["requests"][1]["arrival"] = 3600
+    late["workload"]["requests"][1]["arrival"] = 250
 
     async def go():
         async for delta in runs.stream(late, "me"):

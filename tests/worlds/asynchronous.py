@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-import worlds
 from core.config import EngineConfig
 from core.trace.events import Finished, Overrun
 from core.trace.trace import Texts, Trace
+from worlds import small
 from worlds.visual import record, request
 
 NOTE = "bfloat16 needs compute capability 8; running in float16 <b>instead</b>"
@@ -24,13 +24,13 @@ MEMORY = {"weights": 3 * 2**30, "kv_pool": 12 * 2**30, "peak": 16_500_000_000}
 def real_run(policy: str, seed: int = 0) -> Trace:
     """A run of the real engine, launched ahead on a model that only remembers: half of the requests stop by themselves, some are cancelled."""
     pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
-    from worlds.paged import again, paged_engine
+    from worlds.paged import again, paged_engine  # needs the package
 
     draw = random.Random(seed)
     engine = paged_engine(policy, capture=again, max_num_seqs=3, max_num_batched_tokens=8, block_size=4)
     for i in range(14):
         prompt = [draw.randint(4, 6) for _ in range(draw.randint(1, 14))]
-        engine.add_request(worlds.request(f"r{i}", prompt, draw.randint(2, 40), i // 2, ignore_eos=draw.random() < 0.4))
+        engine.add_request(small.request(f"r{i}", prompt, draw.randint(2, 40), i // 2, ignore_eos=draw.random() < 0.4))
     cancels = {step: f"r{draw.randint(0, 13)}" for step in (5, 11, 12, 20)}
     for step in range(10_000):
         if not engine.has_work:

@@ -17,6 +17,7 @@ from visualizer.page.bundle import page_html
 
 HERE = "http://page.test/"
 _FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+PATIENCE = 120_000  # milliseconds: a machine with other work is slow, not wrong
 SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "presenter": (1920, 1080)}
 
 
@@ -59,6 +60,7 @@ def visit(chromium: Browser) -> Iterator[Callable[..., Page]]:
         if size == "phone":
             context = {"is_mobile": True, "has_touch": True, **context}
         page = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **context).new_page()
+        page.set_default_timeout(PATIENCE)
         page.foreign, page.errors = [], []  # type: ignore[attr-defined]
         page.on("pageerror", lambda e: page.errors.append(str(e)))  # type: ignore[attr-defined]
         page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)  # type: ignore[attr-defined]
@@ -66,7 +68,7 @@ def visit(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.route("**/*", lambda route: _answer(route, page, url or HERE, answers))
         page.goto((url or HERE) + (f"#{hash}" if hash else ""))
         if drawn:
-            page.wait_for_function("() => window.inflight && inflight.drawn >= 0", timeout=60_000)
+            page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
         opened.append(page)
         return page
 
