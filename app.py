@@ -1,6 +1,59 @@
 """Inflight's page: `python app.py`, or a Space. Watch continuous batching on a real engine, step by step."""
 
-from visualizer.ui import launch
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import socket
+import sys
+
+
+def main(arguments: list[str] | None = None, program: str = "python app.py") -> int:
+    """Serve the page until it is interrupted. What is left out is taken from Gradio's environment variables, which a Space sets."""
+    parser = argparse.ArgumentParser(prog=program, description="Open the page on which a run is watched, step by step.")
+    setting = os.environ.get
+    parser.add_argument(
+        "--host", default=setting("GRADIO_SERVER_NAME", "127.0.0.1"), help="address to listen on (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=int(setting("GRADIO_SERVER_PORT", "7860")), help="port (default: %(default)s)"
+    )
+    parser.add_argument("--share", action="store_true", help="a public address as well, through Gradio's tunnel")
+    parser.add_argument("--root-path", default=setting("GRADIO_ROOT_PATH"), help="path under which a proxy serves the page")
+    options = parser.parse_args(arguments)
+    if refusal := _cannot_listen(options.host, options.port):
+        print(refusal, file=sys.stderr)
+        return 2
+
+    from core.errors import InflightError  # after the help and the port: what follows loads torch and Gradio
+    from visualizer.ui import launch
+
+    try:
+        launch(
+            server_name=options.host,
+            server_port=options.port,
+            share=options.share or None,  # None: as GRADIO_SHARE says
+            root_path=options.root_path,
+        )
+    except InflightError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _cannot_listen(host: str, port: int) -> str:
+    """Why the page cannot be served there, in a sentence; empty where it can."""
+    if not 0 < port < 65536:
+        return f"Port {port} does not exist: choose one from 1 to 65535."
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            return ""
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return f"Port {port} is taken: choose another with --port."
+        return f"Cannot listen on {host}, port {port}: {(error.strerror or '').split(' (')[0]}."
+
 
 if __name__ == "__main__":
-    launch()
+    sys.exit(main())

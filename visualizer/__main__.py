@@ -1,44 +1,53 @@
-"""`python -m visualizer`: open the page, record the runs that ship with it, or write them as a static site."""
+"""`python -m visualizer …`, and `inflight …` where it is installed: the engine's commands, and beside them those of the page."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from core.errors import InflightError
+import typer
+
+from core.cli import COMMANDS, program
+from core.cli import main as run_command
+from core.cli.output import line
+
+PROGRAM = "python -m visualizer"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m visualizer", description=__doc__)
-    commands = parser.add_subparsers(dest="command")
-    page = commands.add_parser("page", help="open the page (the default)")
-    page.add_argument("--port", type=int, default=None)
-    record = commands.add_parser("record", help="run the presets and write their traces to assets/traces")
-    record.add_argument("names", nargs="*", help="presets to record; all by default")
-    record.add_argument("--device", default="cpu")
-    site = commands.add_parser("export-site", help="write the recorded runs and comparisons as a site that needs no server")
-    site.add_argument("folder", type=Path)
-    options = parser.parse_args(arguments)
-    try:
-        if options.command == "record":
-            from visualizer.documents.record import record as record_presets
+def page(context: typer.Context) -> None:
+    """Open the page; `page --help` lists what it takes."""
+    from app import main as serve  # the page is what loads Gradio
 
-            for name, path in record_presets(device=options.device, names=tuple(options.names)):
-                print(f"{name}: {path.stat().st_size:,} bytes")
-        elif options.command == "export-site":
-            from visualizer.page.site import export_site
+    sys.exit(serve(context.args, f"{PROGRAM} page"))
 
-            print(f"Open {export_site(options.folder)} in a browser; the folder needs no server.")
-        else:
-            from visualizer.ui import launch  # the page is what loads Gradio
 
-            launch(server_port=getattr(options, "port", None))
-    except InflightError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+def record(
+    names: Annotated[list[str] | None, typer.Argument(help="Presets to record; all by default.")] = None,
+    device: Annotated[str, typer.Option(help="Where to run them.")] = "cpu",
+) -> None:
+    """Run presets and write their traces to assets/traces."""
+    from visualizer.documents.record import record as record_presets
+
+    for name, path in record_presets(device=device, names=tuple(names or ())):
+        line(f"{name}: {path.stat().st_size:,} bytes")
+
+
+def export_site(folder: Annotated[Path, typer.Argument(help="Where to write it.")]) -> None:
+    """Write the recorded runs and comparisons as a site that needs no server."""
+    from visualizer.page.site import export_site as export
+
+    line(f"Open {export(folder)} in a browser; the folder needs no server.")
+
+
+commands = program({**COMMANDS, "record": record, "export-site": export_site})
+commands.command("page", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(page)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command and exit, as `core.cli.main` does."""
+    run_command(args, commands, PROGRAM)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -33,23 +33,30 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 PROGRAM = "python -m core"
 
-app = typer.Typer(
-    help="Inflight: continuous batching and its older relatives on a real model, every step on record.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,  # boxes are for terminals
-)
-for name, command in COMMANDS.items():
-    app.command(name)(command)
+
+def program(commands: dict[str, Callable[..., None]]) -> typer.Typer:
+    """A command line of these commands."""
+    made = typer.Typer(
+        help="Inflight: continuous batching and its older relatives on a real model, every step on record.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich" if sys.stdout.isatty() else None,  # boxes are for terminals
+    )
+    for name, command in commands.items():
+        made.command(name)(command)
+    return made
 
 
-def main(args: list[str] | None = None) -> None:
-    """Run a command and exit: 0 done, 1 a trace that does not hold, 2 refused, 130 interrupted."""
+app = program(COMMANDS)
+
+
+def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROGRAM) -> None:
+    """Run a command of `app` and exit: 0 done, 1 a trace that does not hold, 2 refused, 130 interrupted."""
     try:
         if world_size() > 1:
             _share(sys.argv[1:] if args is None else args)
-        app(args, prog_name=PROGRAM)
+        app(args, prog_name=name)
     except InflightError as error:
         sentence(str(error))
         sys.exit(2)
