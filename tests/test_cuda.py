@@ -15,7 +15,8 @@ from functools import cache
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.config import POLICIES, Execution
 from core.errors import ExecutionFailed, InflightError
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
+from core.models.probe import probe
 from core.trace.rules import Checker
 from worlds.families import BY_NAME, FAMILIES, RUNS, requests, world
 
@@ -33,7 +34,7 @@ SWITCHES = [
 
 @cache
 def on_gpu(name: str) -> ModelAdapter:
-    return ModelAdapter.probe(copy.deepcopy(world(name).model).to(CUDA), name)
+    return probe(copy.deepcopy(world(name).model).to(CUDA), name)
 
 
 @cache
@@ -83,7 +84,7 @@ def test_passes_of_few_tokens_are_graphs():
 
 
 def test_a_model_that_waits_for_the_device_falls_back_and_says_so_once():
-    adapter = ModelAdapter.probe(copy.deepcopy(world("llama").model).to(CUDA), "waits")
+    adapter = probe(copy.deepcopy(world("llama").model).to(CUDA), "waits")
     adapter.model.model.layers[0].register_forward_pre_hook(lambda module, args: None if args[0].sum().item() > -1e9 else args)
     engine = Engine(adapter, None, EngineConfig(**RUNS["chunked"]))
     for _ in range(2):
@@ -129,7 +130,7 @@ def test_running_out_of_memory_is_told_and_survived():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_runs_and_stays_close(dtype):
-    adapter = ModelAdapter.probe(copy.deepcopy(BY_NAME["llama"].build()).to(CUDA, dtype), "half")
+    adapter = probe(copy.deepcopy(BY_NAME["llama"].build()).to(CUDA, dtype), "half")
     trace = Engine(adapter, None, EngineConfig(**RUNS["chunked"])).run(Workload(list(world("llama").requests), name="families"))
     assert trace.complete and faults(trace) == []
     first = {request: ids[0] for request, ids in trace.outputs.items()}

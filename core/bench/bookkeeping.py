@@ -15,11 +15,13 @@ from transformers.utils import logging
 from core.bench.worlds import greedy
 from core.config import EngineConfig
 from core.engine.engine import Engine
+from core.engine.recorder import Recorder
 from core.errors import InflightError
 from core.measure.rounds import Limit, Options, Report, load_average
 from core.models import load as models
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import preset
 from core.workload.request import Request, SamplingParams
@@ -97,30 +99,29 @@ def recording_share(engine: Engine, workload: Workload, clock: Callable[[], floa
 
     Raises InflightError if events are made elsewhere than where this looks.
     """
-    recording = _Stopwatch(clock)
-    engine._event = recording.around(engine._event)  # type: ignore[method-assign]
+    before, stopwatch = engine.recorder, Stopwatch(clock)
+    engine.recorder = stopwatch
     try:
-        trace = engine.run(workload)
+        engine.run(workload)
     finally:
-        del engine._event  # the method of the class again
-    if recording.calls != len(trace.events):
-        raise InflightError(f"{len(trace.events)} events were made in {recording.calls} calls, so their cost is not known.")
-    return recording.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
+        engine.recorder = before
+    trace = stopwatch.trace
+    if stopwatch.calls != len(trace.events):
+        raise InflightError(f"{len(trace.events)} events were made in {stopwatch.calls} calls, so their cost is not known.")
+    return stopwatch.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
 
 
-class _Stopwatch:
-    """Adds up the time spent in a function, and the calls."""
+class Stopwatch(Recorder):
+    """A recorder that adds up the time it takes to record, and the calls."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
         self.seconds, self.calls, self._clock = 0.0, 0, clock
 
-    def around(self, function):
-        def timed(*args, **kwargs):
-            self.calls += 1
-            started = self._clock()
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self.seconds += self._clock() - started
-
-        return timed
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        self.calls += 1
+        started = self._clock()
+        try:
+            return super().record(event)
+        finally:
+            self.seconds += self._clock() - started

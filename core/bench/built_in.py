@@ -18,7 +18,8 @@ from core.engine.engine import Engine
 from core.measure.baselines import generate_waves, jobs
 from core.measure.rounds import Bar, Contender, Measured, Options, Report, race
 from core.models import load as models
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
+from core.models.probe import probe
 from core.workload.presets import preset
 
 SIX = "gpt2-six"
@@ -83,4 +84,4 @@ def _load() -> tuple[ModelAdapter, object]:
     logging.disable_progress_bar()
     name = models.BUILTIN_MODELS[0]
     model, tokenizer = models.load(name, torch.device("cpu"), torch.float32)
-    return ModelAdapter.probe(model, name), tokenizer
+    return probe(model, name), tokenizer

@@ -30,12 +30,14 @@ from core.measure.metrics import SLOs
 from core.measure.rounds import Options, Report, load_average
 from core.models import load as models
 from core.simulate.cost import cost_named
-from core.simulate.runner import SimulatedEngine, flow
+from core.simulate.runner import SimulatedEngine
+from core.simulate.totals import flow
 from core.workload.request import Request
 
 _LOAD = "Load"
 _SIMULATE = "Simulation"
 _GPU = "GPU"
+_WINDOW = 20_000  # tokens whose steps a stream keeps; older ones live on in its totals
 
 
 @with_limits
@@ -257,7 +259,7 @@ def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep
     if len(sweep.rates or (1,)) > 1 or len(configs) > 1:
         raise InflightError("A stream has one rate and one policy.")
     config = next(iter(configs.values()))
-    engine = SimulatedEngine(cost_named(simulate), config)
+    engine = SimulatedEngine(cost_named(simulate), config, window=_WINDOW)
     started, process = time.perf_counter(), time.process_time()
     with Work("requests", requests) as work:
         totals = flow(engine, _drawn(sweep, requests), on_step=lambda so_far: work.update(so_far.finished))

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InvalidRequest
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
 from core.workload.request import Request
 
 

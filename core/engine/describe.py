@@ -11,15 +11,13 @@ import torch
 
 from core.config import EngineConfig
 from core.models import load as models
-from core.models.load import ModelAdapter
-from core.runner.eager import Runner
+from core.models.adapter import ModelAdapter
+from core.runner.base import Runner
 from core.runner.gpu.memory import memory_used
 from core.workload.workload import ArrivalUnit
 
 
-def header_of(
-    adapter: ModelAdapter, config: EngineConfig, name: str, unit: ArrivalUnit, num_blocks: int, kv_bytes_per_token: int
-) -> dict[str, Any]:
+def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: ArrivalUnit, num_blocks: int) -> dict[str, Any]:
     """What is known before the first step. name, unit: of the workload, whose requests come later."""
     device = adapter.device
     return {
@@ -34,7 +32,7 @@ def header_of(
             "context": adapter.max_model_len,
             "windows": [adapter.windows[layer] for layer in sorted(adapter.windows)],
             "plug": adapter.plug,
-            "kv_bytes_per_token": kv_bytes_per_token,
+            "kv_bytes_per_token": adapter.kv_bytes_per_token,
         },
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,12 +15,14 @@ from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.engine.check import checked_prompt
 from core.engine.describe import execution_of, header_of
+from core.engine.recorder import Recorder
 from core.engine.step import Turn
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
 from core.models import tensor_parallel
-from core.models.load import ModelAdapter, load_adapter
+from core.models.load import load_adapter
+from core.models.probe import probe
+from core.runner.base import PassResult, Runner
 from core.runner.choose import choose_attention, failure_reason, is_device_failure, new_runner
-from core.runner.eager import PassResult, Runner
 from core.runner.gpu.memory import Room, measure_room
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
@@ -38,12 +40,13 @@ class Engine:
     """Continuous batching, or an older policy, on a transformers model.
 
     model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
-    execution: how passes are computed. backend: attention of one's own, see `core.attention.spec`. clock: seconds, for tests of timing.
+    execution: how passes are computed. backend: attention of one's own, see `core.attention.spec`. runner: makes what computes the
+    passes, for a pool of so many blocks; by default what `core.runner.choose` finds for the device. recorder: keeps what happened, by
+    default all of it; another may take its place between runs. clock: seconds, and sleep: how to wait, for tests and simulations.
 
     Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that cannot be had here.
     """
 
-    _trace: Trace
     _step: int  # of the next turn
     _turn: Turn | None  # launched, not read
     _made_runner: Runner | None
@@ -56,13 +59,17 @@ class Engine:
         *,
         execution: Execution | None = None,
         backend: Backend | None = None,
-        clock=time.perf_counter,
-        sleep=time.sleep,
+        runner: Callable[[int], Runner] | None = None,
+        recorder: Recorder | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.adapter = ModelAdapter.probe(model) if isinstance(model, torch.nn.Module) else model
+        self.adapter = probe(model) if isinstance(model, torch.nn.Module) else model
         self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
         self._clock, self._sleep = clock, sleep
         self._choice = choose_attention(self.adapter, self.config, self.execution, backend)
+        self._new_runner = runner or self._chosen_runner
+        self.recorder = recorder or Recorder()
         self._on_cuda = self.adapter.device.type == "cuda"  # asking a model takes longer than recording a step
         self._room: Room | None = None  # of the device, measured once
         self._num_pool_blocks, self._made_runner = 0, None
@@ -110,7 +117,7 @@ class Engine:
         return self._steps()
 
     def _steps(self) -> Iterator[StepEvent]:
-        trace = self._trace
+        trace = self.trace
         try:
             while self.has_work:
                 event = self.step()
@@ -120,27 +127,35 @@ class Engine:
                     self._step = max(self._step, math.ceil(self._pending[0][0]))
             trace.complete = True
         finally:
-            if trace is self._trace and self._made_runner is not None:
+            if trace is self.trace and self._made_runner is not None:
                 self._describe()
-            if not trace.complete and trace is self._trace:  # left early: the engine is free for another run, the trace stays
+            if not trace.complete and trace is self.trace:  # left early: the engine is free for another run, the trace stays
                 self._drop_work()
 
     # -- request by request ------------------------------------------------------------------------------------------
 
+    def begin(self, arrival_unit: ArrivalUnit = "step", name: str = "interactive") -> None:
+        """Drop all work and start a new trace at step 0, with everything ready and the clock at zero.
+
+        arrival_unit: what requests count their arrivals in. Raises ExecutionFailed where the KV pool cannot be had.
+        """
+        self._reset(arrival_unit, name, None)
+        self._start()
+
     def add_request(self, request: Request) -> None:
         """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run."""
         prompt = self._check(request)
-        if request.id in self._requests:
+        if self.recorder.knows(request.id):
             raise InvalidRequest(f"There is already a request {request.id!r}.")
         self._check_pool(request, prompt, self._scheduler.pool.num_blocks)
         self._enqueue(request, prompt)
 
     def cancel(self, request: str) -> None:
         """End a request before the next turn; raises InflightError if it is unknown. One that has finished stays as it is."""
-        if request not in self._requests:
-            raise InflightError(f"There is no request {request!r}.")
-        if self._requests[request].finish_reason is None:
+        if request in self._requests:
             self._cancelled.append(request)
+        elif not self.recorder.knows(request):
+            raise InflightError(f"There is no request {request!r}.")
 
     @property
     def has_work(self) -> bool:
@@ -150,7 +165,12 @@ class Engine:
     @property
     def trace(self) -> Trace:
         """What has happened since the run began; the same object throughout a run."""
-        return self._trace
+        return self.recorder.trace
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return round(self._clock() - self._origin, 6)
 
     @property
     def num_steps(self) -> int:
@@ -175,15 +195,13 @@ class Engine:
             self._overlap(turn)
         else:
             self._complete(turn)
-        event = self._event(turn)
-        self._trace.events.append(event)
-        return event
+        return self._record(turn)
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 
     def _begin(self, in_flight: bool = False) -> Turn | None:
         """Plan a turn and launch its first pass; None if there is nothing to do. in_flight: the last turn is not read yet."""
-        started = self._now()
+        started = self.now
         self._cancel()
         self._receive()
         turn = Turn(self._step, started, self._scheduler.schedule(in_flight))
@@ -253,7 +271,7 @@ class Engine:
             self._scheduler.settle(output, tokens, stopped, turn.facts, followed=self._turn is not None)
             turn.scheduling += self._clock() - began
         if failure is not None:
-            self._trace.events.append(self._event(turn))
+            self._record(turn)
             raise failure
         if self._turn is not None:
             self._go_on(self._turn)
@@ -274,10 +292,9 @@ class Engine:
         if self._num_pool_blocks != num_blocks:
             self._num_pool_blocks, self._made_runner = num_blocks, None
         self._drop_work()
-        self._params: dict[str, SamplingParams] = {}
-        self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
         self._unit, self._step, self._origin = unit, 0, self._clock()
-        self._trace = Trace(self._header(name, num_blocks), [], complete=False, tokenizer=self.tokenizer)
+        self._num_requests, self._last_end = 0, 0.0
+        self.recorder.begin(header_of(self.adapter, self.config, name, unit, num_blocks), self.tokenizer)
 
     def _start(self) -> None:
         """Have everything ready, and the clock at zero."""
@@ -296,27 +313,28 @@ class Engine:
             self._describe()
         return self._made_runner
 
-    def _new_runner(self, num_blocks: int) -> Runner:
+    def _chosen_runner(self, num_blocks: int) -> Runner:
         return new_runner(self.adapter, self.config, self.execution, self._choice, num_blocks, self._clock)
 
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
         self._scheduler = Scheduler(self.config, self._num_pool_blocks, self.adapter.eos_token_ids)
-        self._requests: dict[str, RequestState] = {}
+        self._requests: dict[str, RequestState] = {}  # unfinished
+        self._params: dict[str, SamplingParams] = {}
+        self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
         self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
         self._arrived: list[Arrived] = []
         self._cancelled: list[str] = []
         self._turn = None
-
-    def _now(self) -> float:
-        return round(self._clock() - self._origin, 6)
 
     def _num_blocks(self, longest: int) -> int:
         """Blocks in the pool: as configured, or room for the longest request in every lane, as far as memory goes."""
         if self.config.num_blocks is not None:
             return self.config.num_blocks
         each = -(-longest // self.config.block_size)
-        bytes_per_block = self._kv_bytes_per_token * self.config.block_size
+        if self.adapter.device.type == "meta":  # where nothing is stored there is room for everything
+            return each * self.config.num_lanes
+        bytes_per_block = self.adapter.kv_bytes_per_token * self.config.block_size
         if self._on_cuda:
             affordable = self._measured_room(longest).blocks(bytes_per_block)
             if self.adapter.tensor_parallel > 1:
@@ -336,12 +354,6 @@ class Engine:
             )
         return self._room
 
-    @property
-    def _kv_bytes_per_token(self) -> int:
-        """Over all layers."""
-        shapes = self.adapter.shapes.values()
-        return sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes) * self.adapter.dtype.itemsize
-
     def _check(self, request: Request) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
         return checked_prompt(request, self.adapter, self.tokenizer, self.config)
@@ -357,15 +369,14 @@ class Engine:
             )
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
-        state = RequestState(request, prompt, order=len(self._requests))
+        state = RequestState(request, prompt, order=self._num_requests)
+        self._num_requests += 1
         self._requests[request.id] = state
         self._params[request.id] = request.sampling
         if request.sampling.stop:
             self._watches[request.id] = StopWatch(self.tokenizer, request.sampling.stop, prompt)
         insort(self._pending, (request.arrival, state.order, state))
-        header = self._trace.header
-        header["prompts"][request.id] = list(prompt)
-        header["workload"]["requests"].append(request.to_json())
+        self.recorder.request(request, prompt)
 
     def _receive(self) -> None:
         """Arrivals that are due join the line."""
@@ -379,7 +390,9 @@ class Engine:
     def _cancel(self) -> None:
         """Those to be cancelled leave; one that has not arrived yet arrives first."""
         for request in self._cancelled:
-            state = self._requests[request]
+            state = self._requests.get(request)
+            if state is None:  # it ended first
+                continue
             index = bisect_left(self._pending, (state.request.arrival, state.order))
             if index < len(self._pending) and self._pending[index][2] is state:
                 del self._pending[index]
@@ -388,8 +401,8 @@ class Engine:
         self._cancelled.clear()
 
     def _arrive(self, state: RequestState) -> None:
-        planned = state.request.arrival if self._unit == "s" else self._now()
-        self._arrived.append(Arrived(state.id, round(min(planned, self._now()), 6)))
+        planned = state.request.arrival if self._unit == "s" else self.now
+        self._arrived.append(Arrived(state.id, round(min(planned, self.now), 6)))
         self._scheduler.add(state)
 
     def _wait_for_arrival(self) -> None:
@@ -408,12 +421,21 @@ class Engine:
                 stopped.add(request)
         return frozenset(stopped)
 
+    def _record(self, turn: Turn) -> StepEvent:
+        """Put what happened on record, and forget those who have finished."""
+        event = self.recorder.record(lambda: self._event(turn))
+        self._last_end = event.t_end
+        for finished in turn.facts.finished:
+            del self._requests[finished.request], self._params[finished.request]
+            self._watches.pop(finished.request, None)
+        return event
+
     def _event(self, turn: Turn) -> StepEvent:
-        """What happened, on record."""
-        start, end = turn.started, self._now()
-        if self._on_cuda and self._trace.events:
-            turn.not_before(self._trace.events[-1].t_end + self._origin)
-            start = max(start, self._trace.events[-1].t_end)
+        """What happened, as it is told."""
+        start, end = turn.started, self.now
+        if self._on_cuda:
+            turn.not_before(self._last_end + self._origin)
+            start = max(start, self._last_end)
         ahead = self._runner.asynchronous
         if turn.results and (ahead or self._on_cuda):
             last = round(turn.results[-1].t_end - self._origin, 6)
@@ -423,10 +445,7 @@ class Engine:
         budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
         return turn.event(self._origin, start, end, self._num_pool_blocks, budget)
 
-    def _header(self, name: str, num_blocks: int) -> dict:
-        return header_of(self.adapter, self.config, name, self._unit, num_blocks, self._kv_bytes_per_token)
-
     def _describe(self) -> None:
         """What the header says of how passes are computed: known in full once they have been."""
-        pool_bytes = self._num_pool_blocks * self.config.block_size * self._kv_bytes_per_token
-        self._trace.header |= execution_of(self.adapter, self._runner, self._choice.notes, pool_bytes)
+        pool_bytes = self._num_pool_blocks * self.config.block_size * self.adapter.kv_bytes_per_token
+        self.trace.header |= execution_of(self.adapter, self._runner, self._choice.notes, pool_bytes)

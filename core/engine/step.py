@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from core.runner.eager import Launched, PassResult
+from core.runner.base import Launched, PassResult
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import StepFacts
 from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings

@@ -19,8 +19,8 @@ from core.attention.spec import AttentionSpec, Backend
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError
-from core.models.load import ModelAdapter
-from core.runner.eager import observing
+from core.models.adapter import ModelAdapter
+from core.runner.base import observing
 from core.scheduler.output import SchedulerOutput
 from core.trace.events import StepEvent
 from core.trace.trace import Trace

@@ -7,7 +7,8 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from core.models.load import ModelAdapter, load_adapter
+from core.models.adapter import ModelAdapter
+from core.models.load import load_adapter
 
 _KEPT_MODELS = 3
 

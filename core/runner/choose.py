@@ -13,8 +13,9 @@ from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.errors import InvalidConfig
-from core.models.load import ModelAdapter
-from core.runner.eager import ModelRunner, Runner
+from core.models.adapter import ModelAdapter
+from core.runner.base import Runner
+from core.runner.eager import ModelRunner
 
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
@@ -105,9 +106,26 @@ def new_runner(
     return runner
 
 
+_DEVICE_FAILURES = (torch.OutOfMemoryError, torch.AcceleratorError, MemoryError)
+# Libraries below torch fail by a bare RuntimeError, and say so in their own words.
+_DEVICE_WORDS = (
+    "CUDA error",
+    "CUDA driver error",
+    "HIP error",
+    "CUBLAS_STATUS",
+    "CUDNN_STATUS",
+    "cuDNN error",
+    "NCCL error",
+    "MPS backend out of memory",
+    "can't allocate memory",
+)
+
+
 def is_device_failure(error: Exception) -> bool:
-    """Whether the device failed, or a kernel for it, rather than the code that asked."""
-    return isinstance(error, (RuntimeError, MemoryError)) or type(error).__module__.startswith("triton")
+    """Whether the device failed, or a kernel for it, rather than the code that asked: a bug of ours must look like one."""
+    if isinstance(error, _DEVICE_FAILURES) or type(error).__module__.split(".")[0] == "triton":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _DEVICE_WORDS)
 
 
 def failure_reason(error: Exception, device: torch.device) -> str:

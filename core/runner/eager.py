@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -14,77 +11,12 @@ from core.attention import cpu
 from core.attention.batch import pack
 from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
-from core.models.load import ModelAdapter
-from core.runner.sampling import Sample, SamplingRow, sample
+from core.models.adapter import ModelAdapter
+from core.runner.base import PassResult, current_observer
+from core.runner.sampling import SamplingRow, sample
 from core.runner.weights import packed_weights
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
-
-Observer = Callable[[SchedulerOutput, torch.Tensor], None]
-"""Is shown each pass and the logits `[n, V]` of the requests in it that sample, in their order."""
-
-_observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
-
-
-@contextmanager
-def observing(observer: Observer) -> Iterator[None]:
-    """Show `observer` the logits of every pass that runs inside."""
-    token = _observer.set(observer)
-    try:
-        yield
-    finally:
-        _observer.reset(token)
-
-
-def current_observer() -> Observer | None:
-    """Who watches the passes now, if anybody."""
-    return _observer.get()
-
-
-class PassResult(NamedTuple):
-    """samples: one for each scheduled request that samples, in order. Times are those of the clock, in seconds.
-
-    bucket: see `core.trace.events.Pass`.
-    """
-
-    samples: list[Sample]
-    t_start: float
-    t_end: float
-    prepare: float
-    forward: float
-    sample: float
-    bucket: int | None = None
-
-    def result(self) -> PassResult:
-        """Itself: a pass that was computed at once has been `Launched` too."""
-        return self
-
-
-class Launched(Protocol):
-    """A pass on its way; `result` waits for it."""
-
-    def result(self) -> PassResult: ...
-
-
-class Runner(Protocol):
-    """What an engine needs of whatever computes its passes, in the order in which they are launched.
-
-    asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
-    execution: the options in effect, as a trace's header tells them; empty for passes computed one by one at once. notes: a sentence
-    for whatever is not as one would expect.
-    """
-
-    @property
-    def asynchronous(self) -> bool: ...
-    @property
-    def execution(self) -> dict: ...
-    @property
-    def notes(self) -> Sequence[str]: ...
-    def begin(self) -> None:
-        """A run begins: clocks are set."""
-        ...
-
-    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched: ...
 
 
 class ModelRunner:

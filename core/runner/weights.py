@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from core.models.load import model_lock
+from core.models.adapter import model_lock
 from core.runner.replaced import forwards_replaced
 
 MOST_BYTES = 2**30  # of the copies of one model

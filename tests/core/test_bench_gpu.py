@@ -24,7 +24,7 @@ from core.config import EngineConfig, Execution
 from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure.baselines import jobs
-from core.models.load import ModelAdapter
+from core.models.probe import probe
 from core.simulate.cost import cost_named
 from core.simulate.runner import SimulatedEngine
 from worlds.clock import Clock
@@ -154,7 +154,7 @@ def test_what_the_events_say_is_in_the_result(measured):
 
 def test_the_paged_kernel_running_ahead_is_accurate_too(monkeypatch):
     pytest.importorskip("triton", reason="Triton is not installed")
-    from triton_world import DEVICE
+    from worlds.triton import DEVICE
 
     def engine(*args, **kwargs):
         return Engine(*args, **{**kwargs, "execution": Execution(attention="triton", asynchronous=True)})
@@ -230,7 +230,7 @@ def test_what_did_not_run_has_no_bar(measured):
 
 def test_idle_is_between_decode_steps_that_follow_each_other():
     workload = TINY.workload(3)
-    trace = timed(engine_for(ModelAdapter.probe(_model()), TINY, workload), workload, Device(CPU)).trace
+    trace = timed(engine_for(probe(_model()), TINY, workload), workload, Device(CPU)).trace
     steps = decode_only(trace.events)
     assert len(steps) > 3 and all(s.phase == "decode" for e in steps for s in e.segments)
 
@@ -242,12 +242,19 @@ def test_idle_is_between_decode_steps_that_follow_each_other():
     assert idle_share(events[:1]) is None
 
 
+def test_recording_is_measured_and_leaves_the_engine_its_recorder():
+    workload = TINY.workload(2)
+    engine = engine_for(probe(_model()), TINY, workload)
+    own = engine.recorder
+    share, trace = recording_share(engine, workload, Device(CPU).clock)
+    assert 0 < share < 1 and trace.complete and engine.recorder is own and not engine.trace.events
+
+
 def test_recording_is_not_measured_where_events_are_made_elsewhere():
     workload = TINY.workload(2)
-    engine = engine_for(ModelAdapter.probe(_model()), TINY, workload)
-    share, trace = recording_share(engine, workload, Device(CPU).clock)
-    assert 0 < share < 1 and "_event" not in vars(engine)
-    engine.run = lambda workload: trace  # type: ignore[method-assign]
+    engine = engine_for(probe(_model()), TINY, workload)
+    run = engine.run
+    engine.run = lambda workload: run(workload).events.pop()  # type: ignore[method-assign]
     with pytest.raises(InflightError, match="not known"):
         recording_share(engine, workload, Device(CPU).clock)
 
@@ -265,7 +272,7 @@ class Ticking(Clock):
 
 def test_a_run_is_cut_and_counted_up_to_there():
     workload = TINY.workload()
-    engine = engine_for(ModelAdapter.probe(_model()), TINY, workload)
+    engine = engine_for(probe(_model()), TINY, workload)
     cut = timed(engine, workload, Device(CPU, Ticking()), limit_s=4)
     assert cut.cut and 0 < cut.tokens < sum(r.sampling.max_new_tokens for r in workload) and cut.seconds == 6
     whole = timed(engine, workload, Device(CPU))

@@ -10,7 +10,7 @@ from core.attention.batch import pack
 from core.attention.dense import dense_mask
 from core.errors import InflightError
 from core.measure.equivalence import equivalence, leaky_mask
-from core.runner.eager import observing
+from core.runner.base import observing
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 from worlds.small import MemoryModel, memory_engine, requests

@@ -12,7 +12,7 @@ from core import Engine, EngineConfig, Workload
 from core.attention import dense
 from core.attention.batch import PackedBatch
 from core.errors import UnsupportedModel
-from core.models.load import ModelAdapter
+from core.models.probe import probe
 from worlds.families import BY_NAME, CONTEXT, FAMILIES, RUNS, WINDOW, Family, generate, requests, widen, world
 
 QUICK = ("gpt2", "llama", "mistral", "gemma2", "gpt_neox", "opt", "mixtral", "gpt_oss", "deepseek_v3", "falcon", "phi", "qwen3")
@@ -57,7 +57,7 @@ def test_probe_finds_plug_windows_and_shapes(name):
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt_oss", "falcon"])
 def test_low_precision_passes_the_probe(name):
-    ModelAdapter.probe(BY_NAME[name].build().to(torch.bfloat16), name)
+    probe(BY_NAME[name].build().to(torch.bfloat16), name)
 
 
 ROPES = {
@@ -231,7 +231,7 @@ def test_encoder_decoder_is_refused():
 
 def test_what_is_no_model_is_refused():
     with pytest.raises(UnsupportedModel, match="not str"):
-        ModelAdapter.probe("shakespeare-char")
+        probe("shakespeare-char")
     with pytest.raises(UnsupportedModel, match="not Linear"):
         Engine(torch.nn.Linear(2, 2))
 
@@ -322,7 +322,7 @@ def test_two_engines_on_one_model_in_two_threads(name):
     results = {}
 
     def work(run):
-        adapter = ModelAdapter.probe(w.model, name)
+        adapter = probe(w.model, name)
         engine = Engine(adapter, None, EngineConfig(**RUNS[run]))
         results[run] = engine.run(Workload(list(w.requests))).outputs
 

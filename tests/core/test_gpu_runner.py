@@ -10,7 +10,7 @@ from core import Engine, EngineConfig, Trace, Workload
 from core.config import Execution
 from core.errors import InvalidConfig
 from worlds.families import FAMILIES, RUNS, world
-from worlds.paged import GATHERING, PagedEngine, again, traced
+from worlds.paged import GATHERING, again, engine_on_buffers, traced
 
 ATTENDING = [f.name for f in FAMILIES if f.plug == "attention"]
 QUICK = ("llama", "gemma2", "gpt_oss", "deepseek_v3")
@@ -18,7 +18,7 @@ QUICK = ("llama", "gemma2", "gpt_oss", "deepseek_v3")
 
 def run(name: str, limits: dict, **kwargs) -> Trace:
     w = world(name)
-    engine = PagedEngine(w.adapter, None, EngineConfig(**limits), **kwargs)
+    engine = engine_on_buffers(w.adapter, None, EngineConfig(**limits), **kwargs)
     return engine.run(Workload(list(w.requests), name="families"))
 
 

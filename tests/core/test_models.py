@@ -11,7 +11,8 @@ from transformers import T5Config, T5ForConditionalGeneration
 from core import Engine, EngineConfig, Workload
 from core.errors import UnsupportedModel
 from core.models import load as models
-from core.models.load import BUILTIN_MODELS, ModelAdapter, load, resolve_device, resolve_dtype
+from core.models.load import BUILTIN_MODELS, load, resolve_device, resolve_dtype
+from core.models.probe import probe
 from worlds.families import BY_NAME, Family, generate, requests
 
 CPU = torch.device("cpu")
@@ -52,7 +53,7 @@ def test_a_local_folder_runs_without_a_tokenizer(saved):
     assert tokenizer is None and not model.training
     asked = requests()
     model.generation_config.eos_token_id = None
-    trace = Engine(ModelAdapter.probe(model, "tiny"), None, EngineConfig()).run(Workload(asked))
+    trace = Engine(probe(model, "tiny"), None, EngineConfig()).run(Workload(asked))
     assert trace.outputs == {r.id: generate(model, r) for r in asked}
 
 
@@ -185,7 +186,7 @@ def test_from_pretrained_checks_device_and_dtype_before_it_loads(monkeypatch):
 
 def test_probe_leaves_dropout_off():
     model = BY_NAME["gpt2"].build().train()
-    adapter = ModelAdapter.probe(model, "gpt2")
+    adapter = probe(model, "gpt2")
     assert not model.training and adapter.name == "gpt2"
 
 

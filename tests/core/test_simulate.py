@@ -9,7 +9,8 @@ import pytest
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.measure.metrics import metrics
 from core.simulate.cost import Linear, Load, Roofline, cost_named, fit, fit_loads, measured
-from core.simulate.runner import Histogram, SimulatedEngine, flow
+from core.simulate.runner import SimulatedEngine
+from core.simulate.totals import Histogram, flow
 from worlds.small import MemoryModel
 
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
@@ -132,8 +133,8 @@ def test_a_flow_equals_the_run_and_forgets():
     config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=16, num_blocks=64)
     requests = list(_requests(60, gap=0.02))
     trace = SimulatedEngine(COST, config).run(Workload(requests, arrival_unit="s"))
-    engine = SimulatedEngine(COST, config)
-    totals = flow(engine, iter(requests), window=10)
+    engine = SimulatedEngine(COST, config, window=10)
+    totals = flow(engine, iter(requests))
     numbers = metrics(trace)
     told = totals.to_json()
     for name in ("steps", "finished", "output_tokens", "preemptions"):
@@ -143,7 +144,8 @@ def test_a_flow_equals_the_run_and_forgets():
         assert told[name]["count"] == numbers[name]["count"]
         assert told[name]["mean"] == pytest.approx(numbers[name]["mean"], rel=1e-3)
         assert told[name]["p50"] == pytest.approx(numbers[name]["p50"], rel=0.05)  # not interpolated between neighbours
-    kept = engine.trace.events
+    kept, header = engine.trace.events, engine.trace.header
+    assert {r["id"] for r in header["workload"]["requests"]} == set(header["prompts"]) <= {f"r{i}" for i in range(40, 60)}
     assert sum(len(e.sampled) for e in kept) >= 10 > sum(len(e.sampled) for e in kept[1:])
     assert kept[-1].step == trace.events[-1].step and kept[-1].segments == trace.events[-1].segments
     assert (

@@ -16,7 +16,8 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
 from core.attention import cpu
 from core.attention.spec import Backend
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
+from core.models.probe import probe
 
 VOCAB = 101
 CONTEXT = 96
@@ -233,7 +234,7 @@ def world(name: str) -> World:
     """The world of a family, built once."""
     model = BY_NAME[name].build()
     asked = tuple(requests())
-    return World(model, ModelAdapter.probe(model, name), asked, {r.id: generate(model, r) for r in asked})
+    return World(model, probe(model, name), asked, {r.id: generate(model, r) for r in asked})
 
 
 # A way to run the requests by name: limits of the engine, small enough to bind.

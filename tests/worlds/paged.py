@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -13,6 +15,7 @@ from core.attention.batch import PackedBatch
 from core.attention.kv_pool import KVPool
 from core.attention.spec import AttentionSpec, Backend, scores_to_output
 from core.config import Execution
+from core.models.probe import probe
 from core.runner.gpu.graphs import Capture
 from core.runner.gpu.runner import PagedRunner
 from worlds.small import VOCAB_SIZE, MemoryModel, next_token
@@ -46,55 +49,41 @@ class PagedMemoryModel(MemoryModel):
         return logits
 
 
-class PagedEngine(Engine):
+def engine_on_buffers(
+    model: Any,
+    tokenizer: Any,
+    config: EngineConfig,
+    *,
+    capture: Capture | None = None,
+    attention: Backend = triton_paged.BACKEND,
+    asynchronous: bool | None = None,
+    fused: bool = False,
+) -> Engine:
     """The real engine on a `PagedRunner`, its passes captured by `capture`; asynchronous where its policy can be."""
+    if asynchronous is None:
+        asynchronous = config.batching.layout != "split"
+    execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
+    adapter = probe(model) if isinstance(model, torch.nn.Module) else model
 
-    def __init__(
-        self,
-        model,
-        tokenizer,
-        config: EngineConfig,
-        *,
-        capture: Capture | None = None,
-        attention: Backend = triton_paged.BACKEND,
-        asynchronous: bool | None = None,
-        fused: bool = False,
-    ):
-        self.capture, self.attention = capture, attention
-        if asynchronous is None:
-            asynchronous = config.batching.layout != "split"
-        execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
-        super().__init__(model, tokenizer, config, execution=execution)
-
-    def _new_runner(self, num_blocks: int) -> PagedRunner:
-        longest = self.adapter.max_model_len or num_blocks * self.config.block_size
+    def runner(num_blocks: int) -> PagedRunner:
+        size = config.block_size
+        longest = adapter.max_model_len or num_blocks * size
         return PagedRunner(
-            self.adapter,
-            num_blocks,
-            self.config.block_size,
-            self.config.num_lanes,
-            longest,
-            self.execution,
-            self._clock,
-            self.capture,
-            self._choice.asynchronous,
-            self.attention,
+            adapter, num_blocks, size, config.num_lanes, longest, execution, time.perf_counter, capture, asynchronous, attention
         )
+
+    return Engine(adapter, tokenizer, config, execution=execution, runner=runner)
 
 
 def paged_engine(
-    policy: str = "continuous",
-    tokenizer=None,
-    model: MemoryModel | None = None,
-    *,
-    capture: Capture | None = None,
-    asynchronous: bool | None = None,
-    fused: bool = False,
-    **limits,
-) -> PagedEngine:
-    """A `PagedEngine` on a `PagedMemoryModel`."""
+    policy: str = "continuous", tokenizer: Any = None, model: MemoryModel | None = None, *, capture: Capture | None = None,
+    asynchronous: bool | None = None, fused: bool = False, **limits: Any,
+) -> Engine:  # fmt: skip
+    """`engine_on_buffers` on a `PagedMemoryModel`."""
     config = EngineConfig(policy=policy, **limits)
-    return PagedEngine(model or PagedMemoryModel(), tokenizer, config, capture=capture, asynchronous=asynchronous, fused=fused)
+    return engine_on_buffers(
+        model or PagedMemoryModel(), tokenizer, config, capture=capture, asynchronous=asynchronous, fused=fused
+    )
 
 
 def again(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:

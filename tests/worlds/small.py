@@ -17,7 +17,7 @@ import torch
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.attention.batch import PackedBatch
 from core.attention.kv_pool import KVPool, KVShape
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler, StepFacts
 from core.scheduler.state import RequestState

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from core.errors import InflightError
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
 from core.trace.trace import Trace
 
 MAX_CELLS = 60_000

@@ -20,8 +20,8 @@ from core.bench.gpu.scale import Scale
 from core.errors import InflightError
 from core.measure.baselines import generate_serial, jobs
 from core.measure.compare import Run, first_differences
-from core.models.load import ModelAdapter
-from core.runner.eager import observing
+from core.models.probe import probe
+from core.runner.base import observing
 from core.scheduler.output import SchedulerOutput
 from core.trace.trace import Trace
 from core.workload.workload import Workload
@@ -101,7 +101,7 @@ def _alone(
 def _run(model: PreTrainedModel, workload: Workload, scale: Scale) -> Trace:
     """All at once, prompts in chunks beside decodes."""
     smaller = replace(scale, lanes=len(workload), budget=scale.accuracy_budget)
-    return engine_for(ModelAdapter.probe(model), smaller, workload).run(workload)
+    return engine_for(probe(model), smaller, workload).run(workload)
 
 
 @dataclass

@@ -19,7 +19,8 @@ from core.config import Execution
 from core.errors import first_sentence
 from core.measure.baselines import jobs
 from core.measure.metrics import metrics as metrics_of
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
+from core.models.probe import probe
 from core.workload.workload import Workload
 
 DTYPE = torch.bfloat16
@@ -100,7 +101,7 @@ def _whole(world: World) -> dict[str, Any]:
     """All requests, each run beside one without events, then those that the others answer too."""
     scale, device = world.scale, world.device
     model = world.model(scale.main)
-    adapter = ModelAdapter.probe(model, scale.main.name)
+    adapter = probe(model, scale.main.name)
     whole = scale.workload()
     engine = engine_for(adapter, scale, whole)
     result: dict[str, Any] = {"parameters": adapter.num_parameters}
@@ -144,7 +145,7 @@ def _decode(world: World, shape: Shape) -> dict[str, Any]:
     world.note(f"  a copy moves {bandwidth / 1e12:.2f} TB/s")
     model = world.model(shape)
     weights, kv = weight_bytes_read(model), shape.kv_bytes(DTYPE)
-    adapter, workload = ModelAdapter.probe(model, shape.name), scale.decode_workload(shape)
+    adapter, workload = probe(model, shape.name), scale.decode_workload(shape)
     run = timed(engine_for(adapter, scale, workload), workload, device, world.limit(scale.own_s))
     steps = decode_steps(run.trace.events, scale.lanes, weights, kv, bandwidth)
     return {
@@ -163,7 +164,7 @@ def _decode(world: World, shape: Shape) -> dict[str, Any]:
 def _ablation(world: World) -> dict[str, Any]:
     """The same requests with each switch off in turn."""
     scale, device = world.scale, world.device
-    adapter = ModelAdapter.probe(world.model(scale.main), scale.main.name)
+    adapter = probe(world.model(scale.main), scale.main.name)
     workload = scale.workload(scale.compared, scale.ablated_tokens)
     rows = []
     for name, changes in SWITCHES.items():

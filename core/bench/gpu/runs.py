@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +15,8 @@ from core.bench.gpu.device import Device
 from core.bench.gpu.scale import Scale
 from core.config import EngineConfig, Execution
 from core.engine.engine import Engine
-from core.models.load import ModelAdapter
+from core.engine.recorder import Recorder
+from core.models.adapter import ModelAdapter
 from core.trace.events import Pass, StepEvent
 from core.trace.trace import Trace
 from core.workload.workload import Workload
@@ -69,12 +70,23 @@ class Timed:
 @contextmanager
 def unrecorded(engine: Engine) -> Iterator[None]:
     """Steps happen, but no event is made of them: one of an earlier run stands for each."""
-    event = engine.trace.events[0]
-    engine._event = lambda turn: event  # type: ignore[method-assign]
+    before = engine.recorder
+    engine.recorder = _StandIn(engine.trace.events[0])
     try:
         yield
     finally:
-        del engine._event  # the method of the class again
+        engine.recorder = before
+
+
+class _StandIn(Recorder):
+    """Records one and the same event, whatever happens."""
+
+    def __init__(self, event: StepEvent) -> None:
+        super().__init__()
+        self._event = event
+
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        return super().record(lambda: self._event)
 
 
 def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf) -> Timed:

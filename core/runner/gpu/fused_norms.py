@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from core.models.load import model_lock
+from core.models.adapter import model_lock
 from core.runner.replaced import forwards_replaced
 
 _MOST_SIZE = 16384  # of a row, which one program holds in registers

@@ -11,7 +11,7 @@ from core.attention.kv_pool import KVPool
 from core.attention.paged_layout import paged_layout
 from core.attention.spec import Backend
 from core.errors import InvalidConfig
-from core.models.load import ModelAdapter
+from core.models.adapter import ModelAdapter
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 

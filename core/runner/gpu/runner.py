@@ -17,8 +17,8 @@ from core.attention.kv_pool import KVPool
 from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
 from core.attention.spec import Backend
 from core.config import Execution
-from core.models.load import ModelAdapter
-from core.runner.eager import PassResult, current_observer
+from core.models.adapter import ModelAdapter
+from core.runner.base import PassResult, current_observer
 from core.runner.gpu.buffers import Buffers, Shape, Staged
 from core.runner.gpu.device_clock import CudaClock, DeviceClock, HostClock
 from core.runner.gpu.fused_norms import FusedNorms

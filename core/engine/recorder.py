@@ -1,0 +1,76 @@
+"""Keeps what an engine did: a trace of everything, or of the last part of a run that has no end. Knows no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
+from core.workload.request import Request
+
+
+class Recorder:
+    """Keeps a run whole. about: what the header says beside, or instead of, what the engine says of itself."""
+
+    trace: Trace
+
+    def __init__(self, about: Mapping[str, Any] | None = None) -> None:
+        self._about = dict(about or {})
+
+    def begin(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+        """A run begins: a new trace, the one before stays as it is."""
+        self.trace = Trace(header | self._about, [], complete=False, tokenizer=tokenizer)
+
+    def knows(self, request: str) -> bool:
+        """Whether a request of this id is on record."""
+        return request in self.trace.prompts
+
+    def request(self, request: Request, prompt: Sequence[int]) -> None:
+        """A request was accepted. prompt: its token ids."""
+        self.trace.prompts[request.id] = list(prompt)
+        self.trace.header["workload"]["requests"].append(request.to_json())
+
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        """A step was taken; what `event` makes of it."""
+        made = event()
+        self.trace.events.append(made)
+        return made
+
+
+class Window(Recorder):
+    """Keeps the end of a run: the steps of its last `tokens` tokens at least, and the requests in them or still to come."""
+
+    def __init__(self, tokens: int, about: Mapping[str, Any] | None = None) -> None:
+        super().__init__(about)
+        self._most = tokens
+
+    def begin(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+        super().begin(header, tokenizer)
+        self._kept = 0
+
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        made = super().record(event)
+        events, gone = self.trace.events, 0
+        self._kept += _weight(made)
+        while self._kept - _weight(events[gone]) >= self._most:
+            self._kept -= _weight(events[gone])
+            self._forget({finished.request for finished in events[gone].finished})
+            gone += 1
+        del events[:gone]
+        return made
+
+    def _forget(self, requests: set[str]) -> None:
+        """They ended in a step that is no longer kept."""
+        if not requests:
+            return
+        for request in requests:
+            del self.trace.prompts[request]
+        described = self.trace.header["workload"]["requests"]
+        for index in [i for i, data in enumerate(described) if data["id"] in requests][::-1]:
+            del described[index]
+
+
+def _weight(event: StepEvent) -> int:
+    """A step without a token takes room too."""
+    return max(1, len(event.sampled))

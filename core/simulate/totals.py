@@ -1,0 +1,130 @@
+"""A run in numbers, fed event by event, and runs of more requests than memory would hold."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from core.engine.engine import Engine
+from core.trace.events import StepEvent
+from core.workload.request import Request
+
+
+class Histogram:
+    """Counts of positive numbers in bins one percent wide: percentiles of millions in little memory."""
+
+    _STEP = math.log(1.01)
+
+    def __init__(self) -> None:
+        self.count, self.total, self.highest = 0, 0.0, 0.0
+        self._bins: Counter[int] = Counter()
+
+    def add(self, value: float, times: int = 1) -> None:
+        self.count += times
+        self.total += value * times
+        self.highest = max(self.highest, value)
+        self._bins[math.floor(math.log(value) / self._STEP) if value > 0 else -(10**9)] += times
+
+    def percentile(self, share: float) -> float | None:
+        """To within one percent."""
+        left = share / 100 * self.count
+        for index in sorted(self._bins):
+            left -= self._bins[index]
+            if left <= 0:
+                return 0.0 if index == -(10**9) else min(self.highest, math.exp((index + 0.5) * self._STEP))
+        return None
+
+    def to_json(self) -> dict[str, float | int | None]:
+        numbers = {"mean": self.total / self.count if self.count else None, "max": self.highest if self.count else None}
+        numbers |= {f"p{p}": self.percentile(p) for p in (50, 90, 99)}
+        return {"count": self.count, **{name: None if v is None else round(v, 6) for name, v in numbers.items()}}
+
+
+class Totals:
+    """A run in numbers, fed event by event; holds something of running requests only."""
+
+    def __init__(self) -> None:
+        self.steps = self.passes = self.finished = self.output_tokens = self.positions = self.padding = self.preemptions = 0
+        self.kv_use = self.first = self.last = 0.0
+        self.ttft, self.itl, self.e2e = Histogram(), Histogram(), Histogram()
+        self._arrival: dict[str, float] = {}
+        self._latest: dict[str, float] = {}
+
+    def add(self, event: StepEvent) -> None:
+        self.first = event.t_start if not self.steps else self.first
+        self.last = event.t_end
+        self.steps += 1
+        self.passes += len(event.passes)
+        self.positions += sum(p.rows * p.width for p in event.passes)
+        self.padding += sum(p.padding for p in event.passes)
+        self.preemptions += len(event.preempted)
+        self.kv_use += event.kv.used / event.kv.total
+        self.output_tokens += len(event.sampled)
+        for request, t in event.arrived:
+            self._arrival[request] = t
+        ends = [p.t_end for p in event.passes]
+        latest, gaps = self._latest, Counter[float]()
+        for index, request, _, _, _ in event.sampled:
+            end = ends[index]
+            before = latest.get(request)
+            if before is None:
+                self.ttft.add(end - self._arrival[request])
+            else:
+                gaps[end - before] += 1
+            latest[request] = end
+        for gap, times in gaps.items():
+            self.itl.add(gap, times)
+        for request, reason in event.finished:
+            arrival = self._arrival.pop(request)
+            if request in latest:
+                ended = latest.pop(request)
+                if reason in ("length", "stop"):
+                    self.finished += 1
+                    self.e2e.add(ended - arrival)
+
+    def to_json(self) -> dict[str, Any]:
+        wall = self.last - self.first
+        return {
+            "wall_s": round(wall, 6),
+            "steps": self.steps,
+            "passes": self.passes,
+            "finished": self.finished,
+            "output_tokens": self.output_tokens,
+            "output_tok_s": self.output_tokens / wall if wall else None,
+            "requests_per_s": self.finished / wall if wall else None,
+            "padding_waste": self.padding / self.positions if self.positions else None,
+            "kv_use": self.kv_use / self.steps if self.steps else None,
+            "preemptions": self.preemptions,
+            "ttft_s": self.ttft.to_json(),
+            "itl_s": self.itl.to_json(),
+            "e2e_s": self.e2e.to_json(),
+        }
+
+
+def flow(engine: Engine, requests: Iterable[Request], on_step: Callable[[Totals], None] = lambda totals: None) -> Totals:
+    """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals of all events.
+
+    What is left in `engine.trace` is its recorder's choice. Set `num_blocks`, or the pool is as large as every lane at the longest
+    context could need.
+    """
+    totals, coming = Totals(), iter(requests)
+    collecting = gc.isenabled()
+    gc.disable()  # records are trees: the collector would walk all of them, again and again, and find nothing
+    try:
+        engine.begin("s", "flow")
+        head = next(coming, None)
+        while head is not None or engine.has_work:
+            while head is not None and (head.arrival <= engine.now or not engine.has_work):
+                engine.add_request(head)
+                head = next(coming, None)
+            event = engine.step()
+            if event is not None:
+                totals.add(event)
+                on_step(totals)
+    finally:
+        if collecting:
+            gc.enable()
+    return totals
