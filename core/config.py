@@ -3,34 +3,95 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from core.errors import InvalidConfig, shown
 
 Admission = Literal["immediate", "barrier"]
+Order = Literal["arrival", "shortest"]
 Layout = Literal["packed", "padded", "split"]
+Reserve = Literal["prompt", "output"]
+Preemption = Literal["newest", "stall", "never"]
 
 
 @dataclass(frozen=True)
 class BatchingPolicy:
-    """When requests join a batch and how their tokens are laid out in a forward pass.
+    """When requests join a batch, how their tokens are laid out in a forward pass, and how KV blocks are promised. Data alone: what is
+    told of a policy anywhere follows from these fields, never from its name.
 
+    shows: what it is, in a line for people.
     admission: "immediate" refills a lane in the step after it falls free; "barrier" starts a wave only when every lane is free.
     layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
         pass for each joining request and then a left-padded decode pass.
+    order: who is admitted first of those that wait: "arrival", or the "shortest" prompt. Preempted requests come before either.
+    aging: for another order than arrival: once so many who came later have left the line before it, the oldest request is next.
     token_budget: whether `max_num_batched_tokens` limits a step.
     one_prefill: at most one request is prefilling at a time.
     one_lane: a single lane, whatever `max_num_seqs` says.
+    reserve: the KV blocks that must be free for a request to be admitted: for the tokens it has by now ("prompt"), or for all that it
+        may come to have ("output").
+    preemption: what happens when a running request lacks a block. "newest": the newest is preempted at once. "stall": the request
+        stalls, and the newest is preempted when nobody can go on. "never": it cannot happen, with room reserved for the output.
+    prefix_caching: whether full blocks of equal prefixes can be shared.
     """
 
     name: str
     shows: str
     admission: Admission
     layout: Layout
+    order: Order = "arrival"
+    aging: int | None = None
     token_budget: bool = False
     one_prefill: bool = False
     one_lane: bool = False
+    reserve: Reserve = "output"
+    preemption: Preemption = "never"
+    prefix_caching: bool = False
 
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """The limits of an `EngineConfig` that mean something only under some policies, this one among them."""
+        budget = ("max_num_batched_tokens", "chunked_prefill") if self.token_budget else ()
+        first = ("prefill_first",) if self.token_budget and self.layout == "packed" else ()
+        return budget + first + (("prefix_caching",) if self.prefix_caching else ())
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> BatchingPolicy:
+        """Inverse of `to_json`; raises InvalidConfig for what is no policy."""
+        names = {f.name for f in fields(cls)}
+        if not isinstance(data, dict) or not {"name", "shows", "admission", "layout"} <= data.keys() <= names:
+            raise InvalidConfig("A batching policy has a name, what it shows, an admission and a layout, and nothing unknown.")
+        for name, value in data.items():
+            if not _is_fit(name, value):
+                raise InvalidConfig(f"The {name} of a batching policy cannot be {shown(value)}.")
+        return cls(**data)
+
+
+_CHOICES = {"admission": Admission, "layout": Layout, "order": Order, "reserve": Reserve, "preemption": Preemption}
+
+
+def _is_fit(name: str, value: object) -> bool:
+    """Whether a field of a policy may have this value."""
+    if name in _CHOICES:
+        return isinstance(value, str) and value in get_args(_CHOICES[name])
+    if name == "aging":
+        return value is None or (type(value) is int and value >= 1)
+    return type(value) is (str if name in ("name", "shows") else bool)
+
+
+_CONTINUOUS = BatchingPolicy(
+    "continuous",
+    "decodes and prefill chunks packed into one pass, no padding, paged KV",
+    "immediate",
+    "packed",
+    token_budget=True,
+    reserve="prompt",
+    preemption="stall",
+    prefix_caching=True,
+)
 
 POLICIES: dict[str, BatchingPolicy] = {
     policy.name: policy
@@ -51,15 +112,12 @@ POLICIES: dict[str, BatchingPolicy] = {
             token_budget=True,
             one_prefill=True,
         ),
-        BatchingPolicy(
-            "continuous",
-            "decodes and prefill chunks packed into one pass, no padding, paged KV",
-            "immediate",
-            "packed",
-            token_budget=True,
-        ),
+        _CONTINUOUS,
     )
 }
+
+
+_MOST = 2**31 - 1  # of anything that is counted
 
 
 @dataclass(frozen=True)
@@ -68,11 +126,11 @@ class EngineConfig:
 
     policy: a name of `POLICIES`.
     max_num_seqs: lanes, i.e. requests running at once.
-    max_num_batched_tokens: the token budget of a step (policies `continuous` and `split-chunked`).
+    max_num_batched_tokens: the token budget of a step, where the policy has one.
     block_size: tokens in a KV block.
     num_blocks: blocks in the KV pool; None sizes the pool so that every lane can hold the longest request.
     chunked_prefill: a prompt may be computed in pieces; off, a prompt longer than the budget is refused.
-    prefix_caching: full blocks of equal prefixes are shared (policy `continuous`).
+    prefix_caching: full blocks of equal prefixes are shared, where the policy can.
     prefill_first: prefill chunks take budget before decodes.
 
     Raises InvalidConfig for an unknown policy or limits that contradict each other.
@@ -94,8 +152,8 @@ class EngineConfig:
             value = getattr(self, name)
             if name == "num_blocks" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-                raise InvalidConfig(f"{name} must be a whole number of at least 1, not {shown(value)}.")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+                raise InvalidConfig(f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}.")
         for name in ("chunked_prefill", "prefix_caching", "prefill_first"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidConfig(f"{name} must be true or false, not {shown(getattr(self, name))}.")
@@ -105,8 +163,9 @@ class EngineConfig:
                 f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes} lanes: "
                 "every decoding request needs one token a step."
             )
-        if self.prefix_caching and self.policy != "continuous":
-            raise InvalidConfig(f"Prefix caching needs the policy continuous, not {self.policy}.")
+        if self.prefix_caching and not self.batching.prefix_caching:
+            sharing = " or ".join(p.name for p in POLICIES.values() if p.prefix_caching)
+            raise InvalidConfig(f"Prefix caching needs a policy that can share blocks ({sharing}), not {self.policy}.")
 
     @property
     def batching(self) -> BatchingPolicy:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from core.workload.request import FinishReason, Request
 
+UNREAD = -1  # stands for a sampled token that the host has not read yet
+
 
 class RequestStatus(Enum):
     WAITING = "waiting"
@@ -36,7 +38,7 @@ class BlockTable(NamedTuple):
 class RequestState:
     """A request's progress.
 
-    order: its place in the line (first come, first served); the scheduler renumbers by arrival. max_num_tokens: its prompt and all
+    order: how many came before it; the scheduler renumbers by arrival. max_num_tokens: its prompt and all
     tokens it may generate.
     """
 

@@ -101,7 +101,7 @@ class Watch:
     def _order(self, event: StepEvent) -> None:
         """Whoever runs came before everyone who waits."""
         scheduler = self.engine._scheduler
-        waiting = [s for s in scheduler.waiting if s.finish_reason is None]
+        waiting = list(scheduler.waiting)
         if waiting and scheduler.running:
             assert max(s.order for s in scheduler.running) < min(s.order for s in waiting)
 
@@ -123,7 +123,7 @@ class Watch:
             held = {p for (name, p) in set(self.computed) | self.cached if name == r.id}
             assert held == set(range(len(r.prompt_token_ids) + len(got) - 1))
         scheduler = self.engine._scheduler
-        assert scheduler.pool.num_used == 0 and not any(scheduler.lanes) and scheduler.num_waiting == 0
+        assert scheduler.pool.num_used == 0 and not len(scheduler.lanes) and not len(scheduler.waiting)
         scheduler.check_integrity()
 
 
@@ -172,9 +172,9 @@ def test_the_reason_given_for_the_head_of_the_line_is_true(case: Case) -> None:
             continue
         head: RequestState = world.states[facts.waiting.request]
         released = {c.request for c in facts.block_changes if c.released} - {p.request for p in facts.preempted}
-        lanes_held = sum(s is not None for s in scheduler.lanes) + len(released)
+        lanes_held = len(scheduler.lanes) + len(released)
         decode, prefill = facts.decode_tokens, facts.prefill_tokens
-        assert scheduler.waiting[0] is head
+        assert scheduler.waiting.head() is head
         match why.limit:
             case "lanes":
                 assert lanes_held == config.num_lanes == why.total and why.have == 0
@@ -201,16 +201,17 @@ def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
     """Just before a preemption every running request is at the end of its blocks and none is free."""
     world = Line(case.config, case.requests, case.config.num_blocks)
     scheduler = world.scheduler
-    preempt = scheduler._preempt
+    preempt = scheduler._books.preempt_newest
 
-    def watched(state: RequestState) -> None:
+    def watched() -> None:
+        state = scheduler.running[-1]
         assert state is max(scheduler.running, key=lambda s: s.order)
         assert scheduler.pool.num_free == 0
         for s in scheduler.running:
             assert s.num_computed_tokens == len(s.block_table.blocks) * case.config.block_size
-        preempt(state)
+        preempt()
 
-    scheduler._preempt = watched
+    scheduler._books.preempt_newest = watched
     world.run()
 
 

@@ -1,0 +1,97 @@
+"""The waiting line: who is admitted next. Knows requests by their arrival, prompt and status, nothing of lanes or blocks.
+
+Whatever the order, preempted requests come first, the oldest of them at the head. Who was admitted or cancelled is no longer WAITING;
+queues drop such entries when they come to the front, so that nothing ever searches the line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from core.config import BatchingPolicy, Order
+from core.scheduler.state import RequestState, RequestStatus
+
+
+class Line:
+    """First come, first served."""
+
+    def __init__(self, policy: BatchingPolicy) -> None:
+        self._aging = policy.aging
+        self._preempted: deque[RequestState] = deque()
+        self._arrived: deque[RequestState] = deque()  # by arrival
+        self._num_arrived = 0  # ever
+        self._num_new = 0  # waiting, and never admitted
+        self._num_preempted = 0  # waiting, and preempted
+
+    def __len__(self) -> int:
+        return self._num_new + self._num_preempted
+
+    def __iter__(self) -> Iterator[RequestState]:
+        """The preempted, then the others by arrival."""
+        yield from (s for s in self._preempted if s.status is RequestStatus.PREEMPTED)
+        yield from (s for s in self._arrived if s.status is RequestStatus.WAITING)
+
+    def add(self, state: RequestState) -> None:
+        """Join the end of the line; the place in it is the request's order."""
+        state.order = self._num_arrived
+        self._arrived.append(state)
+        self._num_arrived += 1
+        self._num_new += 1
+
+    def put_back(self, state: RequestState) -> None:
+        """Return to the head of the line."""
+        state.status = RequestStatus.PREEMPTED
+        self._preempted.appendleft(state)
+        self._num_preempted += 1
+
+    def remove(self, state: RequestState, status: RequestStatus) -> None:
+        """Take out a request that waits: admitted or cancelled, as the status it gets says."""
+        if state.status is RequestStatus.PREEMPTED:
+            self._num_preempted -= 1
+        else:
+            self._num_new -= 1
+        state.status = status
+
+    def head(self) -> RequestState | None:
+        """Who is next."""
+        while self._preempted and self._preempted[0].status is not RequestStatus.PREEMPTED:
+            self._preempted.popleft()
+        return self._preempted[0] if self._preempted else self._first()
+
+    def _first(self) -> RequestState | None:
+        """Who is next of those that were never admitted."""
+        return self._oldest()
+
+    def _oldest(self) -> RequestState | None:
+        while self._arrived and self._arrived[0].status is not RequestStatus.WAITING:
+            self._arrived.popleft()
+        return self._arrived[0] if self._arrived else None
+
+
+class ShortestFirst(Line):
+    """The shortest prompt first, then by arrival; the oldest request is next once `aging` who came later have left before it."""
+
+    def __init__(self, policy: BatchingPolicy) -> None:
+        super().__init__(policy)
+        self._by_length: list[tuple[int, int, RequestState]] = []  # a heap
+
+    def add(self, state: RequestState) -> None:
+        super().add(state)
+        heappush(self._by_length, (state.num_prompt_tokens, state.order, state))
+
+    def _first(self) -> RequestState | None:
+        oldest = self._oldest()
+        if oldest is None or self._is_due(oldest):
+            return oldest
+        while self._by_length[0][2].status is not RequestStatus.WAITING:
+            heappop(self._by_length)
+        return self._by_length[0][2]
+
+    def _is_due(self, oldest: RequestState) -> bool:
+        """Whoever came before the oldest has left, so of all that have left, those beyond its own number came later."""
+        return self._aging is not None and self._num_arrived - self._num_new - oldest.order >= self._aging
+
+
+LINES: dict[Order, type[Line]] = {"arrival": Line, "shortest": ShortestFirst}
