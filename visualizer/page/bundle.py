@@ -1,7 +1,7 @@
-"""The player as text: its modules joined into one script, its style, its markup, and pages that need no server. Knows no Gradio.
+"""The player as text: its modules as one script, its style, its markup, and pages that need no server. Knows no Gradio.
 
-The modules import each other by name alone (`import { a } from "./b.js"`) and share no top-level name, so that joining them in the order
-of their imports, inside one function, is the same program. Nothing is built or downloaded.
+The modules import each other by name alone (`import { a } from "./b.js"`). Each becomes a function of its own, loaded after those that it
+imports (see assets/player/modules.js). Nothing is built or downloaded.
 """
 
 from __future__ import annotations
@@ -9,32 +9,51 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 from core.assets import ASSETS
 
 PLAYER = ASSETS / "player"
-_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MULTILINE)
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
 
 @cache
 def script(entry: str = "watch/player.js") -> str:
-    """All modules that `entry` needs, as one classic script. It leaves `window.Inflight.mount(root, options)`."""
-    joined: list[str] = []
-    seen: set[Path] = set()
+    """All modules that `entry` needs, as one classic script. The player's leaves `window.Inflight.mount(root, options)`."""
+    return (PLAYER / "modules.js").read_text(encoding="utf-8").replace("/*MODULES*/{}", inert_json(modules(entry)))
 
-    def add(path: Path) -> None:
-        if path in seen:
+
+def modules(entry: str) -> dict[str, str]:
+    """Every module that `entry` needs, itself last: path → a script that leaves its exports in `inflightModules[path]`.
+
+    Raises ValueError where modules import each other in a circle.
+    """
+    found: dict[str, str] = {}
+
+    def add(name: str, importers: tuple[str, ...]) -> None:
+        if name in importers:
+            raise ValueError(f"Modules import each other in a circle: {' → '.join((*importers, name))}.")
+        if name in found:
             return
-        seen.add(path)
-        source = path.read_text(encoding="utf-8")
-        for needed in _IMPORT.findall(source):
-            add((path.parent / needed).resolve())
-        joined.append(_EXPORT.sub("", _IMPORT.sub("", source)))
+        source = (PLAYER / name).read_text(encoding="utf-8")
+        for match in _IMPORT.finditer(source):
+            add(_path(name, match[2]), (*importers, name))
+        found[name] = _scoped(name, source)
 
-    add((PLAYER / entry).resolve())
-    return '(() => {\n"use strict";\n' + "\n".join(joined) + "})();\n"
+    add(entry, ())
+    return found
+
+
+def _path(importer: str, relative: str) -> str:
+    return (PLAYER / importer).parent.joinpath(relative).resolve().relative_to(PLAYER.resolve()).as_posix()
+
+
+def _scoped(name: str, source: str) -> str:
+    """The module as a function that is called once; lines keep their numbers."""
+    exported = ", ".join(_EXPORT.findall(source))
+    taken = _IMPORT.sub(lambda m: f'const {{{m[1].replace(" as ", ": ")}}} = inflightModules["{_path(name, m[2])}"];', source)
+    body = _EXPORT.sub("", taken)
+    return f'inflightModules["{name}"] = (() => {{ "use strict"; {body}\nreturn {{ {exported} }};\n}})();\n//# sourceURL=inflight/{name}\n'
 
 
 @cache

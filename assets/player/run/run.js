@@ -6,7 +6,12 @@
 import { dealHue } from "../parts/colours.js";
 import { passesOf } from "./passes.js";
 
-export const PREFILL = 1, DECODE = 2, WASTED = 4, STALLED = 8, PREEMPTED = 16, OVERRUN = 32;
+export const PREFILL = 1;
+export const DECODE = 2;
+export const WASTED = 4;
+export const STALLED = 8;
+export const PREEMPTED = 16;
+export const OVERRUN = 32;
 export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // somebody is in the lane
 
 /** The number of entries of the ascending `list` that are at most `x`. */
