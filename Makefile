@@ -2,7 +2,7 @@
 #
 #   make run      the page (ARGS are for app.py); the command line is `.venv/bin/python -m core`
 #   make test     the tests; SLOW=1 runs the slow ones too, ARGS are for pytest
-#   make lint     ruff and mypy
+#   make lint     ruff, mypy; tsc and ESLint where Node is there
 #   make traces   record the shipped runs anew
 
 PYTHON ?= python3
@@ -18,18 +18,20 @@ run: $(VENV)/.run
 
 test: $(VENV)/.test
 	@.ci/browser $(BIN)/python
+	@.ci/javascript test
 	$(BIN)/python -m pytest -n auto --dist loadfile $(MARKS) $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@.ci/javascript lint
 
 traces: $(VENV)/.run
 	$(BIN)/python -m visualizer record $(ARGS)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Inflight needs Python 3.11 or later, not %d.%d: make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'

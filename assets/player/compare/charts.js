@@ -1,7 +1,7 @@
 // Plotly figures as panels: a finding as heading, the picture, and its ways out. Plotly is fetched when the first is about to be seen.
 
 import { h } from "../parts/dom.js";
-import { HUES, mix, rgbOf } from "../parts/colours.js";
+import { coloursOf, recolour } from "./figure_colours.js";
 import { download } from "../watch/export.js";
 import { fetchBytes } from "../parts/server.js";
 
@@ -67,7 +67,7 @@ export class Charts {
     try {
       this._plotly ??= fetchPlotly(this.options.plotly);
       const { Plotly } = await this._plotly;
-      const { data, layout } = this._coloured(panel.data.figure);
+      const { data, layout } = recolour(panel.data.figure, coloursOf(this.options.palette()));
       const { title, meta, height, width, ...rest } = layout;
       const phone = this.options.phone();
       await Plotly.newPlot(panel.plot, data, {
@@ -80,22 +80,6 @@ export class Charts {
       this._plotly = null;
       panel.plot.textContent = `The chart could not be drawn (${error.message}).`;
     }
-  }
-
-  /** The figure in this theme's colours: the one colour table of the page, light to dark. */
-  _coloured(figure) {
-    const palette = this.options.palette();
-    const table = new Map([["#ffffff", palette.panel], ["#faf8f4", palette.panel], ["#e3ddd2", palette.rule], ["#1b1b1f", palette.ink], ["#5c5a55", palette.soft], ["#f0ece4", palette.empty], ["#bfb8aa", palette.pad]]);
-    HUES.forEach((hue, i) => {
-      table.set(hue.toLowerCase(), palette.hues[i].solid);
-      for (const share of [0.18, 0.25, 0.35]) table.set(mix("#ffffff", hue, share), mix(palette.panel, palette.hues[i].solid, share));
-    });
-    const near = (colour) => { // tints are rounded here and there
-      const rgb = rgbOf(colour);
-      for (const [from, to] of table) if (rgbOf(from).every((c, i) => Math.abs(c - rgb[i]) <= 1)) return to;
-      return colour;
-    };
-    return JSON.parse(JSON.stringify(figure).replace(/#[0-9a-fA-F]{6}/g, (c) => table.get(c.toLowerCase()) || near(c)));
   }
 
   async _save(data, kind) {
@@ -127,6 +111,6 @@ function figurePage(data, source) {
   const title = document.createElement("title");
   title.textContent = data.finding;
   return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
-    + `<script>${script}<\/script><script id="data" type="application/json">${inert}<\/script><script>`
-    + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});<\/script></body></html>\n`;
+    + `<script>${script}</script><script id="data" type="application/json">${inert}</script><script>`
+    + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});</script></body></html>\n`;
 }

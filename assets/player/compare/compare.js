@@ -1,7 +1,8 @@
 // The Compare page: a race on top, what was measured below it. One document (visualizer/documents/comparison.py) is all it shows; a server, where
 // there is one, measures others.
 
-import { h, plural, setText } from "../parts/dom.js";
+import { h, setText } from "../parts/dom.js";
+import { plural } from "../parts/format.js";
 import { Charts } from "./charts.js";
 import { download } from "../watch/export.js";
 import { Fork } from "./fork.js";
@@ -18,14 +19,14 @@ export class Compare {
    * root: the element of compare.html. options: {tabs, plotly: url, server: whether there is an API, base, comparisons: [{name, title,
    * shows, url}] (without a server), remember(hash), watched() → the spec of the Watch tab}.
    */
-  constructor(root, options = {}) {
+  constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
-    this.options = { tabs: [], comparisons: [], server: false, remember: () => {}, watched: null, ...options };
+    this.options = { tabs: [], comparisons: [], server: false, remember: (_hash) => {}, watched: null, ...options };
     this.layout = "desk";
     this.doc = null;
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
-    this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], knobs: [], most_repeats: 1 };
+    this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], knobs: [], most_repeats: 1, note: "" };
     this.run = { request: () => null }; // tooltips are shown requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
@@ -140,7 +141,7 @@ export class Compare {
     setText(this.$(".source"), [word, doc.created.slice(0, 10), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
     this.$(".source").title = says.where;
     this.$(".source").dataset.source = doc.source;
-    for (const chip of this.root.querySelectorAll(".presets [data-name]")) chip.classList.toggle("on", this.entry?.name === chip.dataset.name);
+    for (const chip of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".presets [data-name]"))) chip.classList.toggle("on", this.entry?.name === chip.dataset.name);
     this.$(".scroll").scrollTop = 0;
     this._remember();
   }
@@ -252,6 +253,7 @@ export class Compare {
   }
 
   _theme() {
+    /** @type {HTMLElement | null} */
     const player = document.querySelector("#watch .inflight[data-theme]");
     const wanted = new URLSearchParams(location.hash.slice(1)).get("theme");
     const dark = player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
@@ -281,8 +283,9 @@ export class Compare {
         if (this.form.isOpen) this.form.toggle(false);
         return;
       }
-      if (isTyping(e.target) || pressesButton(e) || e.target.closest?.(".metrics")) return;
-      const bar = e.target.closest?.(".panel.fork") && this.fork.stands ? this.fork.bar : this.bar;
+      const at = /** @type {HTMLElement} */ (e.target);
+      if (isTyping(at) || pressesButton(e) || at.closest?.(".metrics")) return;
+      const bar = at.closest?.(".panel.fork") && this.fork.stands ? this.fork.bar : this.bar;
       const act = bar.key(e);
       if (!act) return;
       act();

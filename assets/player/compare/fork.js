@@ -10,7 +10,9 @@ export class Fork {
     this.options = options;
     const $ = (s) => el.querySelector(s);
     this.$ = $;
-    [this.knob, this.choice, this.number] = [$("[name=knob]"), $("[name=choice]"), $("[name=number]")];
+    this.knob = $("[name=knob]");
+    this.choice = $("[name=choice]");
+    this.number = $("[name=number]");
     this.knob.addEventListener("change", () => this._values());
     $(".fork-form").addEventListener("submit", (e) => {
       e.preventDefault();

@@ -4,186 +4,19 @@
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ one `now`, in seconds or steps, that all of them show
 
 import { clockLabel, roundUnit } from "../run/axis.js";
-import { clamp, h, plural, setText, Surface } from "../parts/dom.js";
-import { LanesView } from "../views/lanes.js";
+import { clamp, h } from "../parts/dom.js";
+import { duration } from "../parts/format.js";
+import { setFont, Surface } from "../parts/surface.js";
+import { GUTTER } from "../views/lane_chart.js";
 import { drawSoon } from "../parts/look.js";
+import { Racer, ROOM } from "./racer.js";
 import { raceTable } from "./race_table.js";
 import { fillTable } from "../parts/tables.js";
-import { HELD, Run, countUpTo } from "../run/run.js";
+import { Run } from "../run/run.js";
 
-const LEFT = 24; // where the lanes begin: the lanes view's own gutter
 const STRIP = 18; // the axis above them all
-const ROOM = 76; // right of the lanes: the number that each run ends in
-const FUTURE = 0.13;
 export const RACE_SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const STEPS_A_SECOND = 60; // at speed 1
-
-export function duration(seconds) {
-  return seconds >= 1 ? `${seconds.toPrecision(3)} s` : `${Math.round(seconds * 1000)} ms`;
-}
-
-class RacerLanes extends LanesView {
-  _scale() {
-    const { run, race } = this.app;
-    const first = run.events[0];
-    const width = Math.max(1, this.surface.w - LEFT - ROOM);
-    this.clock = race.clock;
-    this.per = width / race.span;
-    this.start = this.clock ? first.tStart : first.step;
-    if (this.clock) {
-      this.left = (i) => LEFT + (run.events[i].tStart - this.start) * this.per;
-      this.right = (i) => LEFT + (run.events[i].tEnd - this.start) * this.per;
-    } else {
-      this.left = (i) => LEFT + (run.events[i].step - this.start) * this.per;
-      this.right = (i) => LEFT + (run.events[i].step + 1 - this.start) * this.per;
-    }
-  }
-
-  /** Lanes as long as the run: after its end there is nothing. */
-  _ground(gap) {
-    const { surface, ground } = this;
-    const { run, palette } = this.app;
-    [ground.width, ground.height] = [surface.canvas.width, surface.canvas.height];
-    const g = ground.getContext("2d");
-    g.setTransform(surface.d, 0, 0, surface.d, 0, 0);
-    g.fillStyle = palette.empty;
-    const end = this.right(run.length - 1);
-    for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(LEFT, this.axis + lane * this.pitch + gap / 2, end - LEFT, Math.max(1, this.pitch - gap));
-    g.fillStyle = palette.soft;
-    if (this.pitch >= 9) {
-      g.font = `11px ${palette.sans}`;
-      g.textBaseline = "middle";
-      const every = Math.ceil(11 / this.pitch);
-      for (let lane = 0; lane < run.numLanes; lane += every) g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
-    }
-    if (!this.queueHeight) return;
-    const y = surface.h - this.queueHeight / 2; // three short lines: a queue
-    for (const dy of [-4, 0, 4]) g.fillRect(6, y + dy - 0.5, 9, 1.5);
-  }
-
-  _key(c) {
-    const { run } = this.app;
-    const idle = run.length * run.numLanes - run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
-    const parts = [plural(c.prefill, "prefill"), `${c.decode} decode`];
-    if (c.wasted - c.overrun) parts.push(`${c.wasted - c.overrun} padding`);
-    if (c.overrun) parts.push(`${c.overrun} overrun`);
-    if (idle > 0) parts.push(`${idle} idle`);
-    this.canvas.setAttribute("aria-label", `Lanes of ${this.app.name}: ${parts.join(", ")} lane-steps`);
-  }
-
-  _scrub() {} // the race has one playhead for all
-
-  draw() {
-    const { app, surface } = this;
-    if (!surface.visible) return;
-    const { run, palette, race } = app;
-    const stamp = `${surface.w}x${surface.h}@${surface.d}/${app.focus ? app.focus.id : ""}/${race.clock}/${race.span}/${palette.dark}`;
-    if (stamp !== this._stamp || this._run !== run || this._palette !== palette) {
-      [this._stamp, this._run, this._palette] = [stamp, run, palette];
-      this._paint();
-    }
-    const g = surface.begin();
-    const { d } = surface;
-    const now = Math.min(LEFT + race.now * this.per, this.right(run.length - 1));
-    g.drawImage(this.ground, 0, 0, surface.w, surface.h);
-    const cut = clamp(Math.round(now * d), 1, surface.canvas.width);
-    g.drawImage(this.chart, 0, 0, cut, surface.canvas.height, 0, 0, cut / d, surface.h);
-    if (cut < surface.canvas.width) {
-      g.globalAlpha = FUTURE;
-      g.drawImage(this.chart, cut, 0, surface.canvas.width - cut, surface.canvas.height, cut / d, 0, surface.w - cut / d, surface.h);
-      g.globalAlpha = 1;
-    }
-    g.fillStyle = palette.soft;
-    for (let i = 0; i < run.length; i += 1) if (run.events[i].finished.length && this.right(i) <= now + 0.5) g.fillRect(this.right(i) - 2.5, this.axis - 7, 2.5, 6);
-  }
-}
-
-/** One run of the race: its markup, its counters. */
-class Racer {
-  constructor(race, name, run) {
-    Object.assign(this, { race, name, run, focus: null });
-    this.start = run.events[0].tStart;
-    this.startStep = run.events[0].step;
-    this.seconds = run.events.at(-1).tEnd - this.start;
-    this.steps = run.events.at(-1).step + 1 - this.startStep;
-    const tokens = run.events.flatMap((e) => e.sampled.map((s) => [e.passes[s.passIndex].tEnd - this.start, e.step + 1 - this.startStep]));
-    this.tokens = [tokens.map((t) => t[0]), tokens.map((t) => t[1])];
-    this.begins = [run.events.map((e) => e.tStart - this.start), run.events.map((e) => e.step - this.startStep)]; // of each step
-    this.landings = run.events.flatMap((e) => e.finished.map(({ request }) => ({ request: run.request(request), seconds: e.tEnd - this.start, steps: e.step + 1 - this.startStep })));
-    this.chips = h("span", { class: "landed", "aria-hidden": "true" });
-    this.numbers = h("span", { class: "racer-now" });
-    this.final = h("b", { class: "final", hidden: true });
-    const canvas = h("canvas", { role: "img", "aria-label": `Lanes of ${name}` });
-    this.stage = h("div", { class: "canvas" }, canvas, this.final);
-    this.key = h("i", { class: "key", hidden: true });
-    this.head = h("span", { class: "playhead", hidden: true });
-    this.el = h("section", { class: "racer", "data-racer": name },
-      h("h4", {}, h("b", { class: "racer-name" }, name), h("span", { class: "racer-about" }, race.about[name] || ""), this.chips, this.numbers), this.stage, this.key, this.head);
-    this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
-    this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
-    this.lanes = new RacerLanes(this.el, this);
-    this._shown = -1;
-  }
-
-  get palette() {
-    return this.race.palette;
-  }
-
-  get layout() {
-    return this.race.layout;
-  }
-
-  redraw() {
-    this.race.redraw();
-  }
-
-  get length() {
-    return this.race.clock ? this.seconds : this.steps;
-  }
-
-  tokensAt(now) {
-    return countUpTo(this.tokens[this.race.clock ? 0 : 1], now + 1e-9);
-  }
-
-  landedAt(now) {
-    return this.landings.filter((l) => l[this.race.clock ? "seconds" : "steps"] <= now + 1e-9);
-  }
-
-  /** The number that it ends in. */
-  inAll() {
-    return this.race.clock ? duration(this.seconds) : plural(this.steps, "step");
-  }
-
-  draw() {
-    const { race, run } = this;
-    this.lanes.draw();
-    const { now, clock } = race;
-    const done = now >= this.length - 1e-9;
-    const tokens = this.tokensAt(now);
-    const landed = this.landedAt(now);
-    if (landed.length !== this._shown || this._of !== race.palette) {
-      [this._shown, this._of] = [landed.length, race.palette];
-      const most = race.layout === "phone" ? 6 : 14;
-      const shown = landed.slice(-most);
-      this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),
-        ...shown.map(({ request }) => {
-          const chip = h("bdi", { class: "chip", title: `request ${request.id} is done` }, request.letter);
-          chip.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
-          return chip;
-        }));
-    }
-    const rate = now > 0 && clock ? ` · ${Math.round(tokens / Math.min(now, this.seconds)).toLocaleString("en")} tok/s` : "";
-    const stepsDone = clock ? countUpTo(this._ends ?? (this._ends = run.events.map((e) => e.tEnd - this.start)), now + 1e-9) : Math.min(Math.floor(now), this.steps);
-    setText(this.numbers, race.layout === "phone" ? plural(tokens, "token") : `${plural(tokens, "token")} in ${plural(stepsDone, "step")}${rate}`);
-    this.final.hidden = !done;
-    if (done) {
-      setText(this.final, this.inAll());
-      const x = this.lanes.right ? this.lanes.right(run.length - 1) : 0;
-      this.final.style.transform = `translateX(${Math.round(x + 8)}px)`;
-    }
-    this.el.classList.toggle("done", done);
-  }
-}
 
 export class Race {
   /**
@@ -327,11 +160,11 @@ export class Race {
     if (!this.racers.length || !this.surface.visible) return;
     const t0 = performance.now();
     for (const racer of this.racers) racer.draw();
-    const per = Math.max(1, this.surface.w - LEFT - ROOM) / this.span;
+    const per = Math.max(1, this.surface.w - GUTTER - ROOM) / this.span;
     this._axis(per);
-    this.head.style.transform = `translateX(${(LEFT + this.now * per).toFixed(2)}px)`;
+    this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
     this.flag.hidden = this.mark === null || this.clock;
-    if (!this.flag.hidden) this.flag.style.transform = `translateX(${(LEFT + this.mark * per).toFixed(2)}px)`;
+    if (!this.flag.hidden) this.flag.style.transform = `translateX(${(GUTTER + this.mark * per).toFixed(2)}px)`;
     this.area.setAttribute("aria-valuenow", this.now.toFixed(3));
     this.area.setAttribute("aria-valuemax", this.span.toFixed(3));
     this.area.setAttribute("aria-valuetext", this.readout());
@@ -362,13 +195,13 @@ export class Race {
   _axis(per) {
     const g = this.surface.begin();
     const { palette } = this;
-    g.font = `${this.layout === "phone" ? 12 : 11}px ${palette.sans}`;
+    setFont(g, `${this.layout === "phone" ? 12 : 11}px ${palette.sans}`);
     g.fillStyle = palette.soft;
     g.textBaseline = "middle";
     const unit = roundUnit(this.span, Math.max(2, this.surface.w / 110), !this.clock);
     for (let i = 0; i * unit <= this.span + 1e-9; i += 1) {
       const v = i * unit;
-      g.fillText(this.clock ? clockLabel(v, this.span) : String(v), LEFT + v * per, STRIP / 2);
+      g.fillText(this.clock ? clockLabel(v, this.span) : String(v), GUTTER + v * per, STRIP / 2);
     }
   }
 
@@ -381,7 +214,7 @@ export class Race {
 
   _point() {
     const { area } = this;
-    const at = (e) => (e.clientX - area.getBoundingClientRect().left - LEFT) / Math.max(1, this.surface.w - LEFT - ROOM) * this.span;
+    const at = (e) => (e.clientX - area.getBoundingClientRect().left - GUTTER) / Math.max(1, this.surface.w - GUTTER - ROOM) * this.span;
     area.addEventListener("pointerdown", (e) => {
       if (e.button || !this.racers.length || e.target.closest("h4")) return;
       area.setPointerCapture(e.pointerId);
@@ -406,7 +239,7 @@ export class Race {
       racer = this.racers.find((r) => r.stage.contains(e.target));
       if (racer) {
         const box = racer.stage.getBoundingClientRect();
-        if (e.clientX - box.left <= racer.lanes.right(racer.run.length - 1)) found = racer.lanes.hit(e.clientX - box.left, e.clientY - box.top);
+        if (e.clientX - box.left <= racer.end()) found = racer.lanes.hit(e.clientX - box.left, e.clientY - box.top);
       }
     }
     const id = found && found.request ? found.request.id : null;

@@ -2,6 +2,7 @@
 
 import { countUpTo, DECODE, OVERRUN, PREFILL, STALLED, WASTED } from "../run/run.js";
 
+/** @type {[number, string][]} */
 const DOING = [[OVERRUN, "overrun"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "padding"], [STALLED, "stalled"]];
 
 /** race: at its `now`. Before its first step and after its last a run holds no lane. */

@@ -12,7 +12,12 @@ export function chip(app, request, held = true) {
   return el;
 }
 
-export function spans(app, list, held = () => true) {
+/**
+ * @param {{run: {request(id: string): any}, index?: number}} app
+ * @param {Span[]} list
+ * @param {(request: RunRequest) => boolean} held whether it is in a lane
+ */
+export function spans(app, list, held = (_request) => true) {
   return (list || []).map((span) => {
     if (typeof span === "string") return document.createTextNode(span);
     const request = span.request || app.run.request(span.r);

@@ -45,7 +45,14 @@ export class Palette {
     const style = getComputedStyle(root);
     const read = (name) => style.getPropertyValue(name).trim();
     this.dark = read("--scheme") === "dark";
-    for (const name of ["ground", "panel", "ink", "soft", "rule", "empty", "pad", "warn"]) this[name] = read(`--${name}`);
+    this.ground = read("--ground");
+    this.panel = read("--panel");
+    this.ink = read("--ink");
+    this.soft = read("--soft");
+    this.rule = read("--rule");
+    this.empty = read("--empty");
+    this.pad = read("--pad");
+    this.warn = read("--warn");
     this.sans = read("--sans");
     this.mono = read("--mono");
     this.hues = (this.dark ? DARK_HUES : HUES).map((hue) => {
@@ -65,6 +72,7 @@ export class Palette {
     this._hatches = new Map();
   }
 
+  /** @param {RunRequest | null} request */
   of(request) {
     return request && request.hue >= 0 ? this.hues[request.hue] : this.none;
   }

@@ -51,6 +51,7 @@ export class Menu {
   }
 }
 
+/** @type {[string[], string][]} */
 const KEYS = [
   [["←", "→"], "previous, next step; with Shift ten"],
   [["PgUp", "PgDn"], "ten steps"],

@@ -36,7 +36,7 @@ export function pageParts(holder, parts) {
       opened.set(name, new Promise((resolve, reject) => {
         const script = document.createElement("script");
         script.src = part.script;
-        script.onload = () => resolve(window[part.mounts](holder, { ...part.options, remember, watched: window.inflight?.server ? () => window.inflight.editor.said() : null }));
+        script.onload = () => resolve(/** @type {any} */ (window)[part.mounts](holder, { ...part.options, remember, watched: window.inflight?.server ? () => window.inflight.editor.said() : null }));
         script.onerror = () => reject(new Error("the script could not be fetched"));
         document.head.append(script);
       }));
@@ -50,7 +50,7 @@ export function pageParts(holder, parts) {
     }
   };
 
-  document.addEventListener("inflight-tab", (e) => open(e.detail.name, e.detail.wish));
+  document.addEventListener("inflight-tab", (/** @type {CustomEvent} */ e) => open(e.detail.name, e.detail.wish));
   const wanted = () => new URLSearchParams(location.hash.slice(1)).get("part");
   window.addEventListener("hashchange", () => { if (wanted() && wanted() !== page.dataset.part) open(wanted()); });
   if (parts[wanted()]) open(wanted());

@@ -1,6 +1,6 @@
 // Marks along an axis of steps or seconds. Knows no canvas.
 
-import { milliseconds } from "../parts/dom.js";
+import { milliseconds } from "../parts/format.js";
 
 /** The smallest round distance (1, 2, 5 × a power of ten) that gives at most `most` marks over `span`; whole: of whole numbers. */
 export function roundUnit(span, most, whole) {

@@ -1,6 +1,8 @@
 // The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
 
-import { clamp, count, measure, plural, setAttr, setFont, setText, shorten, Surface } from "../parts/dom.js";
+import { clamp, setAttr, setText } from "../parts/dom.js";
+import { count, plural } from "../parts/format.js";
+import { measure, setFont, shorten, Surface } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
 
 export class LengthsView {
@@ -118,6 +120,10 @@ export class BlocksView {
     this.app = app;
     this.key = panel.querySelector(".blocks-key");
     this.surface = new Surface(panel.querySelector(".blocks canvas"), () => app.redraw());
+    this.cols = 0; // tiles a row
+    this.tiles = 0;
+    this.group = 1; // blocks a tile
+    this.bw = this.bh = 0; // of a tile, its gap included
   }
 
   /** block -> its owners: {request, at: index in the table, fill: share of its positions, fresh} */
@@ -143,7 +149,7 @@ export class BlocksView {
 
   draw(frame) {
     const { app, surface } = this;
-    const { run, palette } = app;
+    const { run } = app;
     const { kv } = frame.event;
     setText(this.key, `${count(kv.used)} of ${count(kv.total)} · ${plural(run.blockSize, "token")} each`);
     if (!surface.visible) return;

@@ -11,6 +11,7 @@ export class Narration {
     this.button = panel.querySelector(".why-button");
     this.list = panel.querySelector(".why-list");
     this.live = panel.querySelector(".live");
+    this._caption = this._run = this._focus = this._dimmed = null; // what is shown
     this.button.addEventListener("click", () => this.open(this.list.hidden));
   }
 

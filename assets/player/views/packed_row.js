@@ -1,6 +1,8 @@
 // The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
 
-import { measure, plural, setAttr, setFont, setText, Surface } from "../parts/dom.js";
+import { setAttr, setText } from "../parts/dom.js";
+import { plural } from "../parts/format.js";
+import { measure, setFont, Surface } from "../parts/surface.js";
 import { overrunWords, visible } from "../run/passes.js";
 
 const GAP = 2;

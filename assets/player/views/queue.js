@@ -1,6 +1,7 @@
 // Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. Numbers from the event, words from its caption.
 
-import { count, h, milliseconds, plural, setAttr, setText } from "../parts/dom.js";
+import { h, setAttr, setText } from "../parts/dom.js";
+import { count, milliseconds, plural } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
 
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
@@ -8,9 +9,14 @@ const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 export class QueueView {
   constructor(panel, app) {
     this.app = app;
+    /** @type {(selector: string) => any} */
     const find = (s) => panel.querySelector(s);
-    [this.key, this.list, this.empty] = [find(".key"), find(".waiting-list"), find(".waiting-empty")];
-    [this.budgetKey, this.bar, this.split] = [find(".budget-key"), find(".budget-bar"), find(".budget-split")];
+    this.key = find(".key");
+    this.list = find(".waiting-list");
+    this.empty = find(".waiting-empty");
+    this.budgetKey = find(".budget-key");
+    this.bar = find(".budget-bar");
+    this.split = find(".budget-split");
     this.gauges = ["lanes", "blocks"].map((name) => {
       const el = find(`.gauge-${name}`);
       return { name, el, value: el.querySelector(".gauge-value"), fill: el.querySelector(".gauge-fill") };

@@ -14,7 +14,9 @@ export class Bar {
     this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", title: entry.shows, onclick: () => app.open(entry) }, entry.title));
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2;
-    for (const [selector, items] of [[".runs-button", () => this._runs()], [".export-button", () => exportMenu(app)], [".more-button", () => this._more()]]) {
+    /** @type {[string, () => any[]][]} */
+    const menus = [[".runs-button", () => this._runs()], [".export-button", () => exportMenu(app)], [".more-button", () => this._more()]];
+    for (const [selector, items] of menus) {
       const button = $(selector);
       button.addEventListener("click", () => app.menu.toggle(button, items()));
     }

@@ -1,6 +1,7 @@
 // The workload editor: requests, limits and sampling as a form; what it says is a spec, which the engine runs.
 
-import { h, icon, plural, setText } from "../parts/dom.js";
+import { h, icon, setText } from "../parts/dom.js";
+import { plural } from "../parts/format.js";
 import { Drawer } from "../parts/drawer.js";
 import { download } from "./export.js";
 
@@ -15,6 +16,7 @@ export class Editor {
     this.app = app;
     this.rows = []; // {el, prompt, tokens, arrival, request}
     this.limits = {};
+    this.visitor = null; // who asks, to the server: a number of this page alone
     this.spoken = null; // the spec of the run on screen, for the address
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;

@@ -55,6 +55,7 @@ export async function picture(app) {
 export function exportMenu(app) {
   const step = app.frame ? app.frame.event.step : 0;
   const name = app.entry && /^[\w-]+$/.test(app.entry.name || "") ? `${NAME}-${app.entry.name}` : NAME;
+  /** @type {any[]} */
   const items = [{
     text: "Picture of this view", note: "PNG", act: async () => {
       try {

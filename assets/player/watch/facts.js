@@ -1,8 +1,10 @@
 // What the run on screen ran on, as a list: model, device, limits, memory, and what its engine had to say about them. From the header alone.
 
-import { count, h, plural } from "../parts/dom.js";
+import { h } from "../parts/dom.js";
+import { count, plural } from "../parts/format.js";
 
 const SOURCES = { recorded: "Recorded", live: "Run here", uploaded: "Uploaded", simulated: "Simulated" };
+/** @type {[string, number][]} */
 const SIZES = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 

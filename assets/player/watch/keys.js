@@ -23,7 +23,7 @@ function focusView(app, view) {
 export function playerKeys(app) {
   document.addEventListener("keydown", (e) => {
     if (!isOurKey(e, app.root) || app.root.querySelector("dialog[open]")) return;
-    const el = e.target;
+    const el = /** @type {HTMLElement} */ (e.target);
     if (e.key === "Escape") return leave(app);
     if (isTyping(el) || (el.closest && el.closest(".menu")) || pressesButton(e)) return;
     if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;

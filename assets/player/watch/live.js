@@ -1,7 +1,7 @@
 // A run as it happens: takes deltas in order, none lost, none twice; keeps the last picture until the first step is here, and comes back to
 // it if the run fails: what ran until then is a click away.
 
-import { plural } from "../parts/dom.js";
+import { plural } from "../parts/format.js";
 import { Run } from "../run/run.js";
 
 export class Live {

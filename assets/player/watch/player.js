@@ -31,7 +31,7 @@ export class Player {
    * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url,
    * server: whether there is an API to run on, base: where it is, tabs: [{name, title}], embedded}.
    */
-  constructor(root, options = {}) {
+  constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
     this.options = { catalogue: [], tabs: [], server: false, ...options };
     this.run = null;
@@ -49,6 +49,7 @@ export class Player {
     this.drawn = -1;
     this.lastMs = 0;
     this._pass = Infinity; // the last one, unless chosen
+    this._fetched = new Map(); // url -> promise of a replay
     const $ = (s) => root.querySelector(s);
     this.$ = $;
     root.classList.toggle("embedded", Boolean(this.options.embedded));
@@ -101,7 +102,6 @@ export class Player {
   async open(entry, wanted = {}) {
     this._opening = entry;
     try {
-      this._fetched ??= new Map();
       if (!this._fetched.has(entry.url)) {
         this._fetched.set(entry.url, fetchJson(entry.url));
       }

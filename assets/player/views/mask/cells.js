@@ -2,6 +2,7 @@
 // arrays in O(rows + pixels). Knows the geometry that it is given, nothing of labels and pointers.
 
 import { clamp } from "../../parts/dom.js";
+import { coverTiles } from "./geometry.js";
 import { allowedKeys, itemAt } from "../../run/passes.js";
 import { rgbOf } from "../../parts/colours.js";
 
@@ -63,7 +64,7 @@ export function inkWeights(g, palette, at, items, window, focus, weights) {
 /** Tiles: how much of each pixel is allowed, from the ends of row intervals alone. */
 export function inkTiles(g, palette, at, pass, items, window, focus, kept) {
   const { d } = kept.surface;
-  const [q0, q1, k0, k1] = at.view;
+  const [, q1, k0, k1] = at.view;
   const areaW = at.x(k1) - at.gutter;
   const areaH = at.y(q1) - at.top;
   const scale = d > 1 && areaW * areaH * d * d > 400000 ? 1 : d;
@@ -77,29 +78,9 @@ export function inkTiles(g, palette, at, pass, items, window, focus, kept) {
   const og = off.getContext("2d");
   const image = kept._image || (kept._image = og.createImageData(W, H));
   const pixels = new Uint32Array(image.data.buffer);
-  const stride = W + 2;
-  if (!kept._cover || kept._cover.length < stride * H) kept._cover = new Float32Array(stride * H);
-  const cover = kept._cover.fill(0, 0, stride * H);
-  const perRow = new Float32Array(H);
-  const [sx, sy] = [W / at.cols, H / at.rows];
-  for (let q = q0; q < q1; q += 1) perRow[Math.min(H - 1, ((q - q0) * sy) | 0)] += 1;
-  for (const item of items) {
-    const first = item.q0 + item.pads;
-    for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
-      const position = item.start + q - first;
-      const a = item.k0 + (window === null ? 0 : Math.max(0, position - window + 1));
-      const x0 = Math.max(0, (a - k0) * sx);
-      const x1 = Math.min(W, (item.k0 + position + 1 - k0) * sx);
-      if (x1 <= x0) continue;
-      const row = Math.min(H - 1, ((q - q0) * sy) | 0) * stride;
-      const [i0, i1] = [x0 | 0, x1 | 0];
-      const [f0, f1] = [x0 - i0, x1 - i1];
-      cover[row + i0] += 1 - f0;
-      cover[row + i0 + 1] += f0;
-      cover[row + i1] -= 1 - f1;
-      cover[row + i1 + 1] -= f1;
-    }
-  }
+  if (!kept._shares || kept._shares.length < W * H) kept._shares = new Float32Array(W * H);
+  coverTiles(items, at.view, window, W, H, kept._shares);
+  const sx = W / at.cols;
   const colour = new Uint32Array(W);
   const weight = new Float32Array(W);
   for (let x = 0; x < W; x += 1) {
@@ -111,14 +92,10 @@ export function inkTiles(g, palette, at, pass, items, window, focus, kept) {
     weight[x] = focus && focus !== item.request ? 0.2 : 1;
   }
   for (let y = 0; y < H; y += 1) {
-    let sum = 0;
-    const norm = 1 / perRow[y];
-    const [from, to] = [y * stride, y * W];
     for (let x = 0; x < W; x += 1) {
-      sum += cover[from + x];
-      const share = sum * norm;
+      const share = kept._shares[y * W + x];
       const alpha = share <= 1e-3 ? 0 : weight[x] * (share >= 0.999 ? 1 : 0.3 + 0.7 * share); // the least allowed tile is seen
-      pixels[to + x] = alpha ? ((alpha * 255) << 24) | colour[x] : 0;
+      pixels[y * W + x] = alpha ? ((alpha * 255) << 24) | colour[x] : 0;
     }
   }
   og.putImageData(image, 0, 0);

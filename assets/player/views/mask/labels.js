@@ -1,9 +1,9 @@
 // What stands around and over a mask's cells: rules, letters and words, the hovered token, the minimap.
 
-import { measure, setFont, shorten } from "../../parts/dom.js";
+import { measure, setFont, shorten } from "../../parts/surface.js";
+import { BAND } from "./geometry.js";
 import { visible } from "../../run/passes.js";
 
-export const BAND = 22; // the letters above the keys
 
 /** Lines between cells where cells are large, between requests always. */
 export function inkRules(g, palette, at, items, right, bottom) {

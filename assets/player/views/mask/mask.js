@@ -1,17 +1,17 @@
 // The attention mask of one pass: queries down, keys across. Exact cells where they fit, else tiles by difference arrays in
 // O(rows + pixels). Who may look at whom comes from passes.js alone; ink, words, tools and pointers have rooms of their own.
 
-import { clamp, measure, plural, setAttr, setFont, setText, Surface } from "../../parts/dom.js";
+import { clamp, setAttr, setText } from "../../parts/dom.js";
+import { plural } from "../../parts/format.js";
+import { measure, setFont, Surface } from "../../parts/surface.js";
 import { inkCells, inkTiles, inkWeights } from "./cells.js";
-import { BAND, inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
+import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
+import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
 import { maskPointers } from "./pointers.js";
 import { maskTools } from "./tools.js";
 import { explainCell, maskHit } from "./words.js";
 import { visible } from "../../run/passes.js";
 import { Weights } from "./weights.js";
-
-const KEY_TEXT = 46; // key tokens, written upwards where columns are wide enough
-const MAX_CELL = [44, 46];
 
 export class MaskView {
   constructor(panel, app) {
@@ -49,37 +49,12 @@ export class MaskView {
     this.app.changed();
   }
 
-  _view(pass) {
-    const whole = [0, pass.nq, 0, pass.nk];
-    if (!this.zoom) return whole;
-    if (this.zoom.view) {
-      const [a, b, c, e] = this.zoom.view;
-      return b > pass.nq || e > pass.nk ? whole : [a, b, c, e];
-    }
-    const item = pass.items.find((x) => x.request === this.zoom.request && x.length);
-    return item ? [item.q0, item.q0 + item.pads + item.length, item.k0, item.k0 + item.kvLen] : whole;
-  }
-
-  // -- geometry ------------------------------------------------------------------------------------------------------
-
   _layout(pass) {
-    const { w, h: height, d } = this.surface;
-    const view = this._view(pass);
-    const [rows, cols] = [view[1] - view[0], view[3] - view[2]];
-    const compact = w < 420;
+    const { surface } = this;
+    const view = viewOf(pass, this.zoom);
     const big = this.app.presenter ? 1.5 : 1;
-    const gutter = (compact ? 46 : 66) * big;
-    const cw = Math.min(MAX_CELL[0] * big, (w - gutter) / cols);
-    const words = height > 200 ? this._keyWords(pass, view, cw, big) : null;
-    const top = BAND * big + (words ? words.room : 0);
-    const ch = Math.min(MAX_CELL[1] * big, (height - top - 1) / rows);
-    const exact = cw * d >= 1 && ch * d >= 1;
-    const snap = (x) => Math.round(x * d) / d;
-    return {
-      view, rows, cols, gutter, top, cw, ch, exact, words, compact, big,
-      x: (k) => snap(gutter + (k - view[2]) * cw),
-      y: (q) => snap(top + (q - view[0]) * ch),
-    };
+    const words = surface.h > 200 ? this._keyWords(pass, view, columnsOf(surface.w, view, big).cw, big) : null;
+    return layoutMask(surface, view, big, words);
   }
 
   /** The keys' tokens, where columns leave room: across if each fits its column, else upwards. */

@@ -20,6 +20,7 @@ export function maskPointers(mask) {
   const fingers = new Map(); // pointer id -> [x, y], in the canvas
   let held = null; // what the pointers that are down do: move(), from where they were
 
+  /** @returns {[number, number]} */
   const point = (e) => {
     const r = canvas.getBoundingClientRect();
     return [e.clientX - r.left, e.clientY - r.top];

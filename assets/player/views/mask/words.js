@@ -1,6 +1,6 @@
 // A mask in words: which tokens meet in a cell, and why it is allowed or blocked.
 
-import { plural } from "../../parts/dom.js";
+import { plural } from "../../parts/format.js";
 import { onMinimap } from "./pointers.js";
 import { itemAt, overrunWords, visible } from "../../run/passes.js";
 

@@ -1,0 +1,137 @@
+// One run of a race: its lanes on the race's axis, the requests that are done, its counters, the number it ends in.
+
+import { h, setText } from "../parts/dom.js";
+import { duration, plural } from "../parts/format.js";
+import { laneScale } from "../run/lane_layout.js";
+import { HELD, countUpTo } from "../run/run.js";
+import { GUTTER, LaneChart } from "../views/lane_chart.js";
+
+const STRIP = 18; // above the lanes: ticks where requests are done
+export const ROOM = 76; // right of the lanes: the number that each run ends in
+const FUTURE = 0.13;
+
+export class Racer {
+  /**
+   * @param {import("./race.js").Race} race
+   * @param {string} name
+   * @param {Run} run
+   */
+  constructor(race, name, run) {
+    this.race = race;
+    this.name = name;
+    this.run = run;
+    this.focus = null;
+    this.start = run.events[0].tStart;
+    this.startStep = run.events[0].step;
+    this.seconds = run.events.at(-1).tEnd - this.start;
+    this.steps = run.events.at(-1).step + 1 - this.startStep;
+    const tokens = run.events.flatMap((e) => e.sampled.map((s) => [e.passes[s.passIndex].tEnd - this.start, e.step + 1 - this.startStep]));
+    this.tokens = [tokens.map((t) => t[0]), tokens.map((t) => t[1])];
+    this.begins = [run.events.map((e) => e.tStart - this.start), run.events.map((e) => e.step - this.startStep)]; // of each step
+    this.landings = run.events.flatMap((e) => e.finished.map(({ request }) => ({ request: run.request(request), seconds: e.tEnd - this.start, steps: e.step + 1 - this.startStep })));
+    this.chips = h("span", { class: "landed", "aria-hidden": "true" });
+    this.numbers = h("span", { class: "racer-now" });
+    this.final = h("b", { class: "final", hidden: true });
+    const canvas = h("canvas", { role: "img", "aria-label": `Lanes of ${name}` });
+    this.stage = h("div", { class: "canvas" }, canvas, this.final);
+    this.el = h("section", { class: "racer", "data-racer": name },
+      h("h4", {}, h("b", { class: "racer-name" }, name), h("span", { class: "racer-about" }, race.about[name] || ""), this.chips, this.numbers), this.stage);
+    this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
+    this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
+    this.lanes = new LaneChart(canvas, this);
+    this._shown = -1;
+    /** @type {Palette | null} */
+    this._of = null; // whose colours the chips have
+  }
+
+  get palette() {
+    return this.race.palette;
+  }
+
+  get layout() {
+    return this.race.layout;
+  }
+
+  redraw() {
+    this.race.redraw();
+  }
+
+  get length() {
+    return this.race.clock ? this.seconds : this.steps;
+  }
+
+  tokensAt(now) {
+    return countUpTo(this.tokens[this.race.clock ? 0 : 1], now + 1e-9);
+  }
+
+  landedAt(now) {
+    return this.landings.filter((l) => l[this.race.clock ? "seconds" : "steps"] <= now + 1e-9);
+  }
+
+  /** The number that it ends in. */
+  inAll() {
+    return this.race.clock ? duration(this.seconds) : plural(this.steps, "step");
+  }
+
+  /** Where its lanes end, in pixels. */
+  end() {
+    return this.lanes.scale ? this.lanes.scale.to(this.run.length - 1) : 0;
+  }
+
+  _lanes() {
+    const { race, run, lanes } = this;
+    const { surface } = lanes;
+    if (!surface.visible) return;
+    const layout = () => {
+      const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - ROOM) / race.span);
+      return { scale, axis: STRIP, font: race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
+    };
+    if (lanes.paint(`${race.clock}/${race.span}/${race.layout}`, layout)) this._describe(lanes.counted);
+    const now = Math.min(GUTTER + race.now * lanes.scale.per, this.end());
+    const g = lanes.show(now, FUTURE);
+    g.fillStyle = race.palette.soft;
+    run.events.forEach((e, i) => {
+      const x = lanes.scale.to(i);
+      if (e.finished.length && x <= now + 0.5) g.fillRect(x - 2.5, STRIP - 7, 2.5, 6);
+    });
+  }
+
+  _describe(c) {
+    const { run } = this;
+    const idle = run.length * run.numLanes - run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
+    const parts = [plural(c.prefill, "prefill"), `${c.decode} decode`];
+    if (c.wasted - c.overrun) parts.push(`${c.wasted - c.overrun} padding`);
+    if (c.overrun) parts.push(`${c.overrun} overrun`);
+    if (idle > 0) parts.push(`${idle} idle`);
+    this.lanes.canvas.setAttribute("aria-label", `Lanes of ${this.name}: ${parts.join(", ")} lane-steps`);
+  }
+
+  draw() {
+    const { race, run } = this;
+    this._lanes();
+    const { now, clock } = race;
+    const done = now >= this.length - 1e-9;
+    const tokens = this.tokensAt(now);
+    const landed = this.landedAt(now);
+    if (landed.length !== this._shown || this._of !== race.palette) {
+      [this._shown, this._of] = [landed.length, race.palette];
+      const most = race.layout === "phone" ? 6 : 14;
+      const shown = landed.slice(-most);
+      this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),
+        ...shown.map(({ request }) => {
+          const chip = h("bdi", { class: "chip", title: `request ${request.id} is done` }, request.letter);
+          chip.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
+          return chip;
+        }));
+    }
+    const rate = now > 0 && clock ? ` · ${Math.round(tokens / Math.min(now, this.seconds)).toLocaleString("en")} tok/s` : "";
+    const stepsDone = clock ? countUpTo(this._ends ?? (this._ends = run.events.map((e) => e.tEnd - this.start)), now + 1e-9) : Math.min(Math.floor(now), this.steps);
+    setText(this.numbers, race.layout === "phone" ? plural(tokens, "token") : `${plural(tokens, "token")} in ${plural(stepsDone, "step")}${rate}`);
+    this.final.hidden = !done;
+    if (done) {
+      setText(this.final, this.inAll());
+      this.final.style.transform = `translateX(${Math.round(this.end() + 8)}px)`;
+    }
+    this.el.classList.toggle("done", done);
+  }
+}

@@ -1,0 +1,16 @@
+// Numbers as words: counts, plurals, times. Knows no DOM.
+
+/** 12,345: `toLocaleString` would cost more than all the rest of a step. */
+export const count = (n) => (n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ","));
+export const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;
+
+export function milliseconds(seconds) {
+  const ms = seconds * 1000;
+  if (ms >= 10000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
+}
+
+/** A whole run's time: "9.54 s", "333 ms". */
+export function duration(seconds) {
+  return seconds >= 1 ? `${seconds.toPrecision(3)} s` : `${Math.round(seconds * 1000)} ms`;
+}

@@ -1,0 +1,88 @@
+// Where lanes lie along an axis and what stands in them, as numbers. Pure: knows no canvas.
+
+import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
+
+/**
+ * Steps, or measured seconds, to pixels.
+ * @param {Run} run
+ * @param {boolean} clock seconds, not steps
+ * @param {number} left where the first step begins, in pixels
+ * @param {number} per pixels a second or a step
+ * @returns {LaneScale}
+ */
+export function laneScale(run, clock, left, per) {
+  const [first] = run.events;
+  const start = clock ? first.tStart : first.step;
+  return {
+    clock, left, per, start,
+    from: clock ? (i) => left + (run.events[i].tStart - start) * per : (i) => left + (run.events[i].step - start) * per,
+    to: clock ? (i) => left + (run.events[i].tEnd - start) * per : (i) => left + (run.events[i].step + 1 - start) * per,
+  };
+}
+
+/**
+ * The index of the step that is drawn at x, or before it.
+ * @param {Run} run
+ * @param {LaneScale} scale
+ * @param {number} x
+ */
+export function indexAt(run, scale, x) {
+  let low = 0;
+  let high = run.length - 1;
+  while (low < high) {
+    const mid = (low + high + 1) >> 1;
+    if (scale.from(mid) <= x) low = mid;
+    else high = mid - 1;
+  }
+  return low;
+}
+
+/**
+ * What each lane holds: equal neighbours are one piece, a turn without an event parts them.
+ * @param {Run} run
+ * @returns {{lane: number, from: number, end: number, status: number, stay: number}[]} steps from ≤ i < end; stay: index into run.stays, or -1
+ */
+export function lanePieces(run) {
+  const pieces = [];
+  for (let lane = 0; lane < run.numLanes; lane += 1) {
+    for (let i = 0; i < run.length;) {
+      const status = run.statuses[i][lane] || 0;
+      const stay = run.holders[i][lane] ?? -1;
+      let end = i + 1;
+      while (end < run.length && run.holders[end][lane] === stay && (run.statuses[end][lane] || 0) === status && run.events[end].step === run.events[end - 1].step + 1) end += 1;
+      pieces.push({ lane, from: i, end, status, stay });
+      i = end;
+    }
+  }
+  return pieces;
+}
+
+/**
+ * Lane-steps by kind, and the waiting of every step.
+ * @param {Run} run
+ * @param {{from: number, end: number, status: number}[]} pieces
+ */
+export function countLaneSteps(run, pieces) {
+  const steps = (bits) => pieces.reduce((n, p) => n + (p.status & bits ? p.end - p.from : 0), 0);
+  return {
+    prefill: steps(PREFILL), decode: steps(DECODE), wasted: steps(WASTED | OVERRUN), overrun: steps(OVERRUN), stalled: steps(STALLED),
+    preempted: steps(PREEMPTED), waiting: run.numWaiting.reduce((a, b) => a + b, 0),
+  };
+}
+
+/**
+ * The same number waiting, as columns.
+ * @param {Run} run
+ * @returns {{from: number, end: number, waiting: number}[]}
+ */
+export function queueColumns(run) {
+  const columns = [];
+  for (let i = 0; i < run.length;) {
+    const waiting = run.numWaiting[i];
+    let end = i + 1;
+    while (end < run.length && run.numWaiting[end] === waiting && run.events[end].step === run.events[end - 1].step + 1) end += 1;
+    if (waiting) columns.push({ from: i, end, waiting });
+    i = end;
+  }
+  return columns;
+}

@@ -1,0 +1,305 @@
+// A run's lanes over time as ink: who held which lane when, prefill, decode, waste, preemptions, who waited below. The Watch tab has one, a
+// race one a run. Whoever draws says on which scale, how long the lanes are and what stands on the axis.
+//
+//   painted once per run, size, theme and focus; `show` puts the past at full strength and the rest faint
+
+import { clamp } from "../parts/dom.js";
+import { milliseconds, plural } from "../parts/format.js";
+import { measure, setFont, Surface } from "../parts/surface.js";
+import { countLaneSteps, indexAt, lanePieces, queueColumns } from "../run/lane_layout.js";
+import { DECODE, OVERRUN, PREFILL, STALLED, WASTED } from "../run/run.js";
+
+export const GUTTER = 24; // left of the lanes: their numbers
+
+/** What the device did between two steps of an asynchronous run. */
+export function idleWords({ seconds, forHost }, before) {
+  return forHost ? `device waited ${milliseconds(seconds)} for the host before step ${before}` : `device idle for ${milliseconds(seconds)} before step ${before}: nobody to serve`;
+}
+
+export class LaneChart {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {LaneHost} host whose run is drawn
+   */
+  constructor(canvas, host) {
+    this.host = host;
+    this.canvas = canvas;
+    this.surface = new Surface(canvas, () => {
+      this._stamp = null;
+      host.redraw();
+    });
+    this.chart = document.createElement("canvas"); // what happened
+    this.ground = document.createElement("canvas"); // empty lanes, the axis
+    /** @type {LaneScale | null} */
+    this.scale = null;
+    this.axis = 0; // its height
+    this.font = 11;
+    this.end = 0; // where the lanes end
+    this.queueHeight = 0;
+    this.pitch = 0;
+    this.gap = 0;
+    this.counted = null;
+    this.idle = 0; // seconds of it, on the clock
+    /** @type {string | null} */
+    this._stamp = null;
+    /** @type {Run | null} */
+    this._run = null;
+    /** @type {Palette | null} */
+    this._palette = null;
+  }
+
+  /**
+   * Paint anew where that is needed; whether it was.
+   * @param {string} stamp what else the picture depends on
+   * @param {() => {scale: LaneScale, axis: number, font: number, end: number}} layout axis: its height; end: where the lanes end
+   * @param {(g: CanvasRenderingContext2D) => void} [mark] draws on the axis
+   */
+  paint(stamp, layout, mark = () => {}) {
+    const { host, surface } = this;
+    const { run, palette, focus } = host;
+    const all = `${stamp}/${run.length}/${surface.w}x${surface.h}@${surface.d}/${focus ? focus.index : ""}`;
+    if (all === this._stamp && this._run === run && this._palette === palette) return false;
+    [this._stamp, this._run, this._palette] = [all, run, palette];
+    ({ scale: this.scale, axis: this.axis, font: this.font, end: this.end } = layout());
+    const most = run.numWaiting.reduce((a, b) => Math.max(a, b), 0);
+    this.queueHeight = most ? clamp(surface.h * 0.13, 12, 22) : 0;
+    this.pitch = (surface.h - this.axis - this.queueHeight) / run.numLanes;
+    this.gap = this.pitch >= 7 ? 2 : this.pitch >= 4 ? 1 : 0;
+    const g = this._begin(this.chart);
+    const pieces = lanePieces(run);
+    this.counted = countLaneSteps(run, pieces);
+    for (const piece of pieces) if (piece.stay >= 0) this._piece(g, piece);
+    for (let i = 0; i < run.length; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, i, lane, run.request(request));
+    this._idle(g);
+    this._letters(g);
+    if (most) this._queue(g, most);
+    this._ground(mark);
+    return true;
+  }
+
+  /** Put it on the surface: what lies left of `x` at full strength, the rest at `faint`. */
+  show(x, faint) {
+    const { surface } = this;
+    const g = surface.begin();
+    const { d } = surface;
+    g.drawImage(this.ground, 0, 0, surface.w, surface.h);
+    const cut = clamp(Math.round(x * d), 1, surface.canvas.width);
+    g.drawImage(this.chart, 0, 0, cut, surface.canvas.height, 0, 0, cut / d, surface.h);
+    if (cut < surface.canvas.width) {
+      g.globalAlpha = faint;
+      g.drawImage(this.chart, cut, 0, surface.canvas.width - cut, surface.canvas.height, cut / d, 0, surface.w - cut / d, surface.h);
+      g.globalAlpha = 1;
+    }
+    return g;
+  }
+
+  _begin(canvas) {
+    const { surface } = this;
+    [canvas.width, canvas.height] = [surface.canvas.width, surface.canvas.height];
+    const g = canvas.getContext("2d");
+    g._font = null; // a new size forgets the state
+    g.setTransform(surface.d, 0, 0, surface.d, 0, 0);
+    return g;
+  }
+
+  /** The top of a lane's ink, and its height. */
+  _lane(lane) {
+    return [this.axis + lane * this.pitch + this.gap / 2, Math.max(1, this.pitch - this.gap)];
+  }
+
+  _light(g, request) {
+    g.globalAlpha = this.host.focus && this.host.focus !== request ? 0.2 : 1;
+  }
+
+  _piece(g, { lane, from, end, status, stay }) {
+    const { run, palette } = this.host;
+    const { scale } = this;
+    const { request } = run.stays[stay];
+    const [y, height] = this._lane(lane);
+    const colours = palette.of(request);
+    this._light(g, request);
+    const step = scale.to(from) - scale.from(from);
+    const parts = [];
+    for (let n = from; n < end; n += 1) { // narrow steps that touch are one piece
+      const before = parts.at(-1);
+      if (before && step < 5 && scale.from(n) - before[1] < 0.75) before[1] = scale.to(n);
+      else parts.push([scale.from(n), scale.to(n)]);
+    }
+    const gap = step >= 5 && !scale.clock ? 1 : 0;
+    for (const [left, right] of parts) {
+      const x = Math.round(left * this.surface.d) / this.surface.d;
+      const width = Math.max(0.6, right - x - gap);
+      if ((status & PREFILL) && (status & DECODE)) {
+        prefill(g, x, y, width / 2, height, colours);
+        g.fillStyle = colours.solid;
+        g.fillRect(x + width / 2, y, width / 2, height);
+      } else if (status & DECODE) {
+        g.fillStyle = colours.solid;
+        g.fillRect(x, y, width, height);
+      } else if (status & PREFILL) prefill(g, x, y, width, height, colours);
+      else if (status & (WASTED | OVERRUN)) {
+        g.fillStyle = palette.hatch(g, palette.pad, palette.empty);
+        g.fillRect(x, y, width, height);
+      } else { // holds the lane, computes nothing
+        g.fillStyle = colours.cached;
+        g.fillRect(x, y + height * 0.4, width, Math.max(1, height * 0.2));
+      }
+    }
+  }
+
+  /** On the clock of an asynchronous run: the device idle between two steps, dotted across all lanes. */
+  _idle(g) {
+    const { run, palette } = this.host;
+    const { scale } = this;
+    this.idle = 0;
+    if (!scale.clock || !run.asynchronous) return;
+    g.globalAlpha = 1;
+    for (let i = 1; i < run.length; i += 1) {
+      const idle = run.idleBefore(i);
+      if (!idle) continue;
+      this.idle += idle.seconds;
+      const from = scale.to(i - 1);
+      const width = scale.from(i) - from;
+      if (width < 0.4) continue;
+      g.fillStyle = palette.panel;
+      g.fillRect(from, this.axis, width, run.numLanes * this.pitch);
+      g.fillStyle = palette.warn;
+      for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(from, this.axis + (lane + 0.5) * this.pitch - 0.75, width, 1.5);
+    }
+  }
+
+  _cross(g, i, lane, request) {
+    const { palette } = this.host;
+    this._light(g, request);
+    const x = this.scale.from(i);
+    const [y, height] = this._lane(lane);
+    g.fillStyle = palette.warn;
+    g.fillRect(x - 1.25, y, 2.5, height);
+    if (height < 8) return;
+    const r = Math.min(3.2, height / 3);
+    const cy = y + height / 2;
+    g.beginPath();
+    g.arc(x, cy, r + 2.2, 0, 7);
+    g.fillStyle = palette.panel;
+    g.fill();
+    g.strokeStyle = palette.warn;
+    g.lineWidth = 1.8;
+    g.beginPath();
+    g.moveTo(x - r, cy - r);
+    g.lineTo(x + r, cy + r);
+    g.moveTo(x + r, cy - r);
+    g.lineTo(x - r, cy + r);
+    g.stroke();
+  }
+
+  _letters(g) {
+    const { run, palette, presenter } = this.host;
+    const { scale } = this;
+    const height = this.pitch - this.gap;
+    const size = Math.min(presenter ? 18 : 12, height);
+    if (size < 8) return;
+    setFont(g, `700 ${Math.max(11, presenter ? Math.min(18, height - 2) : size)}px ${palette.mono}`);
+    g.textBaseline = "middle";
+    for (const stay of run.stays) {
+      const end = Math.min(stay.to, run.length - 1);
+      const x = scale.from(stay.from);
+      const { letter } = stay.request;
+      const width = measure(g, letter);
+      if (end < stay.from || scale.to(end) - x < width + 6) continue;
+      this._light(g, stay.request);
+      const y = this.axis + (stay.lane + 0.5) * this.pitch;
+      const dx = stay.end === "preempted" || run.events[stay.from].preempted.length ? 8 : 3;
+      g.fillStyle = palette.of(stay.request).tint; // a pale flag: ink reads on it whatever lies below
+      g.fillRect(x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
+      g.fillStyle = palette.ink;
+      g.fillText(letter, x + dx, y + 0.5);
+    }
+  }
+
+  /** Who waits, one column a step: its height is the number waiting. */
+  _queue(g, most) {
+    const { run, palette, focus } = this.host;
+    const { scale } = this;
+    const base = this.surface.h;
+    const unit = (this.queueHeight - 4) / most;
+    g.globalAlpha = focus ? 0.2 : 0.75;
+    g.fillStyle = palette.soft;
+    for (const { from, end, waiting } of queueColumns(run)) {
+      g.fillRect(scale.from(from), base - waiting * unit, Math.max(0.6, scale.to(end - 1) - scale.from(from)), waiting * unit);
+    }
+    g.globalAlpha = 1;
+    if (!focus) return;
+    g.fillStyle = palette.of(focus).solid;
+    for (const [from, to] of focus.waits) {
+      const end = Math.min(to, run.length - 1);
+      if (end >= from) g.fillRect(scale.from(from), base - 5, Math.max(1, scale.to(end) - scale.from(from)), 5);
+    }
+  }
+
+  _ground(mark) {
+    const { surface } = this;
+    const { run, palette } = this.host;
+    const g = this._begin(this.ground);
+    g.fillStyle = palette.empty;
+    for (let lane = 0; lane < run.numLanes; lane += 1) {
+      const [y, height] = this._lane(lane);
+      g.fillRect(GUTTER, y, this.end - GUTTER, height);
+    }
+    setFont(g, `${this.font}px ${palette.sans}`);
+    g.fillStyle = palette.soft;
+    g.textBaseline = "alphabetic";
+    mark(g);
+    if (this.pitch >= 9) {
+      g.textBaseline = "middle";
+      const every = Math.ceil(this.font / this.pitch);
+      for (let lane = 0; lane < run.numLanes; lane += every) g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
+    }
+    if (!this.queueHeight) return;
+    const y = surface.h - this.queueHeight / 2; // three short lines: a queue
+    for (const dy of [-4, 0, 4]) g.fillRect(6, y + dy - 0.5, 9, 1.5);
+  }
+
+  /** What lies under a point: {request, lines}, or null. */
+  hit(x, y) {
+    const { run } = this.host;
+    const { scale } = this;
+    if (!run || !run.length || !scale || x < GUTTER - 2 || y < this.axis) return null;
+    const i = indexAt(run, scale, x);
+    const gap = scale.clock && i + 1 < run.length && x > scale.to(i) ? run.idleBefore(i + 1) : null;
+    if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };
+    const when = `step ${run.stepOf(i)}`;
+    const lane = Math.floor((y - this.axis) / this.pitch);
+    if (lane >= run.numLanes) return { request: null, lines: [[`${when}: ${plural(run.numWaiting[i], "request")} waiting`]] };
+    const stay = run.holders[i][lane] ?? -1;
+    if (stay < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
+    const { request } = run.stays[stay];
+    const lines = [[{ request }, ` lane ${lane}, ${when}: ${doing(run.statuses[i][lane] || 0)}`]];
+    const gone = run.events[i].preempted.find((p) => p.lane === lane);
+    if (gone) lines.push([{ request: run.request(gone.request) }, ` was preempted here and lost ${plural(gone.tokensLost, "cached token")}`]);
+    return { request, lines };
+  }
+}
+
+function prefill(g, x, y, width, height, colours) {
+  g.fillStyle = colours.tint;
+  g.fillRect(x, y, width, height);
+  if (height < 5 || width < 4) {
+    g.fillStyle = colours.solid;
+    g.fillRect(x, y, width, Math.min(1, height / 3));
+    g.fillRect(x, y + height - Math.min(1, height / 3), width, Math.min(1, height / 3));
+    return;
+  }
+  g.strokeStyle = colours.solid;
+  g.lineWidth = 1.5;
+  g.strokeRect(x + 0.75, y + 0.75, width - 1.5, height - 1.5);
+}
+
+function doing(status) {
+  if (status & OVERRUN) return "overrun: it had stopped when this step was already launched, computed for nothing";
+  if (status & WASTED) return "finished; its row is computed as padding until the wave ends";
+  if ((status & PREFILL) && (status & DECODE)) return "prefill, then its first decode";
+  if (status & PREFILL) return "prefill";
+  if (status & DECODE) return "decode";
+  if (status & STALLED) return "stalled, nothing computed";
+  return "nothing computed; it had stopped, and its lane is free after this step";
+}

@@ -1,0 +1,27 @@
+import js from "@eslint/js";
+
+const browser = [
+  "window", "document", "location", "history", "navigator", "console", "performance", "fetch", "crypto", "matchMedia", "getComputedStyle",
+  "requestAnimationFrame", "cancelAnimationFrame", "setTimeout", "clearTimeout", "btoa", "atob", "URL", "URLSearchParams", "Blob", "Response",
+  "AbortController", "CustomEvent", "MessageChannel", "Image", "CSS", "HTMLElement", "XMLSerializer", "ResizeObserver", "MutationObserver",
+  "IntersectionObserver", "TextEncoder", "TextDecoder", "TextDecoderStream", "CompressionStream", "DecompressionStream",
+];
+
+export default [
+  { ignores: [".venv/", "out/"] },
+  js.configs.recommended,
+  {
+    languageOptions: { globals: Object.fromEntries(browser.map((name) => [name, "readonly"])) },
+    rules: {
+      "no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_", ignoreRestSiblings: true }],
+      "no-control-regex": "off", // prompts hold control characters: they are looked for
+      "no-var": "error",
+      "prefer-const": "error",
+      eqeqeq: "error",
+      "no-implicit-coercion": "error",
+      "no-param-reassign": "error",
+      "no-shadow": "off", // a module's names are its own, a function's too
+      "max-lines": ["error", 450],
+    },
+  },
+];

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { recolour } from "../../assets/player/compare/figure_colours.js";
+import { contrast, dealHue, HUES, letterOf, mix } from "../../assets/player/parts/colours.js";
+import { count, duration, milliseconds, plural } from "../../assets/player/parts/format.js";
+import { onMinimap } from "../../assets/player/views/mask/pointers.js";
+
+test("letters go on after Z", () => {
+  assert.deepEqual([0, 25, 26, 27, 51, 52, 701, 702].map(letterOf), ["A", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]);
+});
+
+test("a hue is dealt that the fewest live requests have, never one in use while another is free", () => {
+  let last = -1;
+  const live = [];
+  for (let n = 0; n < HUES.length; n += 1) {
+    last = dealHue(live, last);
+    assert.ok(!live.includes(last));
+    live.push(last);
+  }
+  assert.equal(new Set(live).size, HUES.length);
+  assert.equal(dealHue(live.filter((hue) => hue !== 3), 7), 3);
+});
+
+test("mixing and contrast: the ends, black on white", () => {
+  assert.equal(mix("#000000", "#ffffff", 0), "#000000");
+  assert.equal(mix("#000000", "#ffffff", 1), "#ffffff");
+  assert.equal(Math.round(contrast("#000000", "#ffffff")), 21);
+});
+
+test("a figure is recoloured by its values alone: text that holds a colour stays", () => {
+  const figure = { data: [{ marker: { color: ["#1B1B1F", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }] };
+  assert.deepEqual(recolour(figure, new Map([["#1b1b1f", "#f0efec"]])), { data: [{ marker: { color: ["#f0efec", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }] });
+});
+
+test("numbers as words", () => {
+  assert.deepEqual([count(999), count(1234567), plural(1, "query", "queries"), plural(1200, "token")], ["999", "1,234,567", "1 query", "1,200 tokens"]);
+  assert.deepEqual([milliseconds(0.00123), milliseconds(0.0123), milliseconds(0.123), milliseconds(12.3)], ["1.23 ms", "12.3 ms", "123 ms", "12.3 s"]);
+  assert.deepEqual([duration(9.5432), duration(0.333)], ["9.54 s", "333 ms"]);
+});
+
+test("a point is on the minimap only where there is one", () => {
+  assert.equal(onMinimap({ minimap: null }, 5, 5), false);
+  assert.equal(onMinimap({ minimap: { x: 0, y: 0, w: 10, h: 10 } }, 5, 11), false);
+  assert.equal(onMinimap({ minimap: { x: 0, y: 0, w: 10, h: 10 } }, 5, 10), true);
+});

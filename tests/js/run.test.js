@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import test from "node:test";
+
+import { clockLabel, roundUnit } from "../../assets/player/run/axis.js";
+import { countLaneSteps, indexAt, lanePieces, laneScale, queueColumns } from "../../assets/player/run/lane_layout.js";
+import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
+import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
+import { event, runOf, two, why } from "./worlds.js";
+
+test("countUpTo is the number of entries that are at most x", () => {
+  for (let n = 0; n < 200; n += 1) {
+    const list = Array.from({ length: n % 9 }, (_, i) => (i * (n % 5)) % 7).sort((a, b) => a - b);
+    const x = (n % 11) - 2;
+    assert.equal(countUpTo(list, x), list.filter((entry) => entry <= x).length);
+  }
+});
+
+test("a run knows who held which lane, who waited, how long each cache was", () => {
+  const run = two();
+  assert.deepEqual(run.statuses, [[PREFILL, 0], [DECODE, PREFILL], [DECODE, DECODE]]);
+  assert.deepEqual(run.kvLens, [[3, 0], [4, 2], [5, 3]]);
+  assert.deepEqual(run.numWaiting, [1, 0, 0]);
+  assert.deepEqual(run.frame(0).waiting.map((w) => w.request.letter), ["B"]);
+  assert.equal(run.numGenerated(run.request("a"), 1), 2);
+  assert.equal(run.indexOf(3), 2);
+  assert.equal(run.indexOf(2), 1, "an idle turn has no event: the step before it is meant");
+});
+
+test("a frame is the same whether stepped to or jumped to", () => {
+  const [stepped, jumped] = [two(), two()];
+  for (let i = 0; i < stepped.length; i += 1) stepped.frame(i);
+  const plain = ({ lanes, waiting }) => [lanes.map((l) => [l.lane, l.request?.id, l.status, l.kvLen, l.before]), waiting.map((w) => w.request.id)];
+  assert.deepEqual(plain(jumped.frame(2)), plain(stepped.frame(2)));
+});
+
+test("lane pieces join equal neighbours, and never across a turn without an event", () => {
+  const run = two();
+  const pieces = lanePieces(run).map(({ lane, from, end, status }) => [lane, from, end, status]);
+  assert.deepEqual(pieces, [[0, 0, 1, PREFILL], [0, 1, 2, DECODE], [0, 2, 3, DECODE], [1, 0, 1, 0], [1, 1, 2, PREFILL], [1, 2, 3, DECODE]]);
+  assert.deepEqual(countLaneSteps(run, lanePieces(run)), { prefill: 2, decode: 3, wasted: 0, overrun: 0, stalled: 0, preempted: 0, waiting: 1 });
+  assert.deepEqual(queueColumns(run), [{ from: 0, end: 1, waiting: 1 }]);
+});
+
+test("a scale maps steps and seconds to pixels and back", () => {
+  const run = two();
+  for (const clock of [false, true]) {
+    const scale = laneScale(run, clock, 24, 10);
+    for (let i = 0; i < run.length; i += 1) {
+      assert.equal(indexAt(run, scale, scale.from(i)), i);
+      assert.equal(indexAt(run, scale, scale.to(i) - 0.01), i);
+    }
+    assert.deepEqual([scale.from(0), scale.to(2)], clock ? [24, 59] : [24, 64]);
+    assert.equal(indexAt(run, scale, -100), 0);
+  }
+});
+
+test("an axis has round marks, at most as many as asked", () => {
+  for (const span of [0.003, 0.7, 1, 12, 99, 4096]) for (const most of [3, 7, 20]) {
+    const unit = roundUnit(span, most, false);
+    assert.ok(span / unit <= most + 1e-9);
+    assert.ok([1, 2, 5].some((m) => Math.abs(Math.log10(unit / m) - Math.round(Math.log10(unit / m))) < 1e-9));
+  }
+  assert.equal(roundUnit(5, 20, true), 1);
+  assert.deepEqual([clockLabel(0, 1), clockLabel(0.05, 0.3), clockLabel(1.5, 4)], ["0", "50 ms", "1.5 s"]);
+});
+
+test("passes of a padded wave: pads before tokens, a finished row has no keys, a pad sees nothing", () => {
+  const run = runOf([
+    event(0, { arrived: [["a", 0], ["b", 0]], admitted: [["a", 0, why], ["b", 1, why]], passes: [["padded", 2, 3, 4, 2, 0, 1, [], null]], segments: [[0, "a", 0, "prefill", 0, 3, 3], [0, "b", 1, "prefill", 0, 1, 1]] }),
+    event(1, { passes: [["padded", 2, 1, 1, 1, 1, 2, [["b", 1]], null]], segments: [[0, "a", 0, "decode", 3, 1, 4]] }),
+  ]);
+  const [wave] = passesOf(run, run.events[0]);
+  assert.deepEqual(wave.items.map((i) => [i.pads, i.q0, i.k0]), [[0, 0, 0], [2, 3, 3]]);
+  assert.deepEqual([wave.nq, wave.nk], [6, 4]);
+  assert.equal(allowedKeys(wave.items[1], 4, null), null, "the second pad of b");
+  assert.deepEqual(allowedKeys(wave.items[1], 5, null), [3, 4]);
+  assert.equal(itemAt(wave, 3, "q"), wave.items[1]);
+  const [later] = passesOf(run, run.events[1]);
+  assert.equal(later.items[1].finished, true);
+  assert.equal(allowedKeys(later.items[1], 1, null), null);
+  assert.equal(itemAt(later, 3, "k"), later.items[0], "a finished row has no keys");
+});
+
+test("a mask is causal within a request and blind between requests, at any window", () => {
+  const run = two();
+  const [pass] = passesOf(run, run.events[1]);
+  for (const window of [null, 1, 2]) for (const item of pass.items) for (let q = item.q0; q < item.q0 + item.length; q += 1) {
+    const [from, end] = allowedKeys(item, q, window);
+    const position = item.start + q - item.q0;
+    assert.equal(end, item.k0 + position + 1);
+    assert.equal(end - from, window === null ? position + 1 : Math.min(window, position + 1));
+    assert.ok(from >= item.k0 && end <= item.k0 + item.kvLen);
+  }
+});
+
+test("invisible characters are made visible, long pieces are cut", () => {
+  assert.equal(visible("a\u202eb"), "a◌b");
+  assert.equal(Array.from(visible("x".repeat(50), 8)).length, 8);
+  assert.equal(visible(" "), "␣");
+});
+
+test("every recorded run folds: lanes, caches and blocks of each step agree with its event", () => {
+  const folder = new URL("../../assets/traces/", import.meta.url);
+  for (const name of readdirSync(folder)) {
+    const lines = readFileSync(new URL(name, folder), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+    const events = lines.filter((line) => "step" in line && "segments" in line);
+    const run = runOf(events, lines[0].config ?? lines[0].header?.config);
+    assert.equal(run.length, events.length, name);
+    events.forEach((e, i) => {
+      const frame = run.frame(i);
+      assert.equal(frame.passes.reduce((n, p) => n + p.items.reduce((m, item) => m + item.length, 0), 0), frame.event.segments.reduce((n, s) => n + s.length, 0), name);
+      assert.equal(run.numWaiting[i], frame.waiting.length, name);
+    });
+  }
+});
