@@ -2,13 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { recolour } from "../../assets/player/compare/figure_colours.js";
-import { contrast, dealHue, HUES, letterOf, mix } from "../../assets/player/parts/colours.js";
+import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
 import { count, duration, milliseconds, plural } from "../../assets/player/parts/format.js";
 import { onMinimap } from "../../assets/player/views/mask/pointers.js";
-
-test("letters go on after Z", () => {
-  assert.deepEqual([0, 25, 26, 27, 51, 52, 701, 702].map(letterOf), ["A", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]);
-});
 
 test("a hue is dealt that the fewest live requests have, never one in use while another is free", () => {
   let last = -1;

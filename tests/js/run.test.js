@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
 import test from "node:test";
 
 import { clockLabel, roundUnit } from "../../assets/player/run/axis.js";
@@ -98,19 +97,4 @@ test("invisible characters are made visible, long pieces are cut", () => {
   assert.equal(visible("a\u202eb"), "a◌b");
   assert.equal(Array.from(visible("x".repeat(50), 8)).length, 8);
   assert.equal(visible(" "), "␣");
-});
-
-test("every recorded run folds: lanes, caches and blocks of each step agree with its event", () => {
-  const folder = new URL("../../assets/traces/", import.meta.url);
-  for (const name of readdirSync(folder)) {
-    const lines = readFileSync(new URL(name, folder), "utf8").trim().split("\n").map((line) => JSON.parse(line));
-    const events = lines.filter((line) => "step" in line && "segments" in line);
-    const run = runOf(events, lines[0].config ?? lines[0].header?.config);
-    assert.equal(run.length, events.length, name);
-    events.forEach((e, i) => {
-      const frame = run.frame(i);
-      assert.equal(frame.passes.reduce((n, p) => n + p.items.reduce((m, item) => m + item.length, 0), 0), frame.event.segments.reduce((n, s) => n + s.length, 0), name);
-      assert.equal(run.numWaiting[i], frame.waiting.length, name);
-    });
-  }
 });

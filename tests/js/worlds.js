@@ -16,7 +16,7 @@ export function event(step, given = {}) {
 export const why = Object.values(WHY);
 
 export const runOf = (events, config = {}) => new Run({
-  header: { config: { policy: "continuous", max_num_seqs: 2, block_size: 4, num_blocks: 8, ...config }, workload: { requests: [] } }, events, captions: [],
+  header: { config: { policy: "continuous", max_num_seqs: 2, block_size: 4, num_blocks: 8, ...config }, workload: { requests: [] } }, events, captions: [], letters: { a: "A", b: "B" },
 });
 
 /** Two requests in two lanes: `a` reads 3 tokens and decodes twice, `b` waits a step, reads 2, decodes once. */
