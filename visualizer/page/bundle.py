@@ -1,7 +1,7 @@
 """The player as text: its modules as one script, its style, its markup, and pages that need no server. Knows no Gradio.
 
 The modules import each other by name alone (`import { a } from "./b.js"`). Each becomes a function of its own, loaded after those that it
-imports (see assets/player/modules.js). Nothing is built or downloaded.
+imports (see assets/player/parts/modules.js). Nothing is built or downloaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w
 @cache
 def script(entry: str = "watch/player.js") -> str:
     """All modules that `entry` needs, as one classic script. The player's leaves `window.Inflight.mount(root, options)`."""
-    return (PLAYER / "modules.js").read_text(encoding="utf-8").replace("/*MODULES*/{}", inert_json(modules(entry)))
+    return (PLAYER / "parts" / "modules.js").read_text(encoding="utf-8").replace("/*MODULES*/{}", inert_json(modules(entry)))
 
 
 def modules(entry: str) -> dict[str, str]:

@@ -1,8 +1,7 @@
 // Plotly figures as panels: a finding as heading, the picture, and its ways out. Plotly is fetched when the first is about to be seen.
 
-import { h } from "../parts/dom.js";
+import { download, h } from "../parts/dom.js";
 import { coloursOf, recolour } from "./figure_colours.js";
-import { download } from "../watch/export.js";
 import { fetchBytes } from "../parts/server.js";
 
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };

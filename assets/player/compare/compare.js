@@ -1,10 +1,9 @@
 // The Compare page: a race on top, what was measured below it. One document (visualizer/documents/comparison.py) is all it shows; a server, where
 // there is one, measures others.
 
-import { h, setText } from "../parts/dom.js";
+import { download, h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { Charts } from "./charts.js";
-import { download } from "../watch/export.js";
 import { Fork } from "./fork.js";
 import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast } from "../parts/look.js";
 import { FIRST, NewComparison } from "./new_comparison.js";

@@ -42,3 +42,12 @@ export function setAttr(el, name, value) {
 
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/** Give the visitor a file. */
+export function download(name, blob) {
+  const a = document.createElement("a");
+  a.href = URL.createObjectURL(blob);
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 10000);
+}

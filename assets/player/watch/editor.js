@@ -1,9 +1,8 @@
 // The workload editor: requests, limits and sampling as a form; what it says is a spec, which the engine runs.
 
-import { h, icon, setText } from "../parts/dom.js";
+import { download, h, icon, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { Drawer } from "../parts/drawer.js";
-import { download } from "./export.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];

@@ -1,14 +1,8 @@
 // Take it away: the view as PNG, the replay as JSON; and what the server writes (JSONL, Perfetto, one HTML file).
 
-const NAME = "inflight";
+import { download } from "../parts/dom.js";
 
-export function download(name, blob) {
-  const a = document.createElement("a");
-  a.href = URL.createObjectURL(blob);
-  a.download = name;
-  a.click();
-  setTimeout(() => URL.revokeObjectURL(a.href), 10000);
-}
+const NAME = "inflight";
 
 /** The page as a picture: its markup with every canvas as an image, drawn through SVG. */
 export async function picture(app) {
