@@ -31,7 +31,7 @@ def player(tmp_path, monkeypatch):
 
     def write(files: dict[str, str]) -> None:
         for name, source in {
-            "modules.js": (bundle.ASSETS / "player" / "modules.js").read_text(encoding="utf-8"),
+            "parts/modules.js": (bundle.ASSETS / "player" / "parts" / "modules.js").read_text(encoding="utf-8"),
             **files,
         }.items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
