@@ -1,13 +1,20 @@
-"""Inflight's engine: continuous batching and its older relatives on a real model, every step on record."""
+"""Inflight's engine: continuous batching and its older relatives on a real model, every step on record.
 
-from core.config import EngineConfig
-from core.engine.engine import Engine
-from core.errors import InflightError
-from core.measure.metrics import metrics
-from core.trace.events import StepEvent
-from core.trace.trace import Trace
-from core.workload.request import Request, SamplingParams
-from core.workload.workload import Workload
+Names are imported when they are first asked for: those who read traces need no torch, and wait for none.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from core.config import EngineConfig
+    from core.engine.engine import Engine
+    from core.errors import InflightError
+    from core.measure.metrics import metrics
+    from core.trace.events import StepEvent
+    from core.trace.trace import Trace
+    from core.workload.request import Request, SamplingParams
+    from core.workload.workload import Workload
 
 __version__ = "0.1.0"
 __all__ = [
@@ -21,3 +28,21 @@ __all__ = [
     "Workload",
     "metrics",
 ]
+
+_HOMES = {
+    "Engine": "engine.engine",
+    "EngineConfig": "config",
+    "InflightError": "errors",
+    "Request": "workload.request",
+    "SamplingParams": "workload.request",
+    "StepEvent": "trace.events",
+    "Trace": "trace.trace",
+    "Workload": "workload.workload",
+    "metrics": "measure.metrics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"core.{_HOMES[name]}"), name)

@@ -1,5 +1,7 @@
 """A request alone and the same request in company: its texts, its logits, and where they part. The oracle of the mask.
 
+Greedy requests are also written by `model.generate`, which shares no code with the engine.
+
 `leaky` is the mistake that a mask prevents, made on purpose: every request may also read its neighbour's keys. Runs engines; changes
 none of them.
 """
@@ -11,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 
 from core.attention import cpu
 from core.attention.batch import PackedBatch
@@ -24,6 +27,7 @@ from core.runner.base import observing
 from core.scheduler.output import SchedulerOutput
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
+from core.workload.request import SamplingParams
 from core.workload.workload import Workload
 
 _LOGITS_BYTES = 2**28  # logits kept for comparison at most; later tokens are compared as tokens alone
@@ -43,7 +47,10 @@ class Parting:
 
 @dataclass(frozen=True)
 class RequestEquivalence:
-    """max_logit_difference: over the first `compared` new tokens, those with the same tokens before them and logits on record."""
+    """max_logit_difference: over the first `compared` new tokens, those with the same tokens before them and logits on record.
+
+    generated: what `model.generate` writes; None for a sampled request, whose noise it draws otherwise, and for one with stop strings.
+    """
 
     request: str
     solo: tuple[int, ...]
@@ -53,15 +60,28 @@ class RequestEquivalence:
     compared: int
     max_logit_difference: float | None
     parting: Parting | None
+    generated: tuple[int, ...] | None = None
 
     @property
     def differing_tokens(self) -> int:
-        """Positions at which the two differ."""
-        same = sum(a == b for a, b in zip(self.solo, self.batched, strict=False))
-        return max(len(self.solo), len(self.batched)) - same
+        """Positions at which the text alone and the one in company differ."""
+        return _differing(self.solo, self.batched)
+
+    @property
+    def differing_from_generate(self) -> int | None:
+        """Positions at which the text in company and that of `model.generate` differ."""
+        return None if self.generated is None else _differing(self.generated, self.batched)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "differing_tokens": self.differing_tokens}
+        return {
+            **asdict(self),
+            "differing_tokens": self.differing_tokens,
+            "differing_from_generate": self.differing_from_generate,
+        }
+
+
+def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return max(len(one), len(other)) - sum(a == b for a, b in zip(one, other, strict=False))
 
 
 @dataclass(frozen=True)
@@ -83,6 +103,15 @@ class Equivalence:
         return sum(r.differing_tokens for r in self.requests)
 
     @property
+    def generated_tokens(self) -> int:
+        """Tokens that `model.generate` wrote too."""
+        return sum(len(r.generated) for r in self.requests if r.generated is not None)
+
+    @property
+    def differing_from_generate(self) -> int:
+        return sum(r.differing_from_generate or 0 for r in self.requests)
+
+    @property
     def max_logit_difference(self) -> float | None:
         return max((r.max_logit_difference for r in self.requests if r.max_logit_difference is not None), default=None)
 
@@ -94,6 +123,8 @@ class Equivalence:
             "device": self.device,
             "tokens": self.tokens,
             "differing_tokens": self.differing_tokens,
+            "generated_tokens": self.generated_tokens,
+            "differing_from_generate": self.differing_from_generate,
             "max_logit_difference": self.max_logit_difference,
             "requests": [r.to_json() for r in self.requests],
         }
@@ -109,7 +140,7 @@ def equivalence(
     backend: Backend = cpu.BACKEND,
     on_step: Callable[[StepEvent], None] = lambda event: None,
 ) -> Equivalence:
-    """Run every request alone, then all of them under `config`, and compare.
+    """Run every request alone, by the engine and by `model.generate`, then all of them under `config`, and compare.
 
     leak: in the batch, every request may also read its neighbour's keys. on_step: told of each step; it may raise to stop.
     Raises InflightError for a leak in a model whose attention is not ours to loosen.
@@ -128,11 +159,30 @@ def equivalence(
     engine = Engine(model, tokenizer, config, backend=Backend(leaky) if leak else backend)
     batched = _run(engine, workload, batched_logits, room, on_step)
     found = [
-        _compare(r.id, traces[r.id], batched, solo_logits.get(r.id, []), batched_logits.get(r.id, []), tokenizer is not None)
+        replace(
+            _compare(r.id, traces[r.id], batched, solo_logits.get(r.id, []), batched_logits.get(r.id, []), tokenizer is not None),
+            generated=_generate(model, r.sampling, batched.prompts[r.id]),
+        )
         for r in workload
     ]
     header = batched.header
     return Equivalence(config, leak, header["dtype"], header["device"], tuple(found))
+
+
+def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) -> tuple[int, ...] | None:
+    """What `model.generate` writes after a prompt; None where it could not write the same."""
+    if model.model is None or sampling.temperature > 0 or sampling.stop:
+        return None
+    ids = torch.tensor([prompt], device=model.device)
+    eos = None if sampling.ignore_eos else sorted(model.eos_token_ids) or None
+    settings = GenerationConfig(do_sample=False, max_new_tokens=sampling.max_new_tokens, eos_token_id=eos, pad_token_id=0)
+    with model.lock, torch.inference_mode():
+        before, model.model.generation_config = model.model.generation_config, settings  # or its own would fill the gaps
+        try:
+            out = model.model.generate(ids, attention_mask=torch.ones_like(ids))
+        finally:
+            model.model.generation_config = before
+    return tuple(out[0, ids.shape[1] :].tolist())
 
 
 def leaky(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec) -> torch.Tensor:

@@ -323,3 +323,25 @@ def test_a_kernel_that_fails_ends_the_run_in_a_sentence_and_the_engine_runs_agai
     assert not engine.has_work
     model.broken = False
     assert engine.run(Workload(requests((3, 20)), name="fails")).complete
+
+
+@pytest.mark.parametrize(
+    ("error", "is_the_device"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory."), True),
+        (torch.AcceleratorError("CUDA error: device-side assert triggered"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"), False),
+        (ValueError("not enough values to unpack"), False),
+        (AssertionError(), False),
+    ],
+)
+def test_a_bug_of_ours_looks_like_a_bug(error: Exception, is_the_device: bool) -> None:
+    class Broken(MemoryModel):
+        def forward(self, *args, **kwargs):
+            raise error
+
+    with pytest.raises(ExecutionFailed if is_the_device else type(error)):
+        memory_engine(model=Broken()).run(Workload([GOOD]))

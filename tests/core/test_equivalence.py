@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -39,6 +41,16 @@ def test_in_float32_no_token_differs(engine, workload, policy):
     assert found.differing_tokens == 0 and found.tokens == 22
     assert 0 <= found.max_logit_difference < 1e-3
     assert all(r.compared == len(r.solo) and r.parting is None and r.solo_text == r.batched_text for r in found.requests)
+
+
+def test_generate_itself_says_the_same_tokens(engine, workload):
+    greedy = Workload([replace(r, sampling=replace(r.sampling, temperature=0.0, ignore_eos=False)) for r in workload])
+    found = equivalence(engine.adapter, engine.tokenizer, greedy, CONFIG)
+    assert found.generated_tokens == found.tokens > 0 and found.differing_from_generate == 0
+    leaking = equivalence(engine.adapter, engine.tokenizer, greedy, CONFIG, leak=True)
+    assert leaking.differing_from_generate > 0
+    sampled = [replace(r, sampling=replace(r.sampling, temperature=0.8)) for r in workload]
+    assert equivalence(engine.adapter, engine.tokenizer, Workload(sampled), CONFIG).generated_tokens == 0
 
 
 def test_with_a_leak_logits_and_texts_differ(engine, workload):

@@ -6,7 +6,15 @@ import shutil
 
 import pytest
 import torch
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from core import Engine, EngineConfig, Workload
 from core.errors import UnsupportedModel
@@ -201,3 +209,43 @@ def test_mps_runs_in_float32_and_has_no_float64():
     assert resolve_dtype("auto", torch.device("mps")) == torch.float32
     with pytest.raises(UnsupportedModel, match="MPS computes nothing in float64"):
         resolve_dtype("float64", torch.device("mps"))
+
+
+# -- a model that is refused ---------------------------------------------------------------------------------------------
+
+
+def _like_llama(auto, model_type="llama"):
+    sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return auto.from_config(CONFIG_MAPPING[model_type](**sizes, pad_token_id=0)).train()
+
+
+@pytest.mark.parametrize(
+    ("auto", "model_type"),
+    [(AutoModel, "llama"), (AutoModelForSequenceClassification, "llama"), (AutoModelForMaskedLM, "bert")],
+)
+def test_a_model_without_a_language_head_is_refused(auto, model_type):
+    with pytest.raises(UnsupportedModel, match=r"^\w+ cannot be run in packed batches: it has no head that says a next token\.$"):
+        probe(_like_llama(auto, model_type))
+
+
+def test_a_model_that_is_refused_is_left_as_it_was():
+    model = BY_NAME["llama"].build().train()
+    model.model.layers[0].eval()
+    attention, breaks = model.config._attn_implementation, model.model.layers[1].register_forward_hook(lambda *_: 1 / 0)
+    modes = [module.training for module in model.modules()]
+    with pytest.raises(UnsupportedModel):
+        probe(model)
+    breaks.remove()
+    assert [module.training for module in model.modules()] == modes
+    assert model.config._attn_implementation == attention
+    assert "warn_if_padding_and_no_attention_mask" not in {name for m in model.modules() for name in vars(m)}
+    model.eval()
+    assert model(torch.tensor([[1, 2, 3]])).logits.isfinite().all()
+
+
+def test_a_config_that_insists_on_a_pad_token_is_run():
+    sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["modernbert-decoder"](**sizes, **tokens))
+    adapter = probe(model)
+    assert adapter.plug == "attention" and adapter.windows[1] == 64 and model.config.pad_token_id == 0
