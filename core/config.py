@@ -56,30 +56,8 @@ class BatchingPolicy:
         return budget + first + (("prefix_caching",) if self.prefix_caching else ())
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: object) -> BatchingPolicy:
-        """Inverse of `to_json`; raises InvalidConfig for what is no policy."""
-        names = {f.name for f in fields(cls)}
-        if not isinstance(data, dict) or not {"name", "shows", "admission", "layout"} <= data.keys() <= names:
-            raise InvalidConfig("A batching policy has a name, what it shows, an admission and a layout, and nothing unknown.")
-        for name, value in data.items():
-            if not _is_fit(name, value):
-                raise InvalidConfig(f"The {name} of a batching policy cannot be {shown(value)}.")
-        return cls(**data)
-
-
-_CHOICES = {"admission": Admission, "layout": Layout, "order": Order, "reserve": Reserve, "preemption": Preemption}
-
-
-def _is_fit(name: str, value: object) -> bool:
-    """Whether a field of a policy may have this value."""
-    if name in _CHOICES:
-        return isinstance(value, str) and value in get_args(_CHOICES[name])
-    if name == "aging":
-        return value is None or (type(value) is int and value >= 1)
-    return type(value) is (str if name in ("name", "shows") else bool)
+        """The fields that decide, as a trace's header carries them: without the name and what is shown of it."""
+        return {name: value for name, value in asdict(self).items() if name not in ("name", "shows")}
 
 
 _CONTINUOUS = BatchingPolicy(

@@ -39,6 +39,7 @@ def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: Arri
         "threads": torch.get_num_threads(),
         "dtype": str(adapter.dtype).removeprefix("torch."),
         "policy": config.policy,
+        "batching": config.batching.to_json(),
         "config": config.to_json(),
         "num_blocks": num_blocks,
         "workload": {"schema": 1, "name": name, "arrival_unit": unit, "requests": []},

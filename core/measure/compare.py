@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.config import EngineConfig
+from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.metrics import metrics
 from core.trace.trace import Trace
@@ -179,7 +179,7 @@ def config_for(policy: str, limits: EngineConfig, given: Mapping[str, Any] | Non
     Raises InvalidConfig for limits that contradict each other.
     """
     changes: dict[str, Any] = {"policy": policy}
-    if policy != "continuous":
+    if policy in POLICIES and not POLICIES[policy].prefix_caching:
         changes["prefix_caching"] = False
     return replace(limits, **{**changes, **(given or {})})
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from gradio_client import Client
 
+from core.config import POLICIES
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -21,7 +22,7 @@ def test_the_state_names_what_can_be_run(page_url, http):
     state = call(http, page_url, "state")
     assert [p["name"] for p in state["presets"]] == list(PRESETS)
     assert {"shakespeare-bpe", "shakespeare-char"} == set(state["models"])
-    assert state["limits"]["steps"] and len(state["policies"]) == 6
+    assert state["limits"]["steps"] and [p["name"] for p in state["policies"]] == list(POLICIES)
     assert [e["name"] for e in state["catalogue"]] == list(PRESETS)
 
 

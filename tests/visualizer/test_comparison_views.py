@@ -10,7 +10,7 @@ import math
 
 import pytest
 
-from core.config import EngineConfig
+from core.config import POLICIES, EngineConfig
 from core.measure.compare import Comparison, Run
 from core.measure.cost_curve import CostCurve, Point
 from core.measure.metrics import DEFINITIONS
@@ -150,6 +150,8 @@ def test_contenders_keep_their_colours():
     hues = [hue_of(n) for n in ("sequential", "static", "dynamic", "split", "split-chunked", "continuous")]
     assert len(set(hues)) == 6 and max(hues) < len(HUES)
     assert hue_of("generate-waves", ["static", "generate-waves"]) not in hues
+    everybody = [*list(POLICIES)[-5:], "generate-waves", "others"]
+    assert len({hue_of(n, everybody) for n in everybody}) == 7
 
 
 def test_the_table_has_every_contender_and_a_definition_for_every_column(comparison):

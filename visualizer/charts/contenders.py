@@ -8,23 +8,25 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from core.config import POLICIES
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.metrics import DEFINITIONS
 from core.trace.trace import Trace
 from visualizer.charts.theme import HUES, TEMPLATE
 
-_HUE_OF = {"continuous": 0, "static": 1, "dynamic": 4, "split": 6, "split-chunked": 3, "sequential": 7}
-_FREE = (2, 5)
+_HUES = (7, 1, 4, 6, 3, 0, 2, 5)  # in the order in which policies take them; whoever is none begins with the last two
 _LETTERS_A_LINE = 84
 
 
 def hue_of(name: str, names: Sequence[str] = ()) -> int:
-    """A number in `HUES`: the same for a policy in every picture, the next free one for another contender."""
-    if name in _HUE_OF:
-        return _HUE_OF[name]
-    strangers = [n for n in names if n not in _HUE_OF]
-    return _FREE[strangers.index(name) % len(_FREE)] if name in strangers else _FREE[0]
+    """A number in `HUES`: that of its place in the table for a policy, unless another of `names` has it by then; a free one for others."""
+    hues: dict[str, int] = {}
+    for other in sorted(dict.fromkeys((*names, name)), key=lambda n: n not in POLICIES):  # policies first
+        place = list(POLICIES).index(other) if other in POLICIES else -2
+        wanted = [_HUES[(place + i) % len(_HUES)] for i in range(len(_HUES))]
+        hues[other] = next((hue for hue in wanted if hue not in hues.values()), wanted[0])
+    return hues[name]
 
 
 def colour(name: str, comparison: Comparison) -> str:

@@ -40,7 +40,7 @@ class Server:
             "models": list(BUILTIN_MODELS),
             "any_model": self._limits.any_model,
             "presets": [_preset(p) for p in PRESETS.values()],
-            "policies": [{"name": p.name, "shows": p.shows, "token_budget": p.token_budget} for p in POLICIES.values()],
+            "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
             "limits": self._limits.to_json(),
             "catalogue": self.catalogue,
         }

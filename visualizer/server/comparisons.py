@@ -320,7 +320,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
         "title": before.header["workload"]["name"],
         "source": "live",
         "names": names,
-        "hues": {names[0]: hue_of("static"), names[1]: hue_of("continuous")},
+        "hues": {name: hue_of(name, names) for name in names},
         "about": {names[0]: "as it was", names[1]: "one limit changed"},
         "fork": found.to_json() if found else None,
         "says": {"fork": says},

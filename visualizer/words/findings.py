@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from core.config import EngineConfig
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
@@ -48,7 +49,8 @@ def pair(comparison: Comparison) -> tuple[str, str]:
     others = [n for n in comparison.names if n != base]
     if not others:
         return base, base
-    return base, "continuous" if "continuous" in others else min(others, key=lambda n: statistics.median(comparison.walls[n]))
+    usual = EngineConfig().policy
+    return base, usual if usual in others else min(others, key=lambda n: statistics.median(comparison.walls[n]))
 
 
 def total_time(comparison: Comparison) -> str:

@@ -83,8 +83,9 @@ export class Run {
     this._leaving = []; // stays that leave after the step
     this._waitingNow = 0;
     const config = this.header.config || {};
-    this.numLanes = config.policy === "sequential" ? 1 : config.max_num_seqs || 1;
-    this.barrier = config.policy === "static"; // lanes fall free by waves
+    const batching = this.header.batching || {}; // the policy's own fields
+    this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
+    this.barrier = batching.admission === "barrier"; // lanes fall free by waves
     this.blockSize = config.block_size || 1;
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(((this.header.workload || {}).requests || []).map((r) => [r.id, r]));

@@ -65,7 +65,7 @@ export class Bar {
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
     this.chips.forEach((chip, i) => chip.classList.toggle("on", app.options.catalogue[i] === app.entry));
-    app.root.querySelector(".legend-pad").hidden = !["static", "dynamic", "split", "split-chunked"].includes(header.policy);
+    app.root.querySelector(".legend-pad").hidden = (header.batching || {}).layout === "packed";
     app.root.querySelector(".mask .legend-overrun").hidden = !app.run.asynchronous;
     this.fitChips();
   }
