@@ -188,7 +188,8 @@ def test_a_prefix_hit_is_told_with_its_blocks():
     hit = next(e for e in trace.events if e.kv.prefix_hits)
     cached = hit.kv.prefix_hits[0]
     assert any(
-        f"{cached.request} finds {cached.num_cached_tokens} of its {len(trace.prompts[cached.request])} tokens in the prefix cache" in s
+        f"{cached.request} finds {cached.num_cached_tokens} of its {len(trace.prompts[cached.request])} tokens in the prefix cache"
+        in s
         for s in why(trace, hit.step)
     )
 
