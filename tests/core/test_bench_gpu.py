@@ -154,7 +154,7 @@ def test_what_the_events_say_is_in_the_result(measured):
 
 def test_the_paged_kernel_running_ahead_is_accurate_too(monkeypatch):
     pytest.importorskip("triton", reason="Triton is not installed")
-    from worlds.triton import DEVICE
+    from worlds.triton_cases import DEVICE
 
     def engine(*args, **kwargs):
         return Engine(*args, **{**kwargs, "execution": Execution(attention="triton", asynchronous=True)})

@@ -14,7 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from core.runner.gpu.fused_norms import FusedNorms, rms_norm
 from worlds.families import world
-from worlds.triton import DEVICE
+from worlds.triton_cases import DEVICE
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.runner.sampling import SamplingRow, choose, gumbel_noise, noise_key
 from core.workload.request import SamplingParams
-from worlds.triton import DEVICE, sampling_kernel
+from worlds.triton_cases import DEVICE, sampling_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, where infinities meet
 

@@ -24,7 +24,7 @@ from core.attention.paged_layout import PagedLayout, decode_capacity, plan_tiles
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 from worlds.passes import BLOCK, passes
-from worlds.triton import DEVICE, Case, case, triton_paged
+from worlds.triton_cases import DEVICE, Case, case, triton_paged
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, where infinities meet
 
@@ -218,7 +218,7 @@ A_REGISTER_OR_TWO = 8
 
 def compiled(capability: int, *shapes: str) -> list[dict[str, Any]]:
     """What the kernels take; see compile_kernels.py."""
-    command = [sys.executable, str(Path(__file__).parents[1] / "worlds" / "compile_kernels.py"), str(capability), *shapes]
+    command = [sys.executable, "-P", str(Path(__file__).parents[1] / "worlds" / "compile_kernels.py"), str(capability), *shapes]
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
