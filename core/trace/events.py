@@ -109,8 +109,14 @@ class Sampled(NamedTuple):
 
 
 class Finished(NamedTuple):
+    """A request that is over. A cancelled one ended before the passes of the step, all others in them."""
+
     request: str
     finish_reason: str
+
+    @property
+    def when(self) -> When:
+        return "before" if self.finish_reason == "cancelled" else "after"
 
 
 class Left(NamedTuple):

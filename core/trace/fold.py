@@ -1,31 +1,35 @@
 """A run as plain rows: who waits, who holds which lane, how long each cache is, whose each block is. Geometry before ink.
 
-A `Fold` follows the events one by one; what it knows at a step depends on that step and the ones before, never on later ones.
-Knows nothing of colours, sentences or pages.
+A `Fold` follows the events one by one; what it knows at a step depends on that step and the ones before, never on later ones. It is the
+one account of a run: the rules check an event against it, sentences and tables read it, and the browser's is compared with its frames.
+Knows nothing of policies, colours, sentences or pages.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from core.config import EngineConfig
-from core.errors import InflightError
-from core.trace.events import Segment, StepEvent, Why
-from core.trace.trace import Trace
+from core.trace.events import KV, Admitted, Arrived, Finished, Left, Preempted, Sampled, Segment, StepEvent, When, Why
+
+if TYPE_CHECKING:
+    from core.trace.trace import Trace
 
 Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
 
 class LaneRow(NamedTuple):
-    """A held lane. doing: what its request computed in the step's last pass for it. "finished" ones still hold it: until their wave ends,
-    computed as padding, or until a step is over that was launched before they had stopped; "overrun" is what that step computed for them.
+    """A held lane. doing: what its request computed, pass by pass, `length` tokens in all; then its cache holds `kv_len`.
+
+    A request that is over still holds its lane until its wave ends ("finished": a row computed as padding), or until a step is over that
+    was launched before it had stopped ("overrun": what that step computed for it).
     """
 
     lane: int
     request: str
-    doing: Doing
+    doing: tuple[Doing, ...]
     length: int
     kv_len: int
 
@@ -59,85 +63,147 @@ class Frame:
 
 @dataclass
 class Fold:
-    """What the events so far add up to. Per event: `begin` (all up to its passes), read, `end` (its tokens and what they ended)."""
+    """What the events so far add up to. Per event: `begin` (all up to its passes), read, `end` (its passes and what they ended).
 
-    num_lanes: int
-    is_barrier: bool  # lanes fall free by waves
+    Both are made of the verbs below, each of them one record's; the rules take them one by one.
+    """
+
     num_tokens: dict[str, int]  # prompt and generated, by request
-    line: list[str] = field(default_factory=list)
+    line: deque[str] = field(default_factory=deque)
     since: dict[str, int] = field(default_factory=dict)  # the step in which the present wait began
-    arrived: dict[str, int] = field(default_factory=dict)
+    arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
     lanes: dict[int, str] = field(default_factory=dict)
     freed: dict[int, Freed] = field(default_factory=dict)
-    computed: dict[str, int] = field(default_factory=dict)  # positions in the cache of a running request
+    computed: dict[str, int] = field(default_factory=dict)  # positions in the cache of whoever holds a lane
     lost: dict[str, int] = field(default_factory=dict)  # positions computed before the latest preemption
     chunks: dict[str, int] = field(default_factory=dict)  # prefill chunks since the latest admission
     tables: dict[str, list[int]] = field(default_factory=dict)
     finished: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, header: dict, prompt_lengths: dict[str, int]) -> Fold:
+    def of(cls, prompt_lengths: dict[str, int]) -> Fold:
         """The state before the first step."""
-        config = EngineConfig.from_json(header["config"])
-        return cls(config.num_lanes, config.batching.admission == "barrier", dict(prompt_lengths))
+        return cls(dict(prompt_lengths))
 
     @property
     def has_work(self) -> bool:
         """Whether anybody waits or runs."""
-        return bool(self.line) or not self.finished.keys() >= set(self.lanes.values())
+        return bool(self.line) or bool(self.running)
+
+    @property
+    def running(self) -> list[str]:
+        """Requests that hold a lane and go on."""
+        return [request for request in self.lanes.values() if request not in self.finished]
+
+    def lane_of(self, request: str) -> int | None:
+        return next((lane for lane, holder in self.lanes.items() if holder == request), None)
 
     def begin(self, event: StepEvent) -> None:
-        """Arrivals, cancellations between steps, preemptions, admissions and new blocks: the state while the passes run."""
-        for request, _ in event.arrived:
-            self.line.append(request)
-            self.since[request] = self.arrived[request] = event.step
-        ended = [request for request, _ in event.finished if ended_before(event, request)]
-        for request in ended:
-            self._finish(request, event)
-        if ended:  # and with the last of a wave the whole wave
-            self._leave(event, released(event) - at_work(event) if self.is_barrier else set(ended) & released(event))
-        for request, tokens_lost, lane in event.preempted:
-            self._free(lane, request, event.step, preempted=True)
-            self.lost[request] = tokens_lost
-            self.line.insert(0, request)
-            self.since[request] = event.step
-        for request, lane, _ in event.admitted:
-            self.line.remove(request)
-            self.lanes[lane] = request
-            self.chunks[request] = 0
-            self.computed[request] = 0
-        for hit in event.kv.prefix_hits:
-            self.computed[hit.request] = hit.num_cached_tokens
-        for change in event.kv.changes:
-            if change.added:
-                self.tables.setdefault(change.request, []).extend(change.added)
+        """Arrivals, cancellations, preemptions, admissions and new blocks: the state while the passes run."""
+        step = event.step
+        for arrived in event.arrived:
+            self.arrive(step, arrived)
+        self.end_some(event, "before")
+        for preempted in event.preempted:
+            self.preempt(step, preempted)
+        hits = dict(event.kv.prefix_hits)
+        for admitted in event.admitted:
+            self.admit(admitted, hits.get(admitted.request, 0))
+        self.take_blocks(event.kv)
 
     def end(self, event: StepEvent) -> None:
         """Computed positions, new tokens, finished requests and the lanes they give back."""
         for segment in event.segments:
-            self.computed[segment.request] = segment.kv_len
-            if segment.phase == "prefill":
-                self.chunks[segment.request] += 1
+            self.compute(segment)
         for sampled in event.sampled:
-            self.num_tokens[sampled.request] += 1
-        for request, _ in event.finished:
-            if not ended_before(event, request):
-                self._finish(request, event)
-        self._leave(event, released(event))
+            self.sample(sampled)
+        self.end_some(event, "after")
+
+    # -- record by record --------------------------------------------------------------------------------------------
+
+    def arrive(self, step: int, arrived: Arrived) -> None:
+        self.line.append(arrived.request)
+        self.since[arrived.request] = self.arrived[arrived.request] = step
+
+    def preempt(self, step: int, preempted: Preempted) -> None:
+        request = preempted.request
+        self._free(preempted.lane, request, step, preempted=True)
+        self.lost[request] = preempted.tokens_lost
+        self.line.appendleft(request)
+        self.since[request] = step
+
+    def admit(self, admitted: Admitted, cached: int) -> None:
+        """cached: positions found in the prefix cache."""
+        request = admitted.request
+        self.line.remove(request)
+        self.lanes[admitted.lane] = request
+        self.chunks[request] = 0
+        self.computed[request] = cached
+
+    def take_blocks(self, kv: KV) -> None:
+        """Block tables grow, and those of whoever has just lost a lane are given back; all others stay while the passes run."""
+        holders = set(self.lanes.values())
+        for request, added, released in kv.changes:
+            if added:
+                self.tables.setdefault(request, []).extend(added)
+            if released and request not in holders:
+                self.tables.pop(request, None)
+
+    def compute(self, segment: Segment) -> None:
+        self.computed[segment.request] = segment.kv_len
+        if segment.phase == "prefill":
+            self.chunks[segment.request] += 1
+
+    def sample(self, sampled: Sampled) -> None:
+        self.num_tokens[sampled.request] += 1
+
+    def end_some(self, event: StepEvent, when: When) -> None:
+        """Requests that are over, and those that leave their lanes, before the passes or after them."""
+        for finished in event.finished:
+            if finished.when == when:
+                self.finish(event.step, finished)
+        for left in event.left:
+            if left.when == when:
+                self.leave(event.step, left)
+
+    def finish(self, step: int, finished: Finished) -> None:
+        """A request is over; its lane, if it holds one, it keeps until it leaves."""
+        self.finished[finished.request] = step
+        if finished.when == "before" and finished.request in self.line:
+            self.line.remove(finished.request)
+
+    def leave(self, step: int, left: Left) -> None:
+        self._free(left.lane, left.request, step, preempted=False)
+        if left.when == "after":
+            self.tables.pop(left.request, None)
+
+    def _free(self, lane: int, request: str, step: int, preempted: bool) -> None:
+        self.freed[lane] = Freed(request, step, preempted)
+        self.lanes.pop(lane, None)
+        self.computed.pop(request, None)
+
+    # -- a copy for a picture ----------------------------------------------------------------------------------------
 
     def frame(self, event: StepEvent) -> Frame:
-        """A copy of the state for a picture; call between `begin` and `end`."""
-        latest: dict[str, Segment] = {s.request: s for s in event.segments}
-        overrun = {o.request for o in event.overrun}
-        rows = []
-        for lane, request in sorted(self.lanes.items()):
-            segment = latest.get(request)
-            if segment:
-                doing: Doing = "overrun" if request in overrun else "prefill" if segment.phase == "prefill" else "decode"
-                rows.append(LaneRow(lane, request, doing, segment.length, segment.kv_len))
-            else:
-                doing = "finished" if request in self.finished else "stalled"
-                rows.append(LaneRow(lane, request, doing, 0, self.computed.get(request, 0)))
+        """The state while the passes run; call between `begin` and `end`."""
+        over = {o.request for o in event.overrun}
+        doing: dict[str, list[Doing]] = {}
+        lengths: dict[str, int] = {}
+        kv_lens: dict[str, int] = {}
+        for s in event.segments:
+            does: Doing = "overrun" if s.request in over else "prefill" if s.phase == "prefill" else "decode"
+            doing.setdefault(s.request, []).append(does)
+            lengths[s.request] = lengths.get(s.request, 0) + s.length
+            kv_lens[s.request] = s.kv_len
+        for forward in event.passes:
+            for row in forward.finished_rows:
+                doing[row.request] = ["finished"]
+        for stalled in event.stalled:
+            doing[stalled.request] = ["stalled"]
+        rows = tuple(
+            LaneRow(lane, r, tuple(doing.get(r, ())), lengths.get(r, 0), kv_lens.get(r, self.computed.get(r, 0)))
+            for lane, r in sorted(self.lanes.items())
+        )
         waiting = tuple(
             WaitingRow(r, self.since[r], r in self.lost, event.waiting.why if r == event.waiting.request else None)
             for r in self.line
@@ -146,59 +212,18 @@ class Fold:
         for request, table in self.tables.items():
             for block in table:
                 blocks[block] = (*blocks.get(block, ()), request)
-        return Frame(event.step, tuple(rows), waiting, blocks)
-
-    def _finish(self, request: str, event: StepEvent) -> None:
-        """A request is over; its lane it keeps until its blocks are given back."""
-        self.finished[request] = event.step
-        if request in self.line:
-            self.line.remove(request)
-
-    def _leave(self, event: StepEvent, leaving: set[str]) -> None:
-        """Finished requests whose blocks are given back leave their lanes."""
-        for lane, holder in list(self.lanes.items()):
-            if holder in self.finished and holder in leaving:
-                self._free(lane, holder, event.step, preempted=False)
-
-    def _free(self, lane: int, request: str, step: int, preempted: bool) -> None:
-        self.freed[lane] = Freed(request, step, preempted)
-        self.lanes.pop(lane, None)
-        self.tables.pop(request, None)
-        self.computed.pop(request, None)
-
-
-def released(event: StepEvent) -> set[str]:
-    """Requests whose blocks the event says were given back, before its passes or after them."""
-    return {change.request for change in event.kv.changes if change.released}
-
-
-def at_work(event: StepEvent) -> set[str]:
-    """Requests that have a lane while the passes run: whoever computes, for nothing or not, and whoever stalls."""
-    rows = {row.request for forward in event.passes for row in forward.finished_rows}
-    return rows | {s.request for s in event.segments} | {s.request for s in event.stalled}
-
-
-def ended_before(event: StepEvent, request: str) -> bool:
-    """Whether a request in `event.finished` was cancelled between steps: it computed nothing in this one."""
-    return all(s.request != request for s in event.segments)
+        return Frame(event.step, rows, waiting, blocks)
 
 
 def prompt_lengths(trace: Trace) -> dict[str, int]:
+    """Tokens of each prompt."""
     return {request: len(ids) for request, ids in trace.prompts.items()}
 
 
 def frames(trace: Trace) -> Iterator[Frame]:
     """One frame a step, in order."""
-    fold = Fold.of(trace.header, prompt_lengths(trace))
+    fold = Fold.of(prompt_lengths(trace))
     for event in trace.events:
         fold.begin(event)
         yield fold.frame(event)
         fold.end(event)
-
-
-def frame(trace: Trace, step: int) -> Frame:
-    """The frame of one step; raises InflightError if nothing ran in it."""
-    for found in frames(trace):
-        if found.step == step:
-            return found
-    raise InflightError(f"This trace has no step {step}.")

@@ -1,64 +1,46 @@
-"""The rules that every recorded run obeys, checked event by event: a replay in ids and counts. Knows the events alone."""
+"""The rules that every recorded run obeys, checked event by event against the fold of the events before. Knows the events alone.
+
+What a policy would have decided is not asked here: `core.measure.replay` runs the scheduler again and compares.
+"""
 
 from __future__ import annotations
 
 import math
 import types
-from collections import Counter, deque
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from core.config import EngineConfig
-from core.errors import InflightError, InvalidTrace
-from core.trace.events import Segment, StepEvent
-from core.workload.workload import Workload
+from core.trace.events import Segment, StepEvent, When
+from core.trace.fold import Fold
+from core.trace.header import Header
+from core.workload.request import is_text
 
+MAX_BUCKET = 2048  # positions of the largest CUDA graph
 _REASONS = ("length", "stop", "cancelled", "error")
 
 
 class Checker:
-    """Follows a run from its header on; `fault(event)` says in a sentence what a step contradicts, or returns None.
+    """Follows a run from its header (plain data) on; `fault(event)` says in a sentence what a step contradicts, or returns None.
 
     Raises InvalidTrace for a header that cannot be followed.
     """
 
-    def __init__(self, header: dict) -> None:
-        try:
-            self._config = EngineConfig.from_json(header["config"])
-            workload = Workload.from_json(header["workload"])
-        except InflightError as error:
-            raise InvalidTrace(str(error), 1) from None
-        prompts: dict[str, list[int]] = header["prompts"]
-        if not all(isinstance(ids, list) and ids and all(type(i) is int and i >= 0 for i in ids) for ids in prompts.values()):
-            raise InvalidTrace("the prompts are not lists of token ids.", 1)
-        if set(prompts) != {r.id for r in workload}:
-            raise InvalidTrace("the prompts are not those of the workload's requests.", 1)
-        if header["policy"] != self._config.policy:
-            raise InvalidTrace("the policy is not that of the config.", 1)
-        windows = header["model"].get("windows", [])
-        if not isinstance(windows, list) or not all(w is None or (type(w) is int and w > 0) for w in windows):
-            raise InvalidTrace("the model's windows are not lengths.", 1)
-        self._num_blocks: int | None = header.get("num_blocks")
-        self._prompts = prompts
-        self._num_prompt = {request: len(ids) for request, ids in prompts.items()}
-        self._num_tokens = dict(self._num_prompt)
-        self._max_tokens = {r.id: self._num_prompt[r.id] + r.sampling.max_new_tokens for r in workload}
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        self._header = typed = Header.from_json(header)
+        self._config, self._batching, self._num_blocks = typed.config, typed.batching, typed.num_blocks
+        self._requests = {r.id: r for r in typed.workload}
+        self._num_prompt = {request: len(ids) for request, ids in typed.prompts.items()}
+        self._max_tokens = {r.id: self._num_prompt[r.id] + r.sampling.max_new_tokens for r in typed.workload}
+        self._fold = Fold.of(self._num_prompt)
         self._order: dict[str, int] = {}  # by arrival
-        self._line: deque[str] = deque()
-        self._computed: dict[str, int] = {}  # running request -> positions in its cache
-        self._lanes: dict[str, int] = {}  # a finished request keeps its lane until the barrier
-        self._tables: dict[str, list[int]] = {}
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
-        self._held: dict[str, int] = {}  # of this step: request -> blocks while the passes ran
-        self._released: list[str] = []  # of this step: requests that gave back their blocks
-        self._finished: set[str] = set()
-        self._asynchronous = bool(header.get("execution", {}).get("asynchronous"))
-        self._due: list[str] = []  # finished requests that still hold their lanes, for no longer than the next step
-        self._late: dict[
-            str, int
-        ] = {}  # finished in the step before -> positions in its cache: may have a row in this one, in vain
+        self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
+        self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
         self._in_vain: set[str] = set()  # of the step before: rows of requests that have not finished by then
+        self._of_texts: set[str] = set()
         self._step, self._t = -1, 0.0
 
     def fault(self, event: StepEvent) -> str | None:
@@ -69,20 +51,27 @@ class Checker:
                 return f"step {event.step}: {fault}."
         return None
 
-    def fault_at_end(self, complete: object, texts: Any, outputs: dict[str, list[int]]) -> str | None:
-        """What is wrong with the last line: a complete run has ended, and every token has its piece of text."""
+    def fault_of_pieces(self, request: Any, prompt: Any, output: Any) -> str | None:
+        """What is wrong with the texts of a request: every token has its piece of text."""
+        if not isinstance(request, str) or request not in self._num_prompt or request in self._of_texts:
+            return "these are the texts of no request."
+        self._of_texts.add(request)
+        counts = (self._num_prompt[request], self._fold.num_tokens[request] - self._num_prompt[request])
+        for pieces, count in zip((prompt, output), counts, strict=True):
+            if not isinstance(pieces, list) or len(pieces) != count or not all(isinstance(p, str) for p in pieces):
+                return f"the texts of request {request!r} do not match its tokens."
+            if not is_text("".join(pieces)):
+                return f"the texts of request {request!r} are no text."
+        return None
+
+    def fault_at_end(self, complete: object) -> str | None:
+        """What is wrong with the last line: a complete run has ended, and every request has its texts."""
         if type(complete) is not bool:
             return "the last line does not say whether the run is complete."
-        if complete and (left := set(self._prompts) - self._finished):
+        if complete and (left := self._num_prompt.keys() - self._fold.finished.keys()):
             return f"the run is said to be complete, but request {min(left)!r} has not finished."
-        for name, tokens in (("prompt", self._prompts), ("output", outputs)):
-            of_all = texts.get(name) if isinstance(texts, dict) else None
-            if not isinstance(of_all, dict) or set(of_all) != set(tokens):
-                return "the texts are missing."
-            for request, ids in tokens.items():
-                pieces = of_all[request]
-                if not isinstance(pieces, list) or len(pieces) != len(ids) or not all(isinstance(p, str) for p in pieces):
-                    return f"the texts of request {request!r} do not match its tokens."
+        if missing := self._num_prompt.keys() - self._of_texts:
+            return f"the texts of request {min(missing)!r} are missing."
         return None
 
     # -- the rules, in the order of a step ---------------------------------------------------------------------------
@@ -102,65 +91,85 @@ class Checker:
         return None
 
     def _arrivals(self, event: StepEvent) -> str | None:
-        for request, t in event.arrived:
-            if request not in self._prompts or request in self._order:
-                return f"request {request!r} cannot arrive"
-            if not 0 <= t <= event.t_end:
-                return f"request {request!r} arrives at a time that has not come"
-            self._order[request] = len(self._order)
-            self._line.append(request)
+        for arrived in event.arrived:
+            if arrived.request not in self._num_prompt or arrived.request in self._fold.arrived:
+                return f"request {arrived.request!r} cannot arrive"
+            if not 0 <= arrived.t <= event.t_end:
+                return f"request {arrived.request!r} arrives at a time that has not come"
+            self._order[arrived.request] = len(self._order)
+            self._fold.arrive(event.step, arrived)
         return None
 
     def _cancels(self, event: StepEvent) -> str | None:
         """Cancellations come before everything else in their step."""
-        cancelled = {request for request, reason in event.finished if reason == "cancelled"}
-        if self._in_vain - cancelled:
+        fold = self._fold
+        cancelled = [f for f in event.finished if f.when == "before"]
+        if self._in_vain - {f.request for f in cancelled}:
             return f"request {min(self._in_vain)!r} lost a token but goes on"
-        for request, reason in event.finished:
-            if reason != "cancelled":
-                continue
-            if request in self._line:
-                self._line.remove(request)
-                self._finished.add(request)
-            elif request in self._computed:
-                for other in self._finish(request):
-                    del self._lanes[other]
-            else:
+        leaving: list[str] = []
+        for finished in cancelled:
+            request = finished.request
+            if request in fold.running:
+                leaving.append(request)
+            elif request not in fold.line:
                 return f"request {request!r} cannot be cancelled"
+            fold.finish(event.step, finished)
+        return self._leave(event, "before", self._freed_by(leaving), ())
+
+    def _leave(self, event: StepEvent, when: When, due: Collection[str], may_linger: Collection[str]) -> str | None:
+        """Whoever is due leaves its lane; those that may linger leave now or after the next step."""
+        leaving = [left for left in event.left if left.when == when]
+        requests = {left.request for left in leaving}
+        if len(requests) < len(leaving) or not set(due) <= requests | set(may_linger) or not requests <= set(due):
+            return f"not those leave their lanes {when} the passes who have to"
+        if any(self._fold.lanes.get(left.lane) != left.request for left in leaving):
+            return "a request leaves a lane that it does not hold"
+        for left in leaving:
+            self._fold.leave(event.step, left)
         return None
 
+    def _freed_by(self, ended: list[str]) -> list[str]:
+        """Whose lanes fall free when these end: their own, or at the barrier the whole wave's once nobody of it goes on."""
+        if self._batching.admission == "immediate" or not ended:
+            return ended
+        return [] if self._fold.running else list(self._fold.lanes.values())
+
     def _preemptions(self, event: StepEvent) -> str | None:
-        for request, lost, lane in event.preempted:
-            if self._computed.get(request) != lost or self._lanes.get(request) != lane:
+        fold = self._fold
+        for preempted in event.preempted:
+            request, lost, lane = preempted
+            if fold.lanes.get(lane) != request or request in fold.finished or fold.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
-            if request != max(self._computed, key=self._order.__getitem__):
+            if request != max(fold.running, key=self._order.__getitem__):
                 return f"request {request!r} was preempted but is not the newest"
-            del self._computed[request], self._lanes[request]
-            self._line.appendleft(request)
+            fold.preempt(event.step, preempted)
         return None
 
     def _admissions(self, event: StepEvent) -> str | None:
-        hits = dict(event.kv.prefix_hits)
-        if not set(hits) <= {a.request for a in event.admitted}:
+        fold, hits = self._fold, dict(event.kv.prefix_hits)
+        if not hits.keys() <= {a.request for a in event.admitted}:
             return "a prefix was found for a request that was not admitted"
-        for request, lane, _ in event.admitted:
-            if not self._line or self._line.popleft() != request:
+        if hits and not self._config.prefix_caching:
+            return "a prefix was found though nothing is cached"
+        for admitted in event.admitted:
+            request, lane, _ = admitted
+            if not fold.line or fold.line[0] != request:
                 return f"request {request!r} was admitted out of turn"
-            if lane in self._lanes.values():
+            if lane in fold.lanes:
                 return f"lane {lane} is taken"
             if not 0 <= lane < self._config.num_lanes:
                 return f"there is no lane {lane}"
             cached = hits.get(request, 0)
-            if cached % self._config.block_size or not 0 <= cached < self._num_tokens[request]:
+            if cached % self._config.block_size or not 0 <= cached < fold.num_tokens[request]:
                 return f"a prefix of {cached} tokens cannot be found for request {request!r}"
-            self._computed[request], self._lanes[request] = cached, lane
+            fold.admit(admitted, cached)
         return None
 
     def _waiting(self, event: StepEvent) -> str | None:
-        count, head, why = event.waiting
-        if count != len(self._line) or head != (self._line[0] if self._line else None) or (why is None) != (head is None):
-            return f"{len(self._line)} requests wait, not as it says"
-        if why and why.limit == "lanes" and len(self._lanes) < self._config.num_lanes:
+        (count, head, why), line = event.waiting, self._fold.line
+        if count != len(line) or head != (line[0] if line else None) or (why is None) != (head is None):
+            return f"{len(line)} requests wait, not as it says"
+        if why and why.limit == "lanes" and len(self._fold.lanes) < self._config.num_lanes:
             return "the head of the line waits for a lane though one is free"
         return None
 
@@ -168,31 +177,33 @@ class Checker:
         used, total, changes, hits = event.kv
         if total != (total if self._num_blocks is None else self._num_blocks):
             return f"the pool does not have {total} blocks"
+        self._num_blocks = total
+        fold, most = self._fold, len(self._owners)
         shared = {request: cached // self._config.block_size for request, cached in hits}
-        most = len(self._owners)
-        self._released = []
-        self._held = {request: len(table) for request, table in self._tables.items()}
+        holders = set(fold.lanes.values())
+        taken: dict[str, list[int]] = {}  # in this step, so far
         for request, added, released in changes:
             if any(not 0 <= b < total for b in added):
                 return f"request {request!r} got a block that the pool does not have"
             may_share = shared.pop(request, 0)
             if any(self._owners[b] for b in added[may_share:]):
                 return "a block has two owners"
-            table = self._tables.setdefault(request, [])
-            if added and request not in self._computed and request not in self._late:
+            if added and request not in holders:
                 return f"request {request!r} got blocks but is not running"
-            table.extend(added)
+            taken[request] = taken.get(request, []) + list(added)
             self._owners.update(added)
-            self._held[request] = len(table)
             if released:
-                self._released.append(request)
-                for block in self._tables.pop(request):
+                for block in fold.tables.get(request, []) + taken.pop(request):
                     self._owners[block] -= 1
                     if not self._owners[block]:
                         del self._owners[block]
             most = max(most, len(self._owners))
         if any(shared.values()) or not len(self._owners) <= used <= min(most, total):
             return f"{used} of {total} blocks cannot be in use"
+        released_by = [c.request for c in changes if c.released]
+        if sorted(released_by) != sorted([left.request for left in event.left] + [p.request for p in event.preempted]):
+            return "blocks are given back when a lane falls free, and only then"
+        fold.take_blocks(event.kv)
         return None
 
     def _passes(self, event: StepEvent) -> str | None:
@@ -212,10 +223,12 @@ class Checker:
                 rows * width - sum(lengths),
             ):
                 return f"the positions of pass {index} do not add up"
+            if forward.bucket is not None and (not self._header.graphs or not rows * width <= forward.bucket <= MAX_BUCKET):
+                return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
             if lanes != sorted(set(lanes)):
                 return f"pass {index} is not in lane order"
-            if any(r.request not in self._finished or self._lanes.get(r.request) != r.lane for r in over):
+            if any(r.request not in self._fold.finished or self._fold.lanes.get(r.lane) != r.request for r in over):
                 return f"pass {index} computes a finished row that has no lane"
             for segment in segments:
                 if fault := self._segment(segment):
@@ -225,39 +238,34 @@ class Checker:
         return None
 
     def _segment(self, s: Segment) -> str | None:
-        cached = self._computed.get(s.request, self._late.get(s.request))
-        if cached is None or self._lanes.get(s.request) != s.lane:
+        fold, late = self._fold, s.request in self._late
+        if fold.lanes.get(s.lane) != s.request or (s.request in fold.finished and not late):
             return f"request {s.request!r} does not hold lane {s.lane}"
-        if s.length < 1 or s.kv_len != s.start + s.length or s.start != cached:
+        if s.length < 1 or s.kv_len != s.start + s.length or s.start != fold.computed[s.request]:
             return f"request {s.request!r} computes positions that do not follow its cache"
-        num_tokens, late = self._num_tokens[s.request], s.request in self._late
+        num_tokens = fold.num_tokens[s.request]
         if s.kv_len > num_tokens and not late:
             return f"request {s.request!r} computes tokens that it does not have"
         decoding = s.length == 1 and (late or s.kv_len == num_tokens > self._num_prompt[s.request])
         if s.phase != ("decode" if decoding else "prefill"):
             return f"request {s.request!r} is not in the phase {s.phase!r}"
-        if self._held.get(s.request, 0) * self._config.block_size < s.kv_len:
+        if len(fold.tables.get(s.request, ())) * self._config.block_size < s.kv_len:
             return f"request {s.request!r} has too few blocks for {s.kv_len} positions"
-        if s.request in self._computed:
-            self._computed[s.request] = s.kv_len
+        fold.compute(s)
         return None
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
         """Whoever computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
-        failed = {f.request for f in event.finished if f.finish_reason == "error"}
-        overrun = {row.request for row in event.overrun}
-        due = [
-            s.request
-            for s in segments
-            if s.kv_len == self._num_tokens[s.request] and s.request not in failed and s.request not in overrun
-        ]
+        nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {row.request for row in event.overrun}
+        due = [s.request for s in segments if s.kv_len == self._fold.num_tokens[s.request] and s.request not in nothing]
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [s.request for s in sampled] != due:
             return f"pass {index} samples for others than those whose tokens are computed"
+        vocabulary = self._header.vocab_size or math.inf
         for s in sampled:
-            if s.token_id < 0 or s.margin < 0 or s.logprob > 0:
+            if not 0 <= s.token_id < vocabulary or s.margin < 0 or s.logprob > 0:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
-            self._num_tokens[s.request] += 1
+            self._fold.sample(s)
         return None
 
     def _samples(self, event: StepEvent) -> str | None:
@@ -266,14 +274,14 @@ class Checker:
         return None
 
     def _overruns(self, event: StepEvent) -> str | None:
-        """Rows in vain: of requests that had finished, or will turn out cancelled."""
+        """Rows for nothing: of requests that had finished, or will turn out cancelled."""
         last = {s.request: s for s in event.segments}
         self._in_vain = set()
         for request, rows in event.overrun:
-            if not self._asynchronous:
-                return "only asynchronous execution computes rows in vain"
+            if not self._header.asynchronous:
+                return "only asynchronous execution computes rows for nothing"
             if request not in last or last[request].length != rows:
-                return f"request {request!r} has no row of {rows} positions in vain"
+                return f"request {request!r} has no row of {rows} positions for nothing"
             if request not in self._late:
                 self._in_vain.add(request)
         if {s.request for s in event.segments if s.request in self._late} - {row.request for row in event.overrun}:
@@ -281,9 +289,10 @@ class Checker:
         return None
 
     def _work(self, event: StepEvent) -> str | None:
-        computing = {s.request for s in event.segments} - set(self._late)
+        running = self._fold.running
+        computing = {s.request for s in event.segments} - self._late
         stalled = [s.request for s in event.stalled if s.request not in self._late]
-        if computing | set(stalled) != set(self._computed) or len(computing) + len(stalled) != len(self._computed):
+        if computing | set(stalled) != set(running) or len(computing) + len(stalled) != len(running):
             return "a running request neither computed nor stalled"
         return None
 
@@ -294,44 +303,39 @@ class Checker:
             of_phase[s.phase] += s.length
         if (decode, prefill) != (of_phase["decode"], of_phase["prefill"]):
             return "the budget's split is not what was computed"
-        if limit != (self._config.max_num_batched_tokens if self._config.batching.token_budget else None):
+        if limit != (self._config.max_num_batched_tokens if self._batching.token_budget else None):
             return f"the budget is not {limit}"
+        if limit is None and unused:
+            return "without a budget nothing of it is unused"
         if limit is not None and (unused < 0 or decode + prefill + unused != limit):
             return f"{decode + prefill} tokens do not fit the budget of {limit}"
         return None
 
     def _ends(self, event: StepEvent) -> str | None:
-        sampled = {s.request for s in event.sampled}
-        late: dict[str, int] = {}
-        leaving: list[str] = []
-        for request, reason in event.finished:
-            if reason == "cancelled":
+        fold, ended = self._fold, []
+        newest = {s.request: s.token_id for s in event.sampled}
+        for finished in event.finished:
+            request, reason = finished
+            if finished.when == "before":
                 continue
-            if request not in self._computed or reason not in _REASONS:
+            if reason not in _REASONS or request in fold.finished or fold.lane_of(request) is None:
                 return f"request {request!r} cannot finish by {reason!r}"
-            full = self._num_tokens[request] == self._max_tokens[request]
-            failed = self._computed[request] == self._num_tokens[request]
-            if {"length": not full, "stop": request not in sampled, "error": not failed}[reason]:
+            full = fold.num_tokens[request] == self._max_tokens[request]
+            failed = fold.computed[request] == fold.num_tokens[request]
+            sampling = self._requests[request].sampling
+            stops = request in newest and (not sampling.ignore_eos or bool(sampling.stop))
+            if {"length": not full, "stop": not stops, "error": not failed}[reason]:
                 return f"request {request!r} has not come to its end by {reason!r}"
-            late[request] = self._computed[request]
-            leaving += self._finish(request)
-        if beyond := [r for r in self._computed if self._num_tokens[r] >= self._max_tokens[r]]:
+            fold.finish(event.step, finished)
+            ended.append(request)
+        if beyond := [r for r in fold.running if fold.num_tokens[r] >= self._max_tokens[r]]:
             return f"request {beyond[0]!r} goes on beyond its last token"
-        lingering = [r for r in leaving if self._asynchronous and r in self._tables]
-        for request in set(leaving + self._due) - set(lingering):
-            del self._lanes[request]
-        self._due, self._late = lingering, late if self._asynchronous else {}
-        if set(self._released) & set(self._lanes) or not set(self._tables) <= set(self._lanes):
-            return "blocks are given back when a lane falls free, and only then"
+        leaving = set(self._freed_by(ended))
+        if fault := self._leave(event, "after", self._due | leaving, leaving - self._due if self._header.asynchronous else ()):
+            return fault
+        self._late = set(ended) if self._header.asynchronous else set()
+        self._due = leaving & set(fold.lanes.values())
         return None
-
-    def _finish(self, request: str) -> list[str]:
-        """End a running request; those whose lanes fall free with it: itself, or at the barrier the whole wave."""
-        del self._computed[request]
-        self._finished.add(request)
-        if self._config.batching.admission == "immediate":
-            return [request]
-        return [] if self._computed else list(self._lanes)
 
 
 @cache

@@ -1,29 +1,19 @@
-"""A run on record: header, events, and the texts of its tokens. Save, load, check; derive outputs, masks and metrics.
-
-On disk a trace is JSON lines: the header, one line a step, and a last line with the texts. Every line ends with a checksum chained to
-the line before, so that a missing, moved or altered line is found and named.
-"""
+"""A run on record: header, events, and the texts of its tokens. Save and load; derive outputs, texts and masks."""
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from core.errors import InflightError, InvalidTrace
+from core.errors import InflightError
+from core.trace import file
 from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
 from core.trace.mask import Mask, Order, mask_of
-from core.trace.rules import Checker
-
-SCHEMA = 1
-_CRC = ',"crc":"%08x"}'
-_CRC_LENGTH = len(_CRC % 0)
 
 
 @dataclass(frozen=True)
@@ -38,7 +28,7 @@ class Texts:
 class Trace:
     """What ran.
 
-    header: plain data: model, device, dtype, policy, config, workload, prompts (token ids by request), versions, when it was made and
+    header: plain data (`core.trace.header` reads it): model, device, dtype, policy, batching, config, workload, prompts (token ids by request), versions, when it was made and
         whether it is a recording. events: one `StepEvent` for every step in which something happened. complete: False for a run
         that was cut short. tokenizer: turns ids into text where no texts are on record.
     """
@@ -118,102 +108,35 @@ class Trace:
     # -- disk --------------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        """The trace as JSON lines, without line ends."""
-        texts = {"prompt": self.texts.prompt, "output": self.texts.output}
-        end = {"kind": "end", "events": len(self.events), "complete": self.complete, "texts": texts}
-        crc = 0
-        for data in ({"kind": "header", "schema": SCHEMA, **self.header}, *(e.to_json() for e in self.events), end):
-            body = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)[:-1]
-            crc = zlib.crc32(body.encode(), crc)
-            yield body + _CRC % crc
+        """The trace as JSON lines, without line ends; see `core.trace.file`."""
+        prompt, output = self.texts.prompt, self.texts.output
+        return file.lines(self.header, self.events, (file.Pieces(r, prompt[r], output[r]) for r in prompt), self.complete)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the trace; an existing file is replaced only once the new one is whole."""
         path = Path(path)
         partial = path.with_name(path.name + ".partial")
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
+        with partial.open("w", encoding="utf-8", newline="\n") as out:
             for line in self.lines():
-                file.write(line + "\n")
+                out.write(line + "\n")
         partial.replace(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Trace:
         """Read and check a trace; raises InvalidTrace naming the line at fault."""
-        try:
-            with Path(path).open("rb") as file:
-                return cls.from_lines(_decoded(file))
-        except OSError as error:
-            raise InvalidTrace(f"{Path(path).name} cannot be read: {error.strerror}.") from None
+        return cls.from_lines(file.lines_of(Path(path)))
 
     @classmethod
     def from_lines(cls, lines: Iterable[str]) -> Trace:
         """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming the line at fault."""
-        numbered = enumerate(lines, 1)
-        number, first = next(numbered, (1, None))
-        if first is None:
-            raise InvalidTrace("the file is empty.", 1)
-        crc, data = _parse(first.removesuffix("\n"), 0, number)
-        header = _header(data)
-        checker = Checker(header)
-        end: dict | None = None
-        events: list[StepEvent] = []
-        for number, line in numbered:
-            crc, data = _parse(line.removesuffix("\n"), crc, number)
-            if end is not None:
-                raise InvalidTrace("the trace goes on after its end.", number)
-            elif data.get("kind") == "end":
-                end = data
+        reader = file.Reader(lines)
+        trace, texts = cls(reader.header, []), Texts({}, {})
+        for record in reader.records():
+            if isinstance(record, StepEvent):
+                trace.events.append(record)
+            elif isinstance(record, file.Pieces):
+                texts.prompt[record.request], texts.output[record.request] = record.prompt, record.output
             else:
-                try:
-                    event = StepEvent.from_json(data)
-                    fault = checker.fault(event)
-                except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-                    raise InvalidTrace(f"this is not a step: {error}.", number) from None
-                if fault:
-                    raise InvalidTrace(fault, number)
-                events.append(event)
-        if end is None:
-            raise InvalidTrace("the trace is truncated: its last line is missing.", number + 1)
-        if end.get("events") != len(events):
-            raise InvalidTrace(f"the trace says it has {end.get('events')} steps but holds {len(events)}.", number)
-        trace = cls(header, events, end.get("complete") is True)
-        fault = checker.fault_at_end(end.get("complete"), end.get("texts"), trace.outputs)
-        if fault:
-            raise InvalidTrace(fault, number)
-        trace.recorded_texts = Texts(end["texts"]["prompt"], end["texts"]["output"])
+                trace.complete = record.complete
+        trace.recorded_texts = texts
         return trace
-
-
-def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError:
-            raise InvalidTrace("this is not text: the trace is damaged.", number) from None
-
-
-def _parse(line: str, crc: int, number: int) -> tuple[int, dict]:
-    body, seal = line[:-_CRC_LENGTH], line[-_CRC_LENGTH:]
-    try:
-        data = json.loads(line)
-        crc = zlib.crc32(body.encode(), crc)
-    except (ValueError, RecursionError):
-        raise InvalidTrace("this is not JSON: the trace is truncated or damaged.", number) from None
-    if not isinstance(data, dict) or "crc" not in data:
-        raise InvalidTrace("this is not a line of a trace.", number)
-    if seal != _CRC % crc:
-        raise InvalidTrace("the checksum does not match: this line was altered, or a line before it is missing or moved.", number)
-    del data["crc"]
-    return crc, data
-
-
-def _header(data: dict) -> dict:
-    if data.pop("kind", None) != "header":
-        raise InvalidTrace("this is not the header of a trace.", 1)
-    schema = data.pop("schema", None)
-    if schema != SCHEMA:
-        raise InvalidTrace(f"the trace has schema {schema!r}; this version reads schema {SCHEMA}.", 1)
-    for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("prompts", dict), ("policy", str)):
-        if not isinstance(data.get(name), kind):
-            raise InvalidTrace(f"the header has no {name}.", 1)
-    return data

@@ -182,6 +182,13 @@ def event(rows: list[dict], step: int) -> dict:
     return next(r for r in rows if r.get("step") == step)
 
 
+def move_left(rows: list[dict]) -> None:
+    """A departure told one step too late."""
+    index = next(i for i, e in enumerate(rows) if e.get("left"))
+    rows[index + 1]["left"] = rows[index]["left"] + rows[index + 1]["left"]
+    rows[index]["left"] = []
+
+
 LIES = {
     "a step twice": lambda r: event(r, 1).update(step=0),
     "time": lambda r: event(r, 1).update(t_start=99.0),
@@ -221,11 +228,18 @@ LIES = {
     "a field too few": lambda r: event(r, 1).pop("kv"),
     "the count of steps": lambda r: r[-1].update(events=1),
     "complete": lambda r: r[-1].update(complete="yes"),
-    "a text less": lambda r: r[-1]["texts"]["output"]["r0"].pop(),
-    "texts of nobody": lambda r: r[-1]["texts"]["output"].update(zz=[]),
-    "no texts": lambda r: r[-1].update(texts=[]),
-    "texts of another kind": lambda r: r[-1].update(texts={"prompt": [], "output": 3}),
-    "the schema": lambda r: r[0].update(schema=2),
+    "a text less": lambda r: r[-2]["output"].pop(),
+    "texts of nobody": lambda r: r[-2].update(request="zz"),
+    "texts of another": lambda r: r[-2].update(request="r0"),
+    "no texts": lambda r: r[-2].update(output=[]),
+    "texts of another kind": lambda r: r[-2].update(prompt={}, output=3),
+    "the schema": lambda r: r[0].update(schema=3),
+    "the policy's fields": lambda r: r[0]["batching"].update(admission="barrier"),
+    "who left": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(0, "r2"),
+    "which lane": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(1, 1),
+    "left before": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(2, "before"),
+    "nobody left": lambda r: next(e for e in r if e.get("left"))["left"].clear(),
+    "left later": lambda r: move_left(r),
     "the policy": lambda r: r[0].update(policy="static"),
     "the limits": lambda r: r[0]["config"].update(max_num_seqs=0),
     "an unknown limit": lambda r: r[0]["config"].update(speed=9),

@@ -28,7 +28,7 @@ class Captioner:
     """Follows a run event by event. header: the trace's; prompt_lengths: tokens of each prompt."""
 
     def __init__(self, header: dict, prompt_lengths: dict[str, int]) -> None:
-        self._fold = Fold.of(header, prompt_lengths)
+        self._fold = Fold.of(prompt_lengths)
         self._prompt = prompt_lengths
         self._letters: dict[str, str] = {}
         self._config = EngineConfig.from_json(header["config"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from core.trace.events import Admitted, Finished, Overrun, Preempted, Segment, Stalled, Why
-from core.trace.fold import ended_before, released
 from core.trace.phrases import bound, count, reason
 from visualizer.words.context import StepContext
 from visualizer.words.vocabulary import Sentence, agree, is_are, milliseconds, names, padding_causes
@@ -13,7 +12,7 @@ def reasons(m: StepContext) -> list[Sentence]:
     """A sentence for each decision of the step, in the order in which they were taken."""
     event = m.event
     sentences = [_arrived(m, a.request) for a in event.arrived]
-    sentences += [_finished(m, f) for f in event.finished if ended_before(event, f.request)]
+    sentences += [_finished(m, f) for f in event.finished if f.when == "before"]
     sentences += _device_waited(m)
     sentences += [_preempted(m, p) for p in event.preempted]
     sentences += _decodes(m)
@@ -26,7 +25,7 @@ def reasons(m: StepContext) -> list[Sentence]:
     sentences += _padding(m)
     sentences += _graph(m)
     sentences += [_overrun(m, o) for o in event.overrun]
-    sentences += [_finished(m, f) for f in event.finished if not ended_before(event, f.request)]
+    sentences += [_finished(m, f) for f in event.finished if f.when == "after"]
     sentences += _wave_ends(m)
     return sentences
 
@@ -178,9 +177,9 @@ def _overrun(m: StepContext, o: Overrun) -> Sentence:
         if ended is not None
         else "was cancelled while this step ran"
     )
-    lane = next((n for n, holder in m.fold.lanes.items() if holder == o.request), None)
-    gives = lane is not None and o.request in released(m.event)
-    then = f"; lane {lane} and {count(len(m.fold.tables.get(o.request, ())), 'block')} become free after it" if gives else ""
+    lane = m.leaving.get(o.request)
+    blocks = count(len(m.fold.tables.get(o.request, ())), "block")
+    then = "" if lane is None else f"; lane {lane} and {blocks} become free after it"
     return [{"r": o.request}, f" {when}: {count(o.rows, 'position')} {_was(o.rows)} computed for nothing{then}."]
 
 
@@ -198,10 +197,10 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
         "cancelled": f"it was cancelled after {count(written, 'token')}",
         "error": "its logits were not finite",
     }[f.finish_reason]
-    lane = next((n for n, holder in m.fold.lanes.items() if holder == f.request), None)
+    lane = m.fold.lane_of(f.request)
     if lane is None:
         then = ""
-    elif f.request in released(m.event):
+    elif f.request in m.leaving:
         then = f", and gives back lane {lane} and {count(len(m.fold.tables.get(f.request, ())), 'block')}"
     elif m.config.batching.admission == "barrier":
         then = f", but lane {lane} stays taken until its wave ends"
@@ -211,9 +210,9 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
 
 
 def _wave_ends(m: StepContext) -> list[Sentence]:
-    lanes = [lane for lane, holder in sorted(m.fold.lanes.items()) if holder in released(m.event)]
-    if m.config.batching.admission != "barrier" or not lanes:
+    if m.config.batching.admission != "barrier" or not m.leaving:
         return []
+    lanes = list(m.leaving.values())
     return [[f"The wave is over: {count(len(lanes), 'lane')} {agree(lanes, 'becomes', 'become')} free for the next step."]]
 
 

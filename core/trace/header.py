@@ -1,0 +1,104 @@
+"""The header of a trace, typed: what a reader may rely on, checked once. The rest of it (device, versions, notes) stays plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.config import POLICIES, BatchingPolicy, EngineConfig
+from core.errors import InflightError, InvalidTrace
+from core.workload.workload import Workload
+
+
+@dataclass(frozen=True)
+class Header:
+    """What ran, under which limits.
+
+    batching: the fields of the policy. prompts: token ids by request. num_blocks: in the pool, None where it is not on record.
+    windows: of each layer. vocab_size, context: of the model, where they are on record. asynchronous: a step was launched
+    before the one before it had been read. graphs: passes may have been CUDA graphs. source: recorded, live, simulated, …
+    """
+
+    config: EngineConfig
+    batching: BatchingPolicy
+    workload: Workload
+    prompts: Mapping[str, list[int]]
+    num_blocks: int | None
+    windows: tuple[int | None, ...]
+    vocab_size: int | None
+    context: int | None
+    asynchronous: bool
+    graphs: bool
+    source: str | None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Header:
+        """Raises InvalidTrace for a header that cannot be followed."""
+        for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("prompts", dict), ("policy", str)):
+            if not isinstance(data.get(name), kind):
+                raise InvalidTrace(f"the header has no {name}.", 1)
+        try:
+            config, workload = EngineConfig.from_json(data["config"]), Workload.from_json(data["workload"])
+        except InflightError as error:
+            raise InvalidTrace(str(error), 1) from None
+        if data["policy"] != config.policy:
+            raise InvalidTrace("the policy is not that of the config.", 1)
+        model, execution = data["model"], data.get("execution", {})
+        if not isinstance(execution, dict):
+            raise InvalidTrace("the header's execution is not an object.", 1)
+        return cls(
+            config,
+            _batching(data.get("batching"), config.policy),
+            workload,
+            _prompts(data["prompts"], workload, model.get("vocab_size")),
+            _count(data, "num_blocks"),
+            _windows(model),
+            _count(model, "vocab_size"),
+            _count(model, "context"),
+            execution.get("asynchronous") is True,
+            execution.get("cuda_graphs") is True,
+            data.get("source"),
+        )
+
+
+def batching_of(policy: str) -> dict[str, Any]:
+    """The fields of a named policy, as a header carries them: without its name, which stands beside them, and its prose."""
+    return {name: value for name, value in asdict(POLICIES[policy]).items() if name not in ("name", "shows")}
+
+
+def _batching(data: object, policy: str) -> BatchingPolicy:
+    """The policy of that name, if its fields on record are its own."""
+    table = batching_of(policy)
+    if not isinstance(data, dict) or {**table, **data} != table:
+        raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
+    return POLICIES[policy]
+
+
+def _prompts(prompts: dict[str, Any], workload: Workload, vocab_size: object) -> dict[str, list[int]]:
+    if not all(isinstance(ids, list) and ids and all(type(i) is int and i >= 0 for i in ids) for ids in prompts.values()):
+        raise InvalidTrace("the prompts are not lists of token ids.", 1)
+    if set(prompts) != {r.id for r in workload}:
+        raise InvalidTrace("the prompts are not those of the workload's requests.", 1)
+    for request in workload:
+        if request.prompt_token_ids is not None and list(request.prompt_token_ids) != prompts[request.id]:
+            raise InvalidTrace(f"the prompt of request {request.id!r} is not the workload's.", 1)
+    if type(vocab_size) is int and any(i >= vocab_size for ids in prompts.values() for i in ids):
+        raise InvalidTrace(f"a prompt has a token id beyond the vocabulary of {vocab_size}.", 1)
+    return prompts
+
+
+def _windows(model: dict[str, Any]) -> tuple[int | None, ...]:
+    windows, layers = model.get("windows", []), _count(model, "layers")
+    if not isinstance(windows, list) or not all(w is None or (type(w) is int and w > 0) for w in windows):
+        raise InvalidTrace("the model's windows are not lengths.", 1)
+    if layers is not None and windows and len(windows) != layers:
+        raise InvalidTrace(f"the model has {layers} layers but {len(windows)} windows.", 1)
+    return tuple(windows)
+
+
+def _count(data: Mapping[str, Any], name: str) -> int | None:
+    value = data.get(name)
+    if value is not None and (type(value) is not int or value < 1):
+        raise InvalidTrace(f"the header's {name} is not a count.", 1)
+    return value

@@ -1,0 +1,49 @@
+"""Traces of schema 1 as traces of schema 2. What schema 1 leaves to be inferred is inferred here, once, and nowhere else.
+
+Schema 2 says who left which lane and when, carries the fields of the policy, and has the texts in a line for each request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.config import POLICIES
+from core.trace.events import Left, StepEvent
+from core.trace.header import batching_of
+
+
+class FromSchema1:
+    """Follows a run of schema 1 line by line. Whatever is malformed it leaves as it is, for the rules to find."""
+
+    def __init__(self) -> None:
+        self._barrier = False
+        self._lanes: dict[str, int] = {}
+
+    def header(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The header with the fields of its policy."""
+        policy = data.get("policy")
+        if not isinstance(policy, str) or policy not in POLICIES:
+            return data
+        self._barrier = POLICIES[policy].admission == "barrier"
+        return {**data, "batching": batching_of(policy)}
+
+    def event(self, event: StepEvent) -> StepEvent:
+        """The event with who left which lane: whoever gave back blocks without being preempted.
+
+        Before the passes left a request that was cancelled and, at the barrier, whoever else was not at work in them: the wave that had
+        ended with it.
+        """
+        preempted = {p.request for p in event.preempted}
+        cancelled = {f.request for f in event.finished if f.when == "before"}
+        at_work = {s.request for s in event.segments} | {s.request for s in event.stalled}
+        at_work |= {row.request for forward in event.passes for row in forward.finished_rows}
+        early = {c.request for c in event.kv.changes if c.released} - at_work if cancelled and self._barrier else cancelled
+        for request in preempted:
+            self._lanes.pop(request, None)
+        released = [c.request for c in event.kv.changes if c.released and c.request not in preempted]
+        before = [Left(r, self._lanes.pop(r, -1), "before") for r in released if r in early]
+        for request, lane, _ in event.admitted:
+            self._lanes[request] = lane
+        after = [Left(r, self._lanes.pop(r, -1), "after") for r in released if r not in early]
+        values = {name: value for name, value in event.to_json().items()}
+        return StepEvent(**{**values, "left": (*before, *after)})
