@@ -72,7 +72,7 @@ class Fold:
     line: deque[str] = field(default_factory=deque)
     since: dict[str, int] = field(default_factory=dict)  # the step in which the present wait began
     arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
-    lanes: dict[int, str] = field(default_factory=dict)
+    lanes: dict[int, str] = field(default_factory=dict)  # in the order of admission
     freed: dict[int, Freed] = field(default_factory=dict)
     computed: dict[str, int] = field(default_factory=dict)  # positions in the cache of whoever holds a lane
     lost: dict[str, int] = field(default_factory=dict)  # positions computed before the latest preemption
@@ -92,7 +92,7 @@ class Fold:
 
     @property
     def running(self) -> list[str]:
-        """Requests that hold a lane and go on."""
+        """Requests that hold a lane and go on, in the order of their admission."""
         return [request for request in self.lanes.values() if request not in self.finished]
 
     def lane_of(self, request: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from core.config import POLICIES, BatchingPolicy, EngineConfig
@@ -64,7 +64,7 @@ class Header:
 
 def batching_of(policy: str) -> dict[str, Any]:
     """The fields of a named policy, as a header carries them: without its name, which stands beside them, and its prose."""
-    return {name: value for name, value in asdict(POLICIES[policy]).items() if name not in ("name", "shows")}
+    return {name: value for name, value in POLICIES[policy].to_json().items() if name not in ("name", "shows")}
 
 
 def _batching(data: object, policy: str) -> BatchingPolicy:

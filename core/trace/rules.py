@@ -35,7 +35,6 @@ class Checker:
         self._num_prompt = {request: len(ids) for request, ids in typed.prompts.items()}
         self._max_tokens = {r.id: self._num_prompt[r.id] + r.sampling.max_new_tokens for r in typed.workload}
         self._fold = Fold.of(self._num_prompt)
-        self._order: dict[str, int] = {}  # by arrival
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
@@ -96,7 +95,6 @@ class Checker:
                 return f"request {arrived.request!r} cannot arrive"
             if not 0 <= arrived.t <= event.t_end:
                 return f"request {arrived.request!r} arrives at a time that has not come"
-            self._order[arrived.request] = len(self._order)
             self._fold.arrive(event.step, arrived)
         return None
 
@@ -140,7 +138,7 @@ class Checker:
             request, lost, lane = preempted
             if fold.lanes.get(lane) != request or request in fold.finished or fold.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
-            if request != max(fold.running, key=self._order.__getitem__):
+            if request != fold.running[-1]:
                 return f"request {request!r} was preempted but is not the newest"
             fold.preempt(event.step, preempted)
         return None
@@ -153,7 +151,7 @@ class Checker:
             return "a prefix was found though nothing is cached"
         for admitted in event.admitted:
             request, lane, _ = admitted
-            if not fold.line or fold.line[0] != request:
+            if request not in self._next():
                 return f"request {request!r} was admitted out of turn"
             if lane in fold.lanes:
                 return f"lane {lane} is taken"
@@ -167,11 +165,18 @@ class Checker:
 
     def _waiting(self, event: StepEvent) -> str | None:
         (count, head, why), line = event.waiting, self._fold.line
-        if count != len(line) or head != (line[0] if line else None) or (why is None) != (head is None):
+        if count != len(line) or (head not in self._next() if line else head is not None) or (why is None) != (head is None):
             return f"{len(line)} requests wait, not as it says"
         if why and why.limit == "lanes" and len(self._fold.lanes) < self._config.num_lanes:
             return "the head of the line waits for a lane though one is free"
         return None
+
+    def _next(self) -> Collection[str]:
+        """Who may be next: the head of the line, or anybody of it where they are not taken in order of arrival."""
+        line = self._fold.line
+        if self._batching.order != "arrival":
+            return line
+        return [line[0]] if line else []
 
     def _blocks(self, event: StepEvent) -> str | None:
         used, total, changes, hits = event.kv
