@@ -62,17 +62,12 @@ class Header:
         )
 
 
-def batching_of(policy: str) -> dict[str, Any]:
-    """The fields of a named policy, as a header carries them: without its name, which stands beside them, and its prose."""
-    return {name: value for name, value in POLICIES[policy].to_json().items() if name not in ("name", "shows")}
-
-
 def _batching(data: object, policy: str) -> BatchingPolicy:
-    """The policy of that name, if its fields on record are its own."""
-    table = batching_of(policy)
-    if not isinstance(data, dict) or {**table, **data} != table:
+    """The policy of that name, if its fields on record are its own; its prose may be another version's."""
+    found = POLICIES[policy]
+    if not isinstance(data, dict) or {**found.to_json(), **data, "shows": found.shows} != found.to_json():
         raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
-    return POLICIES[policy]
+    return found
 
 
 def _prompts(prompts: dict[str, Any], workload: Workload, vocab_size: object) -> dict[str, list[int]]:

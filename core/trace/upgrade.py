@@ -9,7 +9,6 @@ from typing import Any
 
 from core.config import POLICIES
 from core.trace.events import Left, StepEvent
-from core.trace.header import batching_of
 
 
 class FromSchema1:
@@ -25,7 +24,7 @@ class FromSchema1:
         if not isinstance(policy, str) or policy not in POLICIES:
             return data
         self._barrier = POLICIES[policy].admission == "barrier"
-        return {**data, "batching": batching_of(policy)}
+        return {**data, "batching": POLICIES[policy].to_json()}
 
     def event(self, event: StepEvent) -> StepEvent:
         """The event with who left which lane: whoever gave back blocks without being preempted.

@@ -117,7 +117,8 @@ def test_tiles_show_what_is_allowed(visit):
     width, height, shown = tiles[0], tiles[1], np.array(tiles[2], dtype=bool).reshape(tiles[1], tiles[0])
     allowed = np.zeros((600, 3000), dtype=bool)
     q = k = 0
-    for _, _, _, _, start, length, kv_len in data["events"][0]["segments"]:
+    for segment in data["events"][0]["segments"]:
+        start, length, kv_len = segment["start"], segment["length"], segment["kvLen"]
         for i in range(length):
             allowed[q + i, k : k + start + i + 1] = True
         q, k = q + length, k + kv_len

@@ -1,6 +1,6 @@
 """A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about its steps, as plain data.
 
-    {"schema": 1, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […]}
+    {"schema": 2, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […]}
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on. Knows nothing of Gradio or HTML.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
 
-SCHEMA = 1
+SCHEMA = 2
 _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
@@ -42,12 +43,21 @@ def public_header(header: dict) -> dict:
 
 
 def plain_event(event: StepEvent) -> dict:
-    """The event as dicts and lists alone."""
-    return {name: _plain(value) for name, value in event.to_json().items()}
+    """The event as objects and lists, its fields named as JavaScript names them (`kv_len` is `kvLen`)."""
+    return {_camel(name): _named(value) for name, value in event.to_json().items()}
 
 
-def _plain(value: Any) -> Any:
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+def _named(value: Any) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    names = getattr(value, "_fields", None)
+    return [_named(v) for v in value] if names is None else {_camel(n): _named(v) for n, v in zip(names, value, strict=True)}
+
+
+@cache
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def write(folder: Path, data: dict) -> Path:

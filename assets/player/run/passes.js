@@ -11,7 +11,7 @@ export function passesOf(run, event) {
     const padded = forward.layout === "padded";
     const items = [
       ...byPass[index].map((s) => ({ ...s, request: run.request(s.request), finished: false, overrun: overrun.has(s.request) })),
-      ...forward.finishedRows.map(([request, lane]) => ({
+      ...forward.finishedRows.map(({ request, lane }) => ({
         request: run.request(request), lane, phase: "finished", start: 0, length: 0, kvLen: 0, finished: true,
       })),
     ].sort((a, b) => a.lane - b.lane);

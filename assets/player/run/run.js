@@ -1,4 +1,5 @@
-// The run as state: folds events into who held which lane, how long each cache was, who waited. Knows nothing of drawing.
+// The run as state: folds events into who held which lane, how long each cache was, who waited. Knows nothing of drawing. Its frames are
+// those of core/trace/fold.py; its events have the fields of core/trace/events.py, as visualizer/documents/replay.py names them.
 //
 //   events ─ append ─→ requests (waits, stays, samples) + per step: holder, status and KV length of each lane
 //   frame(i) ─→ everything that step i shows, the same whether stepped or jumped to
@@ -26,41 +27,6 @@ export function countUpTo(list, x) {
   return low;
 }
 
-const record = (names) => (row) => Object.fromEntries(names.map((name, i) => [name, row[i]]));
-const readers = {
-  why: record(["limit", "have", "need", "total"]),
-  pass: record(["layout", "rows", "width", "tokens", "padding", "tStart", "tEnd", "finishedRows", "bucket"]),
-  segment: record(["passIndex", "request", "lane", "phase", "start", "length", "kvLen"]),
-  budget: record(["limit", "decode", "prefill", "unused", "binding"]),
-};
-
-/** Arrays in field order (core/trace/events.py) to named fields. */
-function readEvent(e) {
-  return {
-    step: e.step,
-    tStart: e.t_start,
-    tEnd: e.t_end,
-    timings: e.timings,
-    arrived: e.arrived.map(([request, t]) => ({ request, t })),
-    admitted: e.admitted.map(([request, lane, why]) => ({ request, lane, why: readers.why(why) })),
-    waiting: { count: e.waiting[0], request: e.waiting[1], why: e.waiting[2] && readers.why(e.waiting[2]) },
-    preempted: e.preempted.map(([request, tokensLost, lane]) => ({ request, tokensLost, lane })),
-    stalled: e.stalled.map(([request, why]) => ({ request, why: readers.why(why) })),
-    passes: e.passes.map(readers.pass),
-    segments: e.segments.map(readers.segment),
-    sampled: e.sampled.map(([passIndex, request, tokenId, logprob, margin]) => ({ passIndex, request, tokenId, logprob, margin })),
-    finished: e.finished.map(([request, reason]) => ({ request, reason })),
-    kv: {
-      used: e.kv[0],
-      total: e.kv[1],
-      changes: e.kv[2].map(([request, added, released]) => ({ request, added, released })),
-      prefixHits: e.kv[3].map(([request, tokens]) => ({ request, tokens })),
-    },
-    budget: readers.budget(e.budget),
-    overrun: (e.overrun || []).map(([request, rows]) => ({ request, rows })),
-  };
-}
-
 export class Run {
   constructor(replay) {
     this.header = replay.header;
@@ -85,7 +51,6 @@ export class Run {
     const config = this.header.config || {};
     const batching = this.header.batching || {}; // the policy's own fields
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
-    this.barrier = batching.admission === "barrier"; // lanes fall free by waves
     this.blockSize = config.block_size || 1;
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(((this.header.workload || {}).requests || []).map((r) => [r.id, r]));
@@ -121,7 +86,7 @@ export class Run {
         }
       }
     }
-    for (const data of events) this._fold(readEvent(data));
+    for (const event of events) this._fold(event);
     for (const caption of captions) this.captions.push(caption);
     this._steps = null;
     this._frame = null;
@@ -183,8 +148,6 @@ export class Run {
     const i = this.events.length;
     for (const stay of this._leaving) this._leave(stay, i - 1, "finished");
     this._leaving = [];
-    const working = new Set([...event.segments, ...event.stalled].map((s) => s.request)); // in a lane while the passes run
-    for (const forward of event.passes) for (const [request] of forward.finishedRows) working.add(request);
     const overrun = new Set(event.overrun.map((o) => o.request));
 
     // at the start of the step: arrivals, cancellations, preemptions, admissions
@@ -193,11 +156,12 @@ export class Run {
       met.arrived = t;
       this._startWaiting(met, i, false);
     }
-    for (const { request, reason } of event.finished) {
+    for (const { request, finishReason } of event.finished) {
       const met = this._meet(request);
-      met.finished = { step: i, reason };
-      if (reason === "cancelled") this._stopWaiting(met, i);
+      met.finished = { step: i, reason: finishReason };
+      if (finishReason === "cancelled") this._stopWaiting(met, i);
     }
+    for (const { request, when } of event.left) if (when === "before") this._leave(this._stayOf(this._meet(request)), i - 1, "finished");
     const status = new Array(this.numLanes).fill(0);
     for (const { request, lane } of event.preempted) {
       const met = this._meet(request);
@@ -205,13 +169,6 @@ export class Run {
       if (stay >= 0) this._leave(stay, i - 1, "preempted");
       this._startWaiting(met, i, true);
       status[lane] |= PREEMPTED;
-    }
-    const preempted = new Set(event.preempted.map((p) => p.request));
-    const before = new Set(event.finished.filter((f) => !working.has(f.request)).map((f) => f.request)); // cancelled between steps
-    for (const { request, released } of event.kv.changes) {
-      const leaves = before.has(request) || (before.size && this.barrier && !working.has(request)); // with the last of a wave the whole wave
-      const stay = released && leaves ? this._stayOf(this._meet(request)) : -1;
-      if (stay >= 0) this._leave(stay, i - 1, "finished");
     }
     for (const { request, lane } of event.admitted) {
       const met = this._meet(request);
@@ -227,9 +184,9 @@ export class Run {
       met.live = true;
       this._laneNow[lane] = stay.index;
     }
-    for (const { request, tokens } of event.kv.prefixHits) {
+    for (const { request, numCachedTokens } of event.kv.prefixHits) {
       const stay = this.stays[this._stayOf(this._meet(request))];
-      if (stay) [stay.kvLen, stay.hit] = [tokens, tokens];
+      if (stay) [stay.kvLen, stay.hit] = [numCachedTokens, numCachedTokens];
     }
 
     // the passes
@@ -247,7 +204,7 @@ export class Run {
       this.longest = Math.max(this.longest, s.kvLen);
       status[s.lane] |= overrun.has(s.request) ? OVERRUN : s.phase === "decode" ? DECODE : PREFILL;
     }
-    for (const forward of event.passes) for (const [, lane] of forward.finishedRows) status[lane] |= WASTED;
+    for (const forward of event.passes) for (const { lane } of forward.finishedRows) status[lane] |= WASTED;
     for (const { request } of event.stalled) {
       const stay = this.stays[this._stayOf(this._meet(request))];
       if (stay) status[stay.lane] |= STALLED;
@@ -267,13 +224,10 @@ export class Run {
     this.numWaiting.push(this._waitingNow);
     this.events.push(event);
 
-    // after the step: finished requests whose blocks were given back
-    for (const { request, released } of event.kv.changes) {
-      const stay = released && !preempted.has(request) ? this._stayOf(this._meet(request)) : -1;
-      if (stay >= 0) this._leaving.push(stay);
-    }
+    for (const { request, when } of event.left) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
   }
 
+  /** The line at step i: the preempted, those of the latest step first, then the others by arrival. */
   waitingAt(i) {
     const waiting = [];
     for (const request of this.requests) {
@@ -284,7 +238,9 @@ export class Run {
         break;
       }
     }
-    return waiting; // first come, first served: in order of arrival
+    const lost = ({ request, since }) => request.stays.filter((s) => s.to < since).at(-1).index; // of one step the one admitted first
+    const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || lost(a) - lost(b));
+    return [...front, ...waiting.filter((w) => !w.preempted)];
   }
 
   numGenerated(request, i) {

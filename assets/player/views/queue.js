@@ -43,7 +43,7 @@ export class QueueView {
   /** Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device. */
   _time(frame) {
     const { run } = this.app;
-    const { tStart, tEnd, timings: [schedule, prepare, forward, sample] } = frame.event;
+    const { tStart, tEnd, timings: { schedule, prepare, forward, sample } } = frame.event;
     const total = tEnd - tStart;
     const beside = run.asynchronous;
     setText(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
