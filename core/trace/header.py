@@ -63,9 +63,9 @@ class Header:
 
 
 def _batching(data: object, policy: str) -> BatchingPolicy:
-    """The policy of that name, if its fields on record are its own; its prose may be another version's."""
+    """The policy of that name, if its fields on record are its own."""
     found = POLICIES[policy]
-    if not isinstance(data, dict) or {**found.to_json(), **data, "shows": found.shows} != found.to_json():
+    if not isinstance(data, dict) or {**found.to_json(), **data} != found.to_json():
         raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
     return found
 

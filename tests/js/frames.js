@@ -1,6 +1,7 @@
 // Run with the paths of replays: prints the frames of each as plain data, for comparison with core/trace/fold.py.
 
 import { readFileSync } from "node:fs";
+import process from "node:process";
 
 import { countUpTo, DECODE, OVERRUN, PREFILL, Run, STALLED, WASTED } from "../../assets/player/run/run.js";
 

@@ -5,7 +5,7 @@ import { clockLabel, roundUnit } from "../../assets/player/run/axis.js";
 import { countLaneSteps, indexAt, lanePieces, laneScale, queueColumns } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
-import { event, runOf, two, why } from "./worlds.js";
+import { admissions, arrivals, decode, event, pass, prefill, runOf, two } from "./worlds.js";
 
 test("countUpTo is the number of entries that are at most x", () => {
   for (let n = 0; n < 200; n += 1) {
@@ -66,8 +66,13 @@ test("an axis has round marks, at most as many as asked", () => {
 
 test("passes of a padded wave: pads before tokens, a finished row has no keys, a pad sees nothing", () => {
   const run = runOf([
-    event(0, { arrived: [["a", 0], ["b", 0]], admitted: [["a", 0, why], ["b", 1, why]], passes: [["padded", 2, 3, 4, 2, 0, 1, [], null]], segments: [[0, "a", 0, "prefill", 0, 3, 3], [0, "b", 1, "prefill", 0, 1, 1]] }),
-    event(1, { passes: [["padded", 2, 1, 1, 1, 1, 2, [["b", 1]], null]], segments: [[0, "a", 0, "decode", 3, 1, 4]] }),
+    event(0, {
+      arrived: arrivals("a", "b"), admitted: admissions(["a", 0], ["b", 1]),
+      passes: [pass(0, 1, { layout: "padded", rows: 2, width: 3, tokens: 4, padding: 2 })], segments: [prefill("a", 0, 3), prefill("b", 1, 1)],
+    }),
+    event(1, {
+      passes: [pass(1, 2, { layout: "padded", rows: 2, padding: 1, finishedRows: [{ request: "b", lane: 1 }] })], segments: [decode("a", 0, 3)],
+    }),
   ]);
   const [wave] = passesOf(run, run.events[0]);
   assert.deepEqual(wave.items.map((i) => [i.pads, i.q0, i.k0]), [[0, 0, 0], [2, 3, 3]]);

@@ -4,16 +4,24 @@ import { Run } from "../../assets/player/run/run.js";
 
 const WHY = { limit: "none", have: 0, need: 0, total: 0 };
 
-/** An event of `core/trace/events.py` with nothing in it but what is given. */
+/** A pass of one row, or of a row a request. */
+export const pass = (tStart, tEnd, given = {}) => ({ layout: "packed", rows: 1, width: 1, tokens: 1, padding: 0, tStart, tEnd, finishedRows: [], bucket: null, ...given });
+
+/** An event of `core/trace/events.py`, named as a replay names it, with nothing in it but what is given. */
 export function event(step, given = {}) {
   return {
-    step, t_start: step, t_end: step + 0.5, timings: [0, 0, 0.5, 0], arrived: [], admitted: [], waiting: [0, null, null], preempted: [], stalled: [],
-    passes: [["packed", 1, 1, 1, 0, step, step + 0.5, [], null]], segments: [], sampled: [], finished: [], kv: [0, 8, [], []], budget: [16, 0, 0, 16, "none"], overrun: [],
+    step, tStart: step, tEnd: step + 0.5, timings: { schedule: 0, prepare: 0, forward: 0.5, sample: 0 }, arrived: [], admitted: [],
+    waiting: { count: 0, request: null, why: null }, preempted: [], stalled: [], passes: [pass(step, step + 0.5)], segments: [], sampled: [], finished: [],
+    kv: { used: 0, total: 8, changes: [], prefixHits: [] }, budget: { limit: 16, decode: 0, prefill: 0, unused: 16, binding: "none" }, overrun: [], left: [],
     ...given,
   };
 }
 
-export const why = Object.values(WHY);
+export const arrivals = (...requests) => requests.map((request) => ({ request, t: 0 }));
+export const admissions = (...pairs) => pairs.map(([request, lane]) => ({ request, lane, why: WHY }));
+export const prefill = (request, lane, length) => ({ passIndex: 0, request, lane, phase: "prefill", start: 0, length, kvLen: length });
+export const decode = (request, lane, start) => ({ passIndex: 0, request, lane, phase: "decode", start, length: 1, kvLen: start + 1 });
+export const samples = (...requests) => requests.map((request) => ({ passIndex: 0, request, tokenId: 7, logprob: 0, margin: 0 }));
 
 export const runOf = (events, config = {}) => new Run({
   header: { config: { policy: "continuous", max_num_seqs: 2, block_size: 4, num_blocks: 8, ...config }, workload: { requests: [] } }, events, captions: [], letters: { a: "A", b: "B" },
@@ -21,7 +29,7 @@ export const runOf = (events, config = {}) => new Run({
 
 /** Two requests in two lanes: `a` reads 3 tokens and decodes twice, `b` waits a step, reads 2, decodes once. */
 export const two = () => runOf([
-  event(0, { arrived: [["a", 0], ["b", 0]], admitted: [["a", 0, why]], waiting: [1, "b", ["budget", 0, 2, 16]], segments: [[0, "a", 0, "prefill", 0, 3, 3]], sampled: [[0, "a", 7, 0, 0]] }),
-  event(1, { admitted: [["b", 1, why]], segments: [[0, "a", 0, "decode", 3, 1, 4], [0, "b", 1, "prefill", 0, 2, 2]], sampled: [[0, "a", 7, 0, 0], [0, "b", 7, 0, 0]] }),
-  event(3, { segments: [[0, "a", 0, "decode", 4, 1, 5], [0, "b", 1, "decode", 2, 1, 3]], sampled: [[0, "a", 7, 0, 0], [0, "b", 7, 0, 0]] }),
+  event(0, { arrived: arrivals("a", "b"), admitted: admissions(["a", 0]), waiting: { count: 1, request: "b", why: { limit: "budget", have: 0, need: 2, total: 16 } }, segments: [prefill("a", 0, 3)], sampled: samples("a") }),
+  event(1, { admitted: admissions(["b", 1]), segments: [decode("a", 0, 3), prefill("b", 1, 2)], sampled: samples("a", "b") }),
+  event(3, { segments: [decode("a", 0, 4), decode("b", 1, 2)], sampled: samples("a", "b") }),
 ]);
