@@ -25,8 +25,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The page that the test run's processes shared ends with the process that they work for."""
+    """The pages that the test run's processes shared end with the process that they work for."""
+    gc.unfreeze()
     if not hasattr(session.config, "workerinput"):
-        from worlds.page_server import stop_shared_page
+        from worlds.page_server import stop_shared_pages
 
-        stop_shared_page(session.config._tmp_path_factory.getbasetemp())
+        stop_shared_pages(session.config._tmp_path_factory.getbasetemp())

@@ -28,7 +28,7 @@ KERNEL_RUNS = dict.fromkeys([(name, "chunked") for name in ATTENDING] + [(name, 
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        pytest.param(name, how, marks=() if name in QUICK and how in ("chunked", "dynamic") else pytest.mark.slow)
+        pytest.param(name, how, marks=() if (name, how) in (("gemma2", "chunked"), ("gpt_oss", "dynamic")) else pytest.mark.slow)
         for name, how in KERNEL_RUNS
     ],
 )

@@ -232,6 +232,7 @@ def check_resources(capability: int, kernels: list[dict[str, Any]]) -> None:
         assert kernel["local"] == 0 and kernel["stack"] <= SPILLED.get(kernel["shape"], A_REGISTER_OR_TWO), kernel
 
 
+@pytest.mark.slow
 def test_compiles_for_hopper():
     kernels = compiled(90, "Llama-3.1-8B", "sampling, bfloat16")
     assert [k["kernel"] for k in kernels] == ["_prefill", "_decode", "_combine", "_store", "_stretch", "_row"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from worlds.page_server import serve
 from worlds.player import trace_of
 
 
@@ -55,34 +54,33 @@ def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
     assert page.evaluate("inflight.run.length") == before
 
 
-def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(visit):
+def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(visit, space_url):
     """A public Space stops a run after 600 steps: here six requests, one after the other, want 720."""
-    with serve(SPACE_ID="me/inflight") as url:
-        page = visit(url)
-        before = page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]")
-        requests = [
-            {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 120, "ignore_eos": True}, "arrival": 0}
-            for i in range(6)
-        ]
-        config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
-        spec = {
-            "workload": {"schema": 1, "name": "long", "requests": requests},
-            "config": config,
-            "model": "shakespeare-char",
-            "device": "cpu",
-        }
-        page.click(".edit-button")
-        page.wait_for_selector(".request-row")
-        assert page.evaluate("(spec) => inflight.editor.runSpec(spec)", spec) is False
-        assert page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]") == before
-        message = page.locator(".run-message.bad")
-        assert "stopped after 600 steps" in message.inner_text()
-        message.get_by_role("button", name="Show the 600 steps until it failed").click()
-        page.wait_for_function("() => inflight.run.length === 600 && inflight.drawn === 599")
-        assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", False]
-        assert "stopped after 600 steps" in message.inner_text()
-        message.get_by_role("button", name="Back to the run before").click()
-        page.wait_for_function("(n) => inflight.run.length === n", arg=before[1])
+    page = visit(space_url)
+    before = page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]")
+    requests = [
+        {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 120, "ignore_eos": True}, "arrival": 0}
+        for i in range(6)
+    ]
+    config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
+    spec = {
+        "workload": {"schema": 1, "name": "long", "requests": requests},
+        "config": config,
+        "model": "shakespeare-char",
+        "device": "cpu",
+    }
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    assert page.evaluate("(spec) => inflight.editor.runSpec(spec)", spec) is False
+    assert page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]") == before
+    message = page.locator(".run-message.bad")
+    assert "stopped after 600 steps" in message.inner_text()
+    message.get_by_role("button", name="Show the 600 steps until it failed").click()
+    page.wait_for_function("() => inflight.run.length === 600 && inflight.drawn === 599")
+    assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", False]
+    assert "stopped after 600 steps" in message.inner_text()
+    message.get_by_role("button", name="Back to the run before").click()
+    page.wait_for_function("(n) => inflight.run.length === n", arg=before[1])
 
 
 def test_another_run_can_be_looked_at_while_one_goes_on(visit, page_url):

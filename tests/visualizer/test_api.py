@@ -14,7 +14,7 @@ from core.config import POLICIES
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from worlds.page_server import call, serve, stream
+from worlds.page_server import call, stream
 from worlds.visitors import spec
 
 
@@ -171,11 +171,10 @@ def test_steps_appear_soon_after_they_happened(page_url, http):
     assert delays[int(0.95 * len(delays))] < 1.5  # the aim is 0.15 on a machine of its own; this one is shared
 
 
-def test_a_public_space_serves_the_smaller_limits(http):
-    with serve(SPACE_ID="someone/inflight", SYSTEM="spaces") as url:
-        state = call(http, url, "state")
-        assert state["limits"]["concurrent_runs"] == 2 and not state["any_model"]
-        assert "asks for 400 new tokens; this page takes at most 128." in call(http, url, "run", spec(new=400))["error"]
+def test_a_public_space_serves_the_smaller_limits(http, space_url):
+    state = call(http, space_url, "state")
+    assert state["limits"]["concurrent_runs"] == 2 and not state["any_model"]
+    assert "asks for 400 new tokens; this page takes at most 128." in call(http, space_url, "run", spec(new=400))["error"]
 
 
 def test_two_threads_do_not_mix(page_url):

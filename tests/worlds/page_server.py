@@ -1,6 +1,7 @@
 """The page itself, served in a process of its own for tests that visit it over HTTP, and how its functions are called.
 
-`page_url` and `http` are fixtures. One server serves all processes of a test run: the first that wants it starts it, `stop_shared_page` ends it.
+`page_url`, `space_url` and `http` are fixtures. One server of each kind serves all processes of a test run: the first that wants it starts it,
+`stop_shared_pages` ends it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -28,29 +29,40 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of the running page; loopback goes past any proxy."""
-    own = tmp_path_factory.getbasetemp()
-    book = _book(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+    return _shared(tmp_path_factory, "page")
+
+
+@pytest.fixture(scope="session")
+def space_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same, as a public Space."""
+    return _shared(tmp_path_factory, "space", SPACE_ID="someone/inflight", SYSTEM="spaces")
+
+
+def _shared(folders: pytest.TempPathFactory, name: str, **environment: str) -> str:
+    own = folders.getbasetemp()
+    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # that of the whole test run
+    book = folder / f"{name}.server.json"
     with FileLock(f"{book}.lock"):
         if not book.exists():
-            page = serve()
+            page = serve(**environment)
             book.write_text(json.dumps({"url": page.__enter__(), "pid": page.process.pid}), encoding="utf-8")
         return json.loads(book.read_text(encoding="utf-8"))["url"]
 
 
-def stop_shared_page(folder: Path) -> None:
+def stop_shared_pages(folder: Path) -> None:
     """folder: the test run's own, above those of its processes."""
-    if (book := _book(folder)).exists():
+    for book in folder.glob("*.server.json"):
         os.kill(json.loads(book.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
 
 
-def _book(folder: Path) -> Path:
-    return folder / "page_server.json"
-
-
 class serve:
-    """`with serve(SPACE_ID="me/it") as url:` the page with these environment variables."""
+    """`with serve(SPACE_ID="me/it") as url:` the page with these environment variables.
 
-    def __init__(self, **environment: str) -> None:
+    command: what serves it, from which folder; by default the sources.
+    """
+
+    def __init__(self, command: Sequence[str] = (sys.executable, "app.py"), folder: Path = ROOT, **environment: str) -> None:
+        self.command, self.folder = command, folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -61,7 +73,7 @@ class serve:
         """Waits for as long as the process lives."""
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
-            [sys.executable, "app.py"], cwd=ROOT, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+            self.command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
         )
         url = f"http://127.0.0.1:{self.port}"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

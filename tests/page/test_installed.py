@@ -1,0 +1,84 @@
+"""The wheel in an environment of its own: one package, one command, the page with its assets. And what app.py takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from worlds.page_server import ROOT, serve
+
+
+def run(*command: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess:
+    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout[-2000:] + done.stderr[-2000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> Path:
+    """A fresh environment with the wheel of these sources, which finds torch and the rest here."""
+    folder = tmp_path_factory.mktemp("installed")
+    clone = folder / "clone"
+    for name in run("git", "ls-files", "-co", "--exclude-standard", folder=ROOT).stdout.splitlines():
+        if (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, clone / name)
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, clone, folder=folder)
+    (wheel,) = folder.glob("inflight-*.whl")
+    venv.create(folder / "env", with_pip=True)
+    python = folder / "env" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, folder=folder)
+    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder).stdout.strip()
+    (Path(own) / "here.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_an_installed_package_runs_by_its_own_names(environment):
+    python, inflight = (environment / "env" / "bin" / name for name in ("python", "inflight"))
+    words = "import inflight; print(inflight.__version__, inflight.Engine.__module__, inflight.core.assets.ASSETS)"
+    version, module, assets = run(python, "-c", words, folder=environment).stdout.split()
+    assert module.startswith("inflight.core.") and Path(assets).is_relative_to(environment / "env")
+    assert (environment / f"inflight-{version}-py3-none-any.whl").exists()
+    for package in ("core", "visualizer", "app"):  # nothing of ours beside other people's packages
+        assert "ModuleNotFoundError" in run(python, "-c", f"import {package}", folder=environment, code=1).stderr
+    run(inflight, "run", "--preset", "chunk-7-by-4", "--out", "run.jsonl", folder=environment)
+    run(inflight, "check", "run.jsonl", folder=environment)
+    ran = run(
+        inflight, "compare", "--preset", "chunk-7-by-4", "--policy", "static", "--policy", "continuous", "--repeats", "1", "--json",
+        folder=environment,
+    )  # fmt: skip
+    assert json.loads(ran.stdout)["outputs_identical"] is True
+    assert "`inflight presets` lists the presets." in run(inflight, "run", folder=environment, code=2).stderr
+    run(inflight, "export-site", "site", folder=environment)
+    assert (environment / "site" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_the_page_opens_from_the_installed_package(environment, visit):
+    with serve((str(environment / "env" / "bin" / "inflight"), "page"), environment) as url:
+        page = visit(url, hash="run=kv-pressure&step=3")
+        assert page.evaluate("[inflight.run.header.source, inflight.frame.event.step]") == ["recorded", 3]
+
+
+def test_the_app_says_what_it_takes_without_loading_anything():
+    words = "import runpy, sys; sys.argv = ['app.py', '--help']\ntry: runpy.run_path('app.py', run_name='__main__')\n"
+    words += "except SystemExit: print('loaded', sorted({'torch', 'gradio', 'core'} & set(sys.modules)))"
+    said = run(sys.executable, "-c", words, folder=ROOT).stdout
+    assert all(option in said for option in ("--host", "--port", "--share", "--root-path")) and said.endswith("loaded []\n")
+
+
+def test_a_port_that_is_taken_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(sys.executable, "app.py", "--port", str(port), folder=ROOT, code=2)
+    assert done.stderr == f"Port {port} is taken: choose another with --port.\n" and not done.stdout
+    assert run(sys.executable, "app.py", "--port", "70000", folder=ROOT, code=2).stderr.startswith("Port 70000 does not exist")

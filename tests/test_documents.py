@@ -1,0 +1,90 @@
+"""What README and CONTRIBUTING say is so: paths exist, versions agree, every command of README runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import core
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# The same command at less cost: one round, small shapes, one short point of load.
+CHEAPER = (
+    (r"--repeats \d+", "--repeats 1"),
+    (r"(python -m core bench\b.*)", r"\1 --quick"),
+    (r"--rate auto", "--rate 8 --point-seconds 1"),
+)
+
+
+def commands(language: str = "bash") -> list[str]:
+    """The lines of README's blocks of shell, and the commands in its prose, without what is said about them."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def lower_bounds(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w-]+)[>=]=([\d.]+)", text, re.MULTILINE))
+
+
+def test_the_lowest_versions_are_the_lower_ends_of_the_ranges():
+    wanted, lowest = (
+        lower_bounds((ROOT / f"{name}.txt").read_text(encoding="utf-8")) for name in ("requirements", "requirements-lowest")
+    )
+    assert wanted.keys() == lowest.keys() and len(wanted) >= 8
+    assert {name: (version + ".0.0").split(".")[:3] for name, version in wanted.items()} == {
+        name: version.split(".") for name, version in lowest.items()
+    }
+
+
+def test_the_changelog_knows_the_version():
+    assert f"\n## {core.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_what_to_open_is_there():
+    table = README.split("| To change | open |")[1].split("\n\n")[0]
+    paths = [path for path in re.findall(r"`([\w./]+)`", table) if "/" in path]
+    assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
+    assert links and not [link for link in links if not (ROOT / link).exists()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_command_of_the_readme_runs(tmp_path):
+    """In a clean clone, in the order of reading, each at its cheapest. Of `make` only that the target is there: CI runs it."""
+    clone = tmp_path / "clone"
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    for name in names:
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    in_prose = re.findall(r"`(python -m visualizer [^`]+)`", README)
+    walked = [*commands(), *[command.replace("FOLDER", "site") for command in in_prose]]
+    assert len([c for c in walked if c.startswith("python -m ")]) >= 8
+    for command in walked:
+        for pattern, cheaper in CHEAPER:
+            command = re.sub(pattern, cheaper, command)
+        words = shlex.split(command)
+        if words[0] == "make":
+            words.insert(1, "-n")
+        assert words[0] in ("make", "python", "pip"), command
+        if words[0] == "pip":
+            continue  # tests/page/test_installed.py installs
+        words[0] = sys.executable if words[0] == "python" else words[0]
+        done = subprocess.run(words, cwd=clone, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
+    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], cwd=clone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-1500:]
