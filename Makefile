@@ -9,6 +9,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MARKS := $(if $(SLOW),,-m "not slow")
+# CONSTRAINTS=requirements-lowest.txt sets up, where nothing is set up yet, with the lowest versions that are allowed.
+LIMITS := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
+TORCH := $(if $(CONSTRAINTS),$(shell sed -n 's/^torch==//p' $(CONSTRAINTS)),2.13.0)
 
 .PHONY: run test lint traces clean
 .DELETE_ON_ERROR:
@@ -39,10 +42,10 @@ $(BIN)/pip:
 
 # Without an NVIDIA GPU the CPU build of torch is all that is needed, if the configured package index has it.
 $(VENV)/.run: requirements.txt | $(BIN)/pip
-	@command -v nvidia-smi >/dev/null || $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q 'torch==2.13.0+cpu' 2>/dev/null || true
-	$(BIN)/pip install -q -r requirements.txt
+	@command -v nvidia-smi >/dev/null || $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q 'torch==$(TORCH)+cpu' 2>/dev/null || true
+	$(BIN)/pip install -q -r requirements.txt $(LIMITS)
 	@touch $@
 
 $(VENV)/.test: requirements-test.txt $(VENV)/.run
-	$(BIN)/pip install -q -r requirements-test.txt
+	$(BIN)/pip install -q -r requirements-test.txt $(LIMITS)
 	@touch $@
