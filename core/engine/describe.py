@@ -30,6 +30,7 @@ def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: Arri
             "layers": len(adapter.shapes),
             "vocab_size": adapter.vocab_size,
             "context": adapter.max_model_len,
+            "eos_token_ids": sorted(adapter.eos_token_ids),
             "windows": [adapter.windows[layer] for layer in sorted(adapter.windows)],
             "plug": adapter.plug,
             "kv_bytes_per_token": adapter.kv_bytes_per_token,

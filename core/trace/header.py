@@ -15,8 +15,8 @@ from core.workload.workload import Workload
 class Header:
     """What ran, under which limits.
 
-    batching: the fields of the policy. prompts: token ids by request. num_blocks: in the pool, None where it is not on record.
-    windows: of each layer. vocab_size, context: of the model, where they are on record. asynchronous: a step was launched
+    batching: the fields of the policy. prompts: token ids by request. num_blocks: in the pool. windows: of each layer. vocab_size,
+    context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record. asynchronous: a step was launched
     before the one before it had been read. graphs: passes may have been CUDA graphs. source: recorded, live, simulated, …
     """
 
@@ -24,10 +24,11 @@ class Header:
     batching: BatchingPolicy
     workload: Workload
     prompts: Mapping[str, list[int]]
-    num_blocks: int | None
+    num_blocks: int
     windows: tuple[int | None, ...]
     vocab_size: int | None
     context: int | None
+    eos_token_ids: tuple[int, ...] | None
     asynchronous: bool
     graphs: bool
     source: str | None
@@ -52,10 +53,11 @@ class Header:
             _batching(data.get("batching"), config.policy),
             workload,
             _prompts(data["prompts"], workload, model.get("vocab_size")),
-            _count(data, "num_blocks"),
+            _pool(data, config),
             _windows(model),
             _count(model, "vocab_size"),
             _count(model, "context"),
+            _end_tokens(model),
             execution.get("asynchronous") is True,
             execution.get("cuda_graphs") is True,
             data.get("source"),
@@ -90,6 +92,24 @@ def _windows(model: dict[str, Any]) -> tuple[int | None, ...]:
     if layers is not None and windows and len(windows) != layers:
         raise InvalidTrace(f"the model has {layers} layers but {len(windows)} windows.", 1)
     return tuple(windows)
+
+
+def _end_tokens(model: dict[str, Any]) -> tuple[int, ...] | None:
+    ids = model.get("eos_token_ids")
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
+        raise InvalidTrace("the model's eos_token_ids are not token ids.", 1)
+    return tuple(ids)
+
+
+def _pool(data: Mapping[str, Any], config: EngineConfig) -> int:
+    num_blocks = _count(data, "num_blocks")
+    if num_blocks is None:
+        raise InvalidTrace("the header has no num_blocks.", 1)
+    if config.num_blocks not in (None, num_blocks):
+        raise InvalidTrace(f"the pool has {num_blocks} blocks and not the {config.num_blocks} of the config.", 1)
+    return num_blocks
 
 
 def _count(data: Mapping[str, Any], name: str) -> int | None:

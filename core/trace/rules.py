@@ -180,9 +180,8 @@ class Checker:
 
     def _blocks(self, event: StepEvent) -> str | None:
         used, total, changes, hits = event.kv
-        if total != (total if self._num_blocks is None else self._num_blocks):
+        if total != self._num_blocks:
             return f"the pool does not have {total} blocks"
-        self._num_blocks = total
         fold, most = self._fold, len(self._owners)
         shared = {request: cached // self._config.block_size for request, cached in hits}
         holders = set(fold.lanes.values())

@@ -1,0 +1,239 @@
+"""A run decided again: the scheduler is given what came from outside (arrivals, cancellations, tokens, failures), and each of its
+decisions is compared with the event on record, field by field. Knows no model; what was measured is taken from the record as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+
+from core.engine.step import Turn
+from core.errors import shown
+from core.runner.base import PassResult
+from core.runner.sampling import Sample
+from core.scheduler.output import SchedulerOutput
+from core.scheduler.scheduler import Scheduler
+from core.scheduler.state import RequestState
+from core.trace.events import Arrived, StepEvent
+from core.trace.header import Header
+
+_EARLY = 2e-6  # seconds by which two rounded readings of one clock may be out of order
+_MOST_SLEEP = 60.0  # seconds that an engine sleeps in one turn while it waits for an arrival
+_SPARE_TURNS = 10
+
+
+class Differs(Exception):
+    """The record says what this policy does not decide; the message says what, without a full stop."""
+
+
+class Replay:
+    """Follows a run event by event, as the rules do; `fault(event)` says in a sentence which decision is not the policy's.
+
+    With asynchronous execution an event can be judged only once the next one is known, as its step was launched by then: `fault` speaks of
+    the event before, and `fault_at_end` of the last. header: its pool and its workload are needed.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.eos_token_ids or ()))
+        self._by_step = header.workload.arrival_unit == "step"
+        self._on_time = header.workload.name != "interactive"  # else requests came in while it ran
+        states = [RequestState(r, tuple(header.prompts[r.id])) for r in header.workload]
+        self._to_come = deque(sorted(states, key=lambda s: s.request.arrival))  # a stable sort, as the engine's
+        self._states = {s.id: s for s in states}  # of those to come
+        self._plans = {r.id: round(r.arrival, 6) for r in header.workload}
+        self._stops = {r.id for r in header.workload if r.sampling.stop}
+        self._arrived: list[Arrived] = []  # since the turn before was closed
+        self._step, self._t_end = -1, 0.0  # of the event before
+        self._launched: tuple[Turn, StepEvent] | None = None  # under way, not judged yet
+        self.num_judged = 0
+
+    def fault(self, event: StepEvent) -> str | None:
+        """What was decided otherwise, if anything."""
+        try:
+            if self._header.asynchronous:
+                self._follow(event)
+            else:
+                self._number(event)
+                turn = self._begin(event)
+                for output in turn.plan:
+                    self._read(turn, output, event)
+                    turn.launched.append((output, turn.results[-1]))
+                    tokens = [s.token_id for s in turn.results[-1].samples]
+                    self._scheduler.update_from_output(output, tokens, self._stopped(event))
+                self._close(turn)
+                self._judge(turn, event)
+        except Differs as difference:
+            return f"{difference}."
+        return None
+
+    def fault_at_end(self, complete: bool) -> str | None:
+        """The same of the last step. That of an asynchronous run that was cut short is not judged: the next may have been launched."""
+        if self._launched is None or not complete:
+            return None
+        try:
+            self._settle(followed=False)
+        except Differs as difference:
+            return f"{difference}."
+        return None
+
+    # -- what came from outside --------------------------------------------------------------------------------------
+
+    def _number(self, event: StepEvent) -> None:
+        """Steps follow each other while there is work; when there is none the engine goes on to the next arrival."""
+        first, step = self._step + 1, event.step
+        last = first
+        if not self._scheduler.has_work:
+            cancelled = any(f.when == "before" for f in event.finished)  # a turn that may have nothing else to tell
+            next_one = self._next()
+            if not self._on_time:
+                last = max(first, step)
+            elif self._by_step:
+                last = max(first, math.ceil(next_one.request.arrival)) if next_one else first
+                first = first if cancelled else last
+            else:
+                last += _SPARE_TURNS + int((event.t_start - self._t_end) / _MOST_SLEEP)
+        if not first <= step <= last:
+            raise Differs(f"step {step}: it cannot follow step {self._step}")
+        self._step, self._t_end = step, event.t_end
+
+    def _inputs(self, event: StepEvent) -> None:
+        """Cancellations, each after its request's arrival, then the arrivals that are due."""
+        times = {arrived.request: arrived.t for arrived in event.arrived}
+        for finished in event.finished:
+            if finished.when == "before":
+                if finished.request in self._states:
+                    self._arrive(finished.request, times)
+                self._scheduler.cancel(finished.request)
+        for request in self._due(event, times):
+            if not self._by_step and self._on_time and times.get(request) != self._plans[request]:
+                raise Differs(
+                    f"step {event.step}: request {request!r} does not arrive at {self._plans[request]} s as the workload says"
+                )
+            self._arrive(request, times)
+
+    def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
+        """Who arrives now. By the clock that is read, as far as the clock allows it; by steps it follows from the workload."""
+        if not self._on_time:
+            yield from [request for request in times if request in self._states]
+            return
+        while state := self._next():
+            arrival, overdue = state.request.arrival, event.t_start - _EARLY
+            late = arrival < overdue and not self._header.asynchronous
+            if not (arrival <= event.step if self._by_step else state.id in times or late):
+                return
+            yield state.id
+
+    def _next(self) -> RequestState | None:
+        """Who is next to arrive."""
+        while self._to_come and self._to_come[0].id not in self._states:
+            self._to_come.popleft()
+        return self._to_come[0] if self._to_come else None
+
+    def _arrive(self, request: str, times: Mapping[str, float]) -> None:
+        self._scheduler.add(self._states.pop(request))
+        self._arrived.append(Arrived(request, times.get(request, 0.0)))
+
+    # -- turns, as the engine takes them -----------------------------------------------------------------------------
+
+    def _begin(self, event: StepEvent, in_flight: bool = False) -> Turn:
+        self._inputs(event)
+        return Turn(event.step, event.t_start, self._scheduler.schedule(in_flight))
+
+    def _close(self, turn: Turn) -> None:
+        """Everything is planned: what happens from now on belongs to the next turn."""
+        turn.facts, turn.arrived = self._scheduler.end_step(), tuple(self._arrived)
+        self._arrived.clear()
+
+    def _follow(self, event: StepEvent) -> None:
+        """Launch the event's turn. One that is under way is read once this one has been launched, if it can be by then."""
+        turn = None
+        if self._launched is not None:
+            turn = self._launch(event, in_flight=True)
+            self._settle(followed=turn is not None)
+        if turn is None:
+            self._number(event)
+            turn = self._launch(event)
+        else:
+            self._number_next(event)
+        if turn is None:  # nothing but cancellations
+            turn = Turn(event.step, event.t_start, iter(()))
+            self._close(turn)
+            self._judge(turn, event)
+            return
+        self._scheduler.advance(turn.latest)
+        self._close(turn)
+        self._launched = turn, event
+
+    def _number_next(self, event: StepEvent) -> None:
+        if event.step != self._step + 1:
+            raise Differs(f"step {event.step}: it cannot follow step {self._step}")
+        self._step, self._t_end = event.step, event.t_end
+
+    def _launch(self, event: StepEvent, in_flight: bool = False) -> Turn | None:
+        """The turn with its one pass, if anything can be computed."""
+        turn = self._begin(event, in_flight)
+        output = next(turn.plan, None)
+        if output is None:
+            return None
+        turn.launched.append((output, _NOT_READ))
+        return turn
+
+    def _settle(self, followed: bool) -> None:
+        """Read the turn that is under way, and judge it."""
+        assert self._launched is not None
+        (turn, event), self._launched = self._launched, None
+        self._read(turn, turn.latest, event)
+        tokens = [s.token_id for s in turn.results[-1].samples]
+        self._scheduler.settle(turn.latest, tokens, self._stopped(event), turn.facts, followed)
+        self._judge(turn, event)
+
+    def _read(self, turn: Turn, output: SchedulerOutput, event: StepEvent) -> None:
+        """What the record says came out of a pass."""
+        index = len(turn.results)
+        drawn = {s.request: Sample(s.token_id, s.logprob, s.margin) for s in event.sampled if s.pass_index == index}
+        samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
+        start, end, bucket = 0.0, 0.0, None
+        if index < len(event.passes):
+            start, end, bucket = event.passes[index].t_start, event.passes[index].t_end, event.passes[index].bucket
+        turn.results.append(PassResult(samples, start, end, 0.0, 0.0, 0.0, bucket))
+
+    def _stopped(self, event: StepEvent) -> frozenset[str]:
+        """Requests whose text ended them. Where the end tokens are on record, nobody else is believed to have stopped."""
+        stopped = {f.request for f in event.finished if f.finish_reason == "stop"}
+        if self._header.eos_token_ids is None:
+            return frozenset(stopped)
+        return frozenset(stopped & self._stops)
+
+    # -- judging -----------------------------------------------------------------------------------------------------
+
+    def _judge(self, turn: Turn, event: StepEvent) -> None:
+        """Compare the turn with the event; the first decision that is another is told."""
+        limit = self._header.config.max_num_batched_tokens if self._header.batching.token_budget else None
+        again = turn.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
+        again = replace(again, timings=event.timings)
+        if again != event:
+            raise Differs(next(_differences(event, again)))
+        self.num_judged += 1
+
+
+_NOT_FINITE = Sample(None, 0.0, 0.0)
+_NOT_READ = PassResult([], 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def _differences(event: StepEvent, again: StepEvent) -> Iterator[str]:
+    for f in fields(event):
+        mine, theirs = getattr(again, f.name), getattr(event, f.name)
+        if mine == theirs:
+            continue
+        if type(mine) is tuple:  # the first record that is another
+            pairs = [*zip(mine, theirs, strict=False)]
+            index = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+            mine, theirs = (side[index] if index < len(side) else None for side in (mine, theirs))
+        yield f"step {event.step}: {f.name}: {_told(theirs)} is on record, and the policy decides {_told(mine)}"
+
+
+def _told(record: object) -> str:
+    return "nothing" if record is None else shown(record)
