@@ -1,0 +1,168 @@
+"""Raw recordings of other engines: JSON lines to plain records, whatever has happened to the files. Knows no engine and no trace.
+
+A file begins with a header, then a line a step, an abort, or the end. A long recording has several parts, a data-parallel engine a
+recording for each rank. What is wrong with one is told in a sentence, and the rest still opens.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.errors import InvalidTrace
+
+RAW = 1  # the version of the format that this module reads; recordings without one are of the same shape
+MAX_LINE_BYTES = 64 * 2**20
+
+
+@dataclass
+class Recording:
+    """What one rank of an engine recorded.
+
+    steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped: records that the recorder could not
+    keep up with. complete: the recorder was closed. faults: a sentence for whatever is wrong and could be borne.
+    """
+
+    name: str
+    header: dict[str, Any]
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    aborts: list[dict[str, Any]] = field(default_factory=list)
+    dropped: int = 0
+    complete: bool = False
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def engine(self) -> str:
+        return self.header.get("engine", "vllm")  # the first recordings did not say
+
+    @property
+    def rank(self) -> int:
+        return self.header.get("rank", 0)
+
+    @property
+    def ranks(self) -> int:
+        return self.header.get("ranks", 1)
+
+
+def read_raw(paths: Iterable[str | os.PathLike]) -> list[Recording]:
+    """The recordings in these files, one a rank, by rank. Raises InvalidTrace for a file that is none, or files that do not belong together."""
+    by_rank: dict[int, Recording] = {}
+    for path in sorted(map(Path, paths), key=_part):
+        recording = _read(path)
+        known = by_rank.setdefault(recording.rank, recording)
+        if known is not recording:
+            _join(known, recording)
+    recordings = [by_rank[rank] for rank in sorted(by_rank)]
+    if not recordings:
+        raise InvalidTrace("there is no recording to open.")
+    first = recordings[0]
+    for other in recordings[1:]:
+        for fact in ("engine", "version", "vllm", "model", "ranks"):
+            if first.header.get(fact) != other.header.get(fact):
+                raise InvalidTrace(f"{first.name} and {other.name} are recordings of two engines: their {fact} differs.")
+    absent = sorted(set(range(first.ranks)) - set(by_rank))
+    if absent:
+        first.faults.append(f"Of {first.ranks} ranks, {_ranks(absent)} not here.")
+    for recording in recordings:
+        _sort(recording)
+    return recordings
+
+
+def is_raw(first_line: str) -> bool:
+    """Whether a file that begins so is a raw recording: a header, and no trace of our own, which is sealed line by line."""
+    try:
+        data = json.loads(first_line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and data.get("kind") == "header" and "crc" not in data and ("raw" in data or "vllm" in data)
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a file, `.gz` or not; raises InvalidTrace if it cannot be read or a line has no end."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            while line := file.readline(MAX_LINE_BYTES):
+                if len(line) == MAX_LINE_BYTES:
+                    raise InvalidTrace(f"{path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
+                yield line
+    except (OSError, EOFError) as error:
+        raise InvalidTrace(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    except UnicodeDecodeError:
+        raise InvalidTrace(f"{path.name} is not text.") from None
+
+
+def _read(path: Path) -> Recording:
+    lines = lines_of(path)
+    first = next(lines, "")
+    if not is_raw(first):
+        raise InvalidTrace(f"{path.name} is no raw recording: its first line is not the header of one.")
+    recording = Recording(path.name, json.loads(first))
+    if recording.header.get("raw", RAW) != RAW:
+        raise InvalidTrace(
+            f"{path.name} is of version {recording.header['raw']!r} of the raw format; this one reads version {RAW}."
+        )
+    for number, line in enumerate(lines, 2):
+        try:
+            _take(recording, json.loads(line))
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+            if line.endswith("\n"):
+                recording.faults.append(f"{path.name}, line {number}: this is no record; what follows it is not shown.")
+            else:
+                recording.faults.append(f"{path.name} breaks off in line {number}: the recorder had not written it to its end.")
+            break
+    return recording
+
+
+def _take(recording: Recording, data: dict[str, Any]) -> None:
+    kind = data["kind"]
+    if kind == "step":
+        for needed in ("step", "t_start", "segments", "arrived"):
+            data[needed]
+        recording.steps.append(data)
+    elif kind == "abort":
+        recording.aborts.append(data)
+    elif kind == "end":
+        recording.dropped, recording.complete = recording.dropped + data["dropped"], True
+    else:
+        raise ValueError(kind)
+
+
+def _join(known: Recording, more: Recording) -> None:
+    same = all(known.header.get(fact) == more.header.get(fact) for fact in ("pid", "created", "model"))
+    if not same:
+        raise InvalidTrace(f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a time.")
+    known.steps += more.steps
+    known.aborts += more.aborts
+    known.dropped += more.dropped
+    known.complete = more.complete
+    known.faults += more.faults
+
+
+def _sort(recording: Recording) -> None:
+    """By step: with asynchronous scheduling a step is written when its output is back, and the next is scheduled before."""
+    recording.steps.sort(key=lambda step: step["step"])
+    numbers = [step["step"] for step in recording.steps]
+    if recording.dropped:
+        recording.faults.append(f"The recorder could not keep up and dropped {recording.dropped} records.")
+    elif len(set(numbers)) < len(numbers):
+        recording.faults.append("Some steps are there twice: these may be parts of two recordings.")
+    times = [step["t_start"] for step in recording.steps]
+    if any(later < earlier for earlier, later in zip(times, times[1:], strict=False)):
+        recording.faults.append("The clock of this recording runs backwards, so its times cannot be trusted.")
+
+
+def _part(path: Path) -> tuple[str, int]:
+    """Parts in the order in which they were written: run.raw.jsonl, run.raw.2.jsonl, run.raw.10.jsonl."""
+    found = re.fullmatch(r"(.*\.raw)(?:\.(\d+))?\.jsonl(?:\.gz)?", path.name)
+    return (str(path.parent / found[1]), int(found[2] or 1)) if found else (str(path), 1)
+
+
+def _ranks(ranks: list[int]) -> str:
+    names = ", ".join(map(str, ranks))
+    return f"rank {names} is" if len(ranks) == 1 else f"ranks {names} are"

@@ -1,0 +1,418 @@
+"""Records what vLLM's scheduler decides, step by step, from inside the engine: raw JSON lines that Inflight opens as a trace.
+
+    pip install ./core/recorders/vllm
+    INFLIGHT_TRACE=run.raw.jsonl vllm serve MODEL --scheduler-cls inflight_vllm.RecordingScheduler --no-async-scheduling
+    INFLIGHT_TRACE=run.raw.jsonl vllm serve MODEL --scheduler-cls inflight_vllm.RecordingAsyncScheduler
+
+The scheduler lives in the engine core whatever the executor (one process, several, Ray), so one class sees every step of a data-parallel
+rank. Nothing is changed: methods are wrapped, called and listened to. On the engine's thread a step costs some references and a list of
+numbers; a thread of the recorder's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
+counted. Whatever fails here switches the recorder off with one line in the log and never reaches the engine.
+
+Imports the standard library and vLLM alone: this one file is the whole package.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import util
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__version__ = "0.1.0"
+RAW = 1  # version of the raw format
+TESTED = ("0.32.0",)  # versions of vLLM with which this was run
+QUEUED_RECORDS = 4096  # beyond these the writer has fallen behind, and steps are dropped
+log = logging.getLogger("inflight")
+
+Record = Callable[[], dict[str, Any]]
+"""Makes one line's data; called on the writer's thread."""
+
+
+class RawWriter:
+    """JSON lines, written by a thread of its own, in files of bounded size: `run.raw.jsonl`, `run.raw.2.jsonl`, ….
+
+    Every file begins with the header, which says which part it is. The last line of a recording that was closed says how many records
+    were dropped on the way.
+
+    max_bytes: a file that has grown beyond is followed by the next one; 0 never starts another. queued: how many records may wait.
+    """
+
+    def __init__(self, path: Path, header: dict[str, Any], max_bytes: int = 0, queued: int = QUEUED_RECORDS) -> None:
+        self.dropped = 0
+        self.failure: str | None = None
+        self._path, self._header, self._max_bytes, self._queued = path, header, max_bytes, queued
+        self._records: deque[Record] = deque()
+        self._news, self._closing = threading.Event(), False
+        self._part = 0
+        self._file = self._next_file()
+        self._thread = threading.Thread(target=self._run, name="inflight-recorder", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def put(self, record: Record) -> None:
+        """Hand over a record; never waits. It is dropped when too many wait already, or when writing has failed."""
+        if len(self._records) >= self._queued or self.failure is not None:
+            self.dropped += 1
+            return
+        self._records.append(record)
+        if not self._news.is_set():
+            self._news.set()
+
+    def close(self) -> None:
+        """Write what waits, and the last line. A second call does nothing."""
+        if self._closing:
+            return
+        self._closing = True
+        self._news.set()
+        self._thread.join(10)
+        atexit.unregister(self.close)
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._news.wait()
+                self._news.clear()
+                self._write_waiting()
+            self._write_waiting()
+            self._write({"kind": "end", "dropped": self.dropped})
+            self._file.close()
+        except Exception as error:  # a full disk, a record that cannot be made: the engine goes on, the recording ends here
+            self.failure = f"{type(error).__name__}: {error}"
+            self._records.clear()
+            log.error("Inflight stopped recording to %s: %s. The engine goes on.", self._path, self.failure)
+
+    def _write_waiting(self) -> None:
+        while self._records:
+            self._write(self._records.popleft()())
+        self._file.flush()
+
+    def _write(self, data: dict[str, Any]) -> None:
+        self._file.write(json.dumps(data, separators=(",", ":")) + "\n")
+        if self._max_bytes and data["kind"] != "end" and self._file.tell() >= self._max_bytes:
+            self._file.close()
+            self._file = self._next_file()
+
+    def _next_file(self) -> Any:
+        self._part += 1
+        stem = self._path.name.removesuffix(".jsonl")
+        path = self._path if self._part == 1 else self._path.with_name(f"{stem}.{self._part}.jsonl")
+        file = path.open("w", encoding="utf-8")
+        file.write(json.dumps({**self._header, "part": self._part}) + "\n")
+        file.flush()
+        return file
+
+
+def settings() -> dict[str, Any]:
+    """What the environment asks of a recorder.
+
+    INFLIGHT_TRACE: the file. INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out. INFLIGHT_MAX_MB: size of a file.
+    """
+    return {
+        "path": Path(os.environ.get("INFLIGHT_TRACE", f"inflight-{os.getpid()}.raw.jsonl")),
+        "hashed": os.environ.get("INFLIGHT_PROMPTS", "ids") == "hashed",
+        "max_bytes": int(float(os.environ.get("INFLIGHT_MAX_MB", "256")) * 2**20),
+    }
+
+
+def ranked(path: Path, rank: int, ranks: int) -> Path:
+    """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.raw.jsonl`."""
+    if ranks < 2:
+        return path
+    name, dot, rest = path.name.partition(".")
+    return path.with_name(f"{name}.rank{rank}{dot}{rest}")
+
+
+def fingerprint(token_ids: list[int]) -> str:
+    """Stands for a prompt that is not to be recorded: equal prompts have equal fingerprints."""
+    return hashlib.blake2b(repr(token_ids).encode(), digest_size=12).hexdigest()
+
+
+class _Fields:
+    """Reads attributes of another project's objects, and remembers which were not there."""
+
+    def __init__(self) -> None:
+        self.missing: list[str] = []
+
+    def __call__(self, of: Any, path: str) -> Any:
+        value = of
+        for name in path.split("."):
+            value = getattr(value, name, _ABSENT)
+            if value is _ABSENT:
+                if path not in self.missing:
+                    self.missing.append(path)
+                return None
+        return value
+
+
+_ABSENT = object()
+
+
+class _Open(NamedTuple):
+    """A step whose output has not come back. lengths: of its requests, in tokens known when it was scheduled."""
+
+    output: Any
+    step: dict[str, Any]
+    lengths: list[int]
+
+
+class Recorder:
+    """What is seen of one scheduler, turned into records. Every method is called on the engine's thread."""
+
+    def __init__(self, scheduler: Any, name: str) -> None:
+        asked, read = settings(), _Fields()
+        self._scheduler, self._hashed = scheduler, asked["hashed"]
+        self._start = time.monotonic()
+        self._steps = 0
+        self._arrived: list[dict[str, Any]] = []
+        self._preempted: list[tuple[str, int]] = []
+        self._open: dict[int, _Open] = {}  # by identity of what was scheduled
+        version = read(__import__("vllm"), "__version__")
+        parallel = "parallel_config"
+        rank, ranks = (
+            read(scheduler, f"{parallel}.data_parallel_rank") or 0,
+            read(scheduler, f"{parallel}.data_parallel_size") or 1,
+        )
+        groups = read(scheduler, "kv_cache_config.kv_cache_groups")
+        blocks = read(scheduler, "kv_cache_config.num_blocks")
+        header = {
+            "kind": "header",
+            "raw": RAW,
+            "engine": "vllm",
+            "version": version,
+            "tested": version in TESTED,
+            "recorder": __version__,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "scheduler": name,
+            "executor": str(read(scheduler, f"{parallel}.distributed_executor_backend")),
+            "async_scheduling": bool(read(scheduler, "scheduler_config.async_scheduling")),
+            "rank": rank,
+            "ranks": ranks,
+            "model": str(read(scheduler, "vllm_config.model_config.model")),
+            "dtype": str(read(scheduler, "vllm_config.model_config.dtype")).removeprefix("torch."),
+            "vocab_size": _called(read(scheduler, "vllm_config.model_config.get_vocab_size")),
+            "max_model_len": read(scheduler, "vllm_config.model_config.max_model_len"),
+            "policy": str(read(scheduler, "scheduler_config.policy")),
+            "max_num_seqs": read(scheduler, "scheduler_config.max_num_seqs"),
+            "max_num_batched_tokens": read(scheduler, "scheduler_config.max_num_batched_tokens"),
+            "chunked": read(scheduler, "scheduler_config.enable_chunked_prefill"),
+            "reserve_full_isl": read(scheduler, "scheduler_config.scheduler_reserve_full_isl"),
+            "watermark": read(scheduler, "scheduler_config.watermark"),
+            "prefix_caching": read(scheduler, "cache_config.enable_prefix_caching"),
+            "block_size": read(scheduler, "block_size"),
+            "num_blocks": None if blocks is None else blocks - 1,  # block 0 is vLLM's null block
+            "kv_groups": None if groups is None else len(groups),
+            "num_spec_tokens": read(scheduler, "num_spec_tokens"),
+            "prompts": "hashed" if self._hashed else "ids",
+            "pid": os.getpid(),
+            "missing": read.missing,
+        }
+        self.writer = RawWriter(ranked(asked["path"], rank, ranks), header, asked["max_bytes"])
+
+    def now(self) -> float:
+        """Seconds since the recording began."""
+        return time.monotonic() - self._start
+
+    def arrived(self, request: Any) -> None:
+        prompt, params = request.prompt_token_ids, request.sampling_params
+        known: dict[str, Any] = {"request": request.request_id, "t": self.now(), "max_tokens": request.max_tokens}
+        if prompt is None:  # embeddings
+            known["num_prompt"] = request.num_prompt_tokens
+        elif self._hashed:
+            known |= {"num_prompt": len(prompt), "prompt_hash": fingerprint(prompt)}
+        else:
+            known["prompt"] = list(prompt)
+        if params is not None:
+            known |= {"temperature": params.temperature, "seed": params.seed, "ignore_eos": params.ignore_eos}
+        if getattr(request, "use_structured_output", False):
+            known["structured"] = True
+        self._arrived.append(known)
+
+    def preempted(self, request: Any) -> None:
+        self._preempted.append((request.request_id, request.num_computed_tokens))
+
+    def aborted(self, requests: list[str], status: Any) -> None:
+        data = {"kind": "abort", "t": self.now(), "requests": requests, "status": str(status)}
+        self.writer.put(lambda: data)
+
+    def scheduled(self, t_start: float, output: Any) -> None:
+        scheduler = self._scheduler
+        requests, waiting = scheduler.requests, scheduler.waiting
+        step: dict[str, Any] = {
+            "kind": "step",
+            "step": self._steps,
+            "t_start": t_start,
+            "t_scheduled": self.now(),
+            "arrived": self._arrived,
+            "preempted": self._preempted,
+            "waiting": len(waiting) + len(getattr(scheduler, "kv_holding_waiting", ())),
+            "head": waiting.peek_request().request_id if waiting else None,
+            "deferred": len(getattr(scheduler, "deferred_waiting", ())),
+            "budget": scheduler.max_num_scheduled_tokens,
+            "blocks_free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+        }
+        self._steps += 1
+        self._arrived, self._preempted = [], []
+        lengths = [requests[r].num_tokens for r in output.num_scheduled_tokens]  # they grow with the output
+        if output.total_num_scheduled_tokens:
+            self._open[id(output)] = _Open(output, step, lengths)
+        elif step["arrived"] or step["preempted"]:
+            self.writer.put(lambda: step | _decided(output, lengths) | {"empty": True})
+
+    def computed(self, output: Any, results: Any, t_output: float, answers: dict[int, Any]) -> None:
+        known = self._open.pop(id(output), None)
+        if known is None:
+            return
+        step = known.step | {"t_output": t_output, "t_end": self.now()}
+        rows = list(results.req_ids)  # the runner's own list, which changes with its batch
+        self.writer.put(lambda: step | _decided(output, known.lengths) | _results(rows, results, answers))
+
+
+def _called(method: Any) -> Any:
+    try:
+        return method()
+    except Exception:  # it is another project's: whatever is wrong with it, the number is not known
+        return None
+
+
+def _decided(output: Any, lengths: list[int]) -> dict[str, Any]:
+    """A SchedulerOutput as plain data. With the second model runner resumed requests are among the new ones."""
+    cached, drafts = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
+    starts, blocks, admitted = {}, [], []
+    for new in output.scheduled_new_reqs:
+        starts[new.req_id] = new.num_computed_tokens
+        blocks.append([new.req_id, [list(group) for group in new.block_ids], "table"])
+        admitted.append({"request": new.req_id, "cached": new.num_computed_tokens})
+    for request, start, ids in zip(cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True):
+        starts[request] = start
+        resumed = request in cached.resumed_req_ids
+        if ids is not None:
+            blocks.append([request, [list(group) for group in ids], "table" if resumed else "append"])
+        if resumed:
+            admitted.append({"request": request, "cached": start, "resumed": True})
+    segments = [
+        {
+            "request": request,
+            "start": starts[request],
+            "length": length,
+            "num_tokens": known,
+            "draft": len(drafts.get(request, ())),
+        }
+        for (request, length), known in zip(output.num_scheduled_tokens.items(), lengths, strict=True)
+    ]
+    return {
+        "segments": segments,
+        "blocks": blocks,
+        "admitted": admitted,
+        "finished_before": sorted(output.finished_req_ids),
+        "total_tokens": output.total_num_scheduled_tokens,
+        "structured": output.has_structured_output_requests,
+        "spec": {request: list(tokens) for request, tokens in drafts.items()},
+    }
+
+
+def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str, Any]:
+    """A ModelRunnerOutput as plain data. rows: its requests in the order of the pass."""
+    tokens = results.sampled_token_ids or []
+    data: dict[str, Any] = {
+        "row_order": rows,
+        "sampled": {r: [int(t) for t in ids] for r, ids in zip(rows, tokens, strict=False) if len(ids)},
+        "finished": [
+            [answer.request_id, str(answer.finish_reason)]
+            for client in answers.values()
+            for answer in client.outputs
+            if answer.finish_reason is not None
+        ],
+    }
+    if results.logprobs is not None:
+        lists = results.logprobs.tolists() if hasattr(results.logprobs, "tolists") else results.logprobs
+        counts = [len(ids) for ids in tokens]
+        if all(count <= 1 for count in counts):  # one row of numbers a request; drafts lay them out otherwise
+            data["logprobs"] = {r: [float(x) for x in row[:3]] for r, row in zip(rows, lists.logprobs, strict=False)}
+    return data
+
+
+_Scheduler: Any = object  # whichever of vLLM's stands behind the mixin
+
+
+class _Recording(_Scheduler):
+    """Mixed into a scheduler of vLLM's: its methods as they are, and a recorder that is told of each."""
+
+    _recorder: Recorder | None = None
+    requests: dict[str, Any]  # the scheduler's
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        try:
+            self._recorder = Recorder(self, type(self).__mro__[2].__name__)
+        except Exception as error:
+            _give_up(error)
+
+    def _tell(self, method: Callable[..., Any], *facts: Any) -> Any:
+        """Call a method of the recorder's; whatever comes of it, the engine does not notice."""
+        if self._recorder is None:
+            return None
+        try:
+            return method(self._recorder, *facts)
+        except Exception as error:
+            recorder, self._recorder = self._recorder, None
+            _give_up(error)
+            recorder.writer.close()
+            return None
+
+    def add_request(self, request: Any) -> None:
+        super().add_request(request)
+        self._tell(Recorder.arrived, request)
+
+    def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        self._tell(Recorder.preempted, request)  # before: preemption sets its counters to zero
+        super()._preempt_request(request, *args, **kwargs)
+
+    def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
+        asked = self.requests if request_ids is None else [request_ids] if isinstance(request_ids, str) else request_ids
+        ending = [request for request in asked if request in self.requests]
+        result = super().finish_requests(None if request_ids is None else ending, finished_status)
+        if ending:
+            self._tell(Recorder.aborted, ending, finished_status)
+        return result
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        t_start = self._tell(Recorder.now)
+        output = super().schedule(*args, **kwargs)
+        self._tell(Recorder.scheduled, t_start, output)
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        t_output = self._tell(Recorder.now)
+        answers = super().update_from_output(scheduler_output, model_runner_output)
+        self._tell(Recorder.computed, scheduler_output, model_runner_output, t_output, answers)
+        return answers
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self._recorder is not None:
+            self._recorder.writer.close()
+
+
+def _give_up(error: Exception) -> None:
+    log.error("Inflight stopped recording: %s: %s. The engine goes on.", type(error).__name__, error)
+
+
+if util.find_spec("vllm") is not None:
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    class RecordingScheduler(_Recording, Scheduler):
+        """vLLM's scheduler, on record."""
+
+    class RecordingAsyncScheduler(_Recording, AsyncScheduler):
+        """vLLM's asynchronous scheduler, on record."""
