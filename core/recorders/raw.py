@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def _sort(recording: Recording) -> None:
     elif len(set(numbers)) < len(numbers):
         recording.faults.append("Some steps are there twice: these may be parts of two recordings.")
     times = [step["t_start"] for step in recording.steps]
-    if any(later < earlier for earlier, later in zip(times, times[1:], strict=False)):
+    if any(later < earlier for earlier, later in pairwise(times)):
         recording.faults.append("The clock of this recording runs backwards, so its times cannot be trusted.")
 
 

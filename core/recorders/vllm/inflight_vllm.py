@@ -209,7 +209,8 @@ class Recorder:
             "watermark": read(scheduler, "scheduler_config.watermark"),
             "prefix_caching": read(scheduler, "cache_config.enable_prefix_caching"),
             "block_size": read(scheduler, "block_size"),
-            "num_blocks": None if blocks is None else blocks - 1,  # block 0 is vLLM's null block
+            "num_blocks": None if blocks is None else blocks - 1,
+            "first_block": 1,  # block 0 is vLLM's null block
             "kv_groups": None if groups is None else len(groups),
             "num_spec_tokens": read(scheduler, "num_spec_tokens"),
             "prompts": "hashed" if self._hashed else "ids",

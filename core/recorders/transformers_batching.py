@@ -1,0 +1,206 @@
+"""Records transformers' own continuous batching, step by step, in the raw format of `inflight_vllm`. Nothing of transformers is changed
+but for the time of a recording.
+
+    with recording(Path("run.raw.jsonl"), model.name_or_path):
+        model.generate_batch(prompts, continuous_batching_config=config)   # scheduler_type: "fifo" or "prefill_first"
+
+The scheduler that the configuration names is put behind a class that listens (`schedule_batch`, `finish_request`); what only the
+processor knows, the tokens and when they were there, is read around `update_batch`. Asynchronous batching is refused: its tokens
+cannot be told apart by step from outside.
+
+Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `continuous_api.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers.generation.continuous_batching import scheduler as schedulers
+from transformers.generation.continuous_batching.continuous_api import ContinuousBatchProcessor
+
+from core.errors import InflightError
+from core.recorders.vllm.inflight_vllm import RAW, RawWriter
+
+TESTED = ("5.23.0",)
+
+
+class _Observer:
+    """What is known of one processor's scheduler between its steps."""
+
+    def __init__(self, path: Path, model: str) -> None:
+        self.path, self.model = path, model
+        self.writer: RawWriter | None = None
+        self.start = time.perf_counter()
+        self.steps = 0
+        self.known: set[str] = set()
+        self.tables: dict[str, list[int]] = {}
+        self.active: dict[str, int] = {}  # positions in the cache of whoever was active after the last step
+        self.finished: list[list[str]] = []
+        self.step: dict[str, Any] | None = None
+
+    def now(self) -> float:
+        return time.perf_counter() - self.start
+
+    def open(self, scheduler: Any, name: str, token_budget: int) -> RawWriter:
+        """The writer; its header needs a scheduler that is ready."""
+        cache = scheduler.cache
+        allocator = next(iter(cache.cache_allocators.values()))
+        version = transformers.__version__
+        header = {
+            "kind": "header",
+            "raw": RAW,
+            "engine": "transformers",
+            "version": version,
+            "tested": version in TESTED,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "scheduler": name,
+            "executor": "process",
+            "async_scheduling": False,
+            "model": self.model,
+            "dtype": str(cache.dtype).removeprefix("torch."),
+            "max_num_seqs": scheduler.max_requests_per_batch,
+            "max_num_batched_tokens": token_budget,
+            "chunked": True,
+            "prefix_caching": cache.use_prefix_sharing,
+            "block_size": allocator.tokens_per_page,
+            "num_blocks": allocator.num_blocks,
+            "first_block": 2 * allocator.blocks_per_sector,  # two sectors of trash come first
+            "kv_groups": len(cache.cache_allocators),
+            "missing": [],
+        }
+        return RawWriter(self.path, header)
+
+    def scheduled(self, scheduler: Any, before: _Before, result: Any, token_budget: int, cache_budget: int) -> None:
+        if self.writer is None:
+            self.writer = self.open(scheduler, type(scheduler).__mro__[1].__name__, token_budget)
+        scheduled, fast, _, read = result
+        allocator = next(iter(scheduler.cache.cache_allocators.values()))
+        segments = [
+            {
+                "request": future.state.request_id,
+                "start": future.state.position_offset,
+                "length": future.query_length,
+                "num_tokens": len(future.state.initial_tokens) + len(future.state.generated_tokens),
+                "draft": 0,
+            }
+            for future in scheduled or ()
+        ]
+        self.step = {
+            "kind": "step",
+            "step": self.steps,
+            "t_start": before.t,
+            "t_scheduled": self.now(),
+            "arrived": before.arrived,
+            "preempted": before.preempted,
+            "admitted": [{"request": s["request"], "cached": s["start"]} for s in segments if s["request"] not in before.active],
+            "segments": segments,
+            "blocks": self._blocks(allocator),
+            "waiting": len(scheduler.waiting_requests_order),
+            "head": next(iter(scheduler.waiting_requests_order), None),
+            "starved": [[state.request_id, length] for state, length in scheduler.starved_requests],
+            "budget": token_budget,
+            "cache_budget": cache_budget,
+            "cache_read": read,
+            "decode_fast_path": fast,
+            "blocks_free": allocator.pool.count_free_blocks(allocator.index),
+            "total_tokens": sum(s["length"] for s in segments),
+        }
+
+    def _blocks(self, allocator: Any) -> list[list[Any]]:
+        """What has changed in the block tables; those of several attention types are told by the first."""
+        tables = {request: list(table) for request, table in allocator.block_table.items()}
+        changes = []
+        for request, table in tables.items():
+            old = self.tables.get(request, [])
+            if table[: len(old)] != old or (not old and table):
+                changes.append([request, [table], "table"])
+            elif len(table) > len(old):
+                changes.append([request, [table[len(old) :]], "append"])
+        self.tables = tables
+        return changes
+
+    def computed(self, sampled: dict[str, list[int]], t_output: float, active: dict[str, Any]) -> None:
+        step, self.step = self.step, None
+        if step is None or not step["segments"] or self.writer is None:
+            return
+        step |= {"t_output": t_output, "t_end": self.now(), "row_order": [s["request"] for s in step["segments"]]}
+        step |= {"sampled": sampled, "finished": self.finished}
+        self.steps += 1
+        self.finished = []
+        self.active = {request: state.position_offset for request, state in active.items()}
+        self.writer.put(lambda: step)
+
+
+class _Before:
+    """A scheduler just before it schedules: who is new, who runs, who has been pushed back since."""
+
+    def __init__(self, observer: _Observer, scheduler: Any) -> None:
+        self.t = observer.now()
+        self.active = set(scheduler.active_requests)
+        self.preempted = [[r, lost] for r, lost in observer.active.items() if r in scheduler.waiting_requests]
+        new = [state for request, state in scheduler.waiting_requests.items() if request not in observer.known]
+        observer.known |= {state.request_id for state in new}
+        self.arrived = [
+            {
+                "request": state.request_id,
+                "t": max(0.0, state.created_time - observer.start),
+                "prompt": list(state.initial_tokens),
+                "max_tokens": state.max_new_tokens,
+            }
+            for state in new
+        ]
+
+
+@contextmanager
+def recording(path: Path, model: str) -> Iterator[None]:
+    """Record every batch that runs inside. model: its name, for the header. Raises InflightError for asynchronous batching."""
+    observer = _Observer(path, model)
+    schedulers_before = dict(schedulers.SCHEDULER_MAPPING)
+    processor: Any = ContinuousBatchProcessor
+    update_before = processor.update_batch
+
+    def update_batch(self: Any) -> None:
+        if self.use_async_batching:
+            raise InflightError("Asynchronous batching cannot be recorded from outside: set use_async_batching=False.")
+        t_output = observer.now()
+        states = {
+            s["request"]: self.scheduler.active_requests.get(s["request"]) for s in (observer.step or {}).get("segments", ())
+        }
+        counts = {request: len(state.generated_tokens) for request, state in states.items() if state is not None}
+        update_before(self)
+        sampled = {r: states[r].generated_tokens[count:] for r, count in counts.items()}
+        observer.computed({r: tokens for r, tokens in sampled.items() if tokens}, t_output, self.scheduler.active_requests)
+
+    schedulers.SCHEDULER_MAPPING.update({name: _listening(base, observer) for name, base in schedulers_before.items()})
+    processor.update_batch = update_batch
+    try:
+        yield
+    finally:
+        processor.update_batch = update_before
+        schedulers.SCHEDULER_MAPPING.update(schedulers_before)
+        if observer.writer is not None:
+            observer.writer.close()
+
+
+def _listening(base: Any, observer: _Observer) -> Any:
+    class Listening(base):
+        def schedule_batch(self, token_budget: int, cache_budget: int) -> Any:
+            before = _Before(observer, self)
+            result = super().schedule_batch(token_budget, cache_budget)
+            observer.scheduled(self, before, result, token_budget, cache_budget)
+            return result
+
+        def finish_request(self, request_id: str) -> None:
+            state = self.active_requests.get(request_id)
+            super().finish_request(request_id)
+            if state is not None:
+                ended = state.generated_tokens[-1:] and state.generated_tokens[-1] in state._eos_token_ids
+                observer.finished.append([request_id, "stop" if ended else "length"])
+
+    return Listening
