@@ -19,6 +19,7 @@ import hashlib
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -176,7 +177,7 @@ class Recorder:
         self._arrived: list[dict[str, Any]] = []
         self._preempted: list[tuple[str, int]] = []
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
-        version = read(__import__("vllm"), "__version__")
+        version = read(sys.modules.get("vllm"), "__version__")
         parallel = "parallel_config"
         rank, ranks = (
             read(scheduler, f"{parallel}.data_parallel_rank") or 0,

@@ -1,0 +1,257 @@
+"""Recorders and their raw files: what is written is what was decided, whatever fails stays outside the engine, and damaged files say so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import threading
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from core.errors import InvalidTrace
+from core.recorders.raw import read_raw
+from core.recorders.vllm import inflight_vllm
+from core.recorders.vllm.inflight_vllm import RawWriter, _Recording
+
+HEADER = {"kind": "header", "raw": 1, "engine": "vllm", "version": "0.32.0", "model": "m", "pid": 1, "created": "now"}
+
+
+def step(number: int, t: float | None = None) -> dict:
+    return {"kind": "step", "step": number, "t_start": float(number) if t is None else t, "segments": [], "arrived": []}
+
+
+def write(path: Path, *records: dict, end: str = "\n", **header) -> Path:
+    text = "\n".join(json.dumps(r) for r in ({**HEADER, **header}, *records)) + end
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class Queue(deque):
+    def peek_request(self):
+        return self[0]
+
+
+class OneByOne:
+    """The least that a recorder asks of a scheduler: whoever waits runs at once, one token a step, three tokens each."""
+
+    def __init__(self) -> None:
+        self.requests, self.waiting, self.block_size = {}, Queue(), 16
+        self.max_num_scheduled_tokens = 64
+        pool = SimpleNamespace(get_num_free_blocks=lambda: 7)
+        self.kv_cache_manager = SimpleNamespace(block_pool=pool)
+        self.ended: set[str] = set()
+
+    def add_request(self, request) -> None:
+        self.requests[request.request_id] = request
+        self.waiting.append(request)
+
+    def _preempt_request(self, request, timestamp) -> None:
+        request.num_computed_tokens = 0
+        self.waiting.appendleft(request)
+
+    def finish_requests(self, ids, status) -> None:
+        for request in ids:
+            del self.requests[request]
+
+    def schedule(self):
+        new = [SimpleNamespace(req_id=r.request_id, num_computed_tokens=0, block_ids=([3],)) for r in self.waiting]
+        old = [r for r in self.requests.values() if r not in self.waiting]
+        self.waiting.clear()
+        cached = SimpleNamespace(
+            req_ids=[r.request_id for r in old], num_computed_tokens=[r.num_computed_tokens for r in old],
+            new_block_ids=[None] * len(old), resumed_req_ids=set(),
+        )  # fmt: skip
+        counts = {n.req_id: len(self.requests[n.req_id].prompt_token_ids) for n in new} | dict.fromkeys(cached.req_ids, 1)
+        output = SimpleNamespace(
+            scheduled_new_reqs=new, scheduled_cached_reqs=cached, num_scheduled_tokens=counts, finished_req_ids=self.ended,
+            total_num_scheduled_tokens=sum(counts.values()), scheduled_spec_decode_tokens={}, has_structured_output_requests=False,
+        )  # fmt: skip
+        for request, count in counts.items():
+            self.requests[request].num_computed_tokens += count
+        return output
+
+    def update_from_output(self, output, results):
+        answers = []
+        for request, tokens in zip(results.req_ids, results.sampled_token_ids, strict=True):
+            state = self.requests[request]
+            state.num_tokens += len(tokens)
+            done = state.num_tokens == len(state.prompt_token_ids) + state.max_tokens
+            answers.append(SimpleNamespace(request_id=request, finish_reason="length" if done else None))
+            if done:
+                del self.requests[request]
+        return {0: SimpleNamespace(outputs=answers)}
+
+    def shutdown(self) -> None:
+        pass
+
+
+class Recorded(_Recording, OneByOne):
+    pass
+
+
+def asked(name: str, *prompt: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        request_id=name, prompt_token_ids=list(prompt), num_tokens=len(prompt), num_computed_tokens=0, max_tokens=2,
+        sampling_params=SimpleNamespace(temperature=0.0, seed=None, ignore_eos=True), num_prompt_tokens=len(prompt),
+    )  # fmt: skip
+
+
+def run(scheduler: OneByOne) -> list[dict]:
+    """To the end; what each step scheduled."""
+    decided = []
+    while scheduler.requests:
+        output = scheduler.schedule()
+        decided.append(dict(output.num_scheduled_tokens))
+        rows = list(output.num_scheduled_tokens)[::-1]  # a runner has an order of its own
+        results = SimpleNamespace(req_ids=rows, sampled_token_ids=[[40 + i] for i, _ in enumerate(rows)], logprobs=None)
+        scheduler.update_from_output(output, results)
+        rows.clear()  # and goes on using its list
+    return decided
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("INFLIGHT_TRACE", str(tmp_path / "run.raw.jsonl"))
+    return tmp_path / "run.raw.jsonl"
+
+
+def test_a_recording_says_what_was_decided(path):
+    scheduler = Recorded()
+    scheduler.add_request(asked("a", 1, 2, 3))
+    scheduler.add_request(asked("b", 9))
+    decided = run(scheduler)
+    scheduler.shutdown()
+    (recording,) = read_raw([path])
+    assert recording.complete and not recording.faults and recording.dropped == 0
+    assert [{s["request"]: s["length"] for s in e["segments"]} for e in recording.steps] == decided
+    first, second = recording.steps
+    assert [a["prompt"] for a in first["arrived"]] == [[1, 2, 3], [9]]
+    assert first["row_order"] == ["b", "a"] and first["sampled"] == {"b": [40], "a": [41]}
+    assert [s["start"] for s in second["segments"]] == [3, 1] and [s["num_tokens"] for s in second["segments"]] == [4, 2]
+    assert second["finished"] == [["b", "length"], ["a", "length"]]
+    assert "vllm_config.model_config.model" in recording.header["missing"]  # the stand-in has none, and the header says so
+
+
+def test_prompts_are_left_out_on_request(path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_PROMPTS", "hashed")
+    scheduler = Recorded()
+    for name, prompt in (("a", (1, 2)), ("b", (1, 2)), ("c", (2, 1))):
+        scheduler.add_request(asked(name, *prompt))
+    run(scheduler)
+    scheduler.shutdown()
+    arrived = read_raw([path])[0].steps[0]["arrived"]
+    assert all("prompt" not in a and a["num_prompt"] == 2 for a in arrived)
+    assert arrived[0]["prompt_hash"] == arrived[1]["prompt_hash"] != arrived[2]["prompt_hash"]
+
+
+def test_a_fault_in_the_recorder_never_reaches_the_engine(path, caplog):
+    scheduler = Recorded()
+    scheduler.add_request(asked("a", 1))
+    plain = OneByOne()
+    plain.add_request(asked("a", 1))
+    del scheduler.kv_cache_manager  # another version of vLLM, say
+    with caplog.at_level(logging.ERROR, "inflight"):
+        assert run(scheduler) == run(plain)
+    assert [r.message.split(":")[0] for r in caplog.records] == ["Inflight stopped recording"]
+
+
+def test_a_full_disk_ends_the_recording_alone(monkeypatch, tmp_path, caplog):
+    writer = RawWriter(tmp_path / "run.raw.jsonl", HEADER)
+    writer._file.close()
+    writer._file = open("/dev/full", "w")  # noqa: SIM115
+    with caplog.at_level(logging.ERROR, "inflight"):
+        writer.put(lambda: step(0))
+        writer._thread.join(10)
+    assert writer.failure and "No space left" in writer.failure and len(caplog.records) == 1
+    writer.put(lambda: step(1))
+    assert writer.dropped == 1
+    writer.close()
+
+
+def test_what_the_writer_cannot_keep_up_with_is_dropped_and_counted(tmp_path):
+    go, begun = threading.Event(), threading.Event()
+
+    def slow() -> dict:
+        begun.set()
+        go.wait(10)
+        return step(0)
+
+    writer = RawWriter(tmp_path / "run.raw.jsonl", HEADER, queued=3)
+    writer.put(slow)
+    assert begun.wait(10)
+    for number in range(1, 9):
+        writer.put(lambda number=number: step(number))
+    go.set()
+    writer.close()
+    (recording,) = read_raw([tmp_path / "run.raw.jsonl"])
+    assert [s["step"] for s in recording.steps] == [0, 1, 2, 3] and recording.dropped == 5
+    assert recording.faults == ["The recorder could not keep up and dropped 5 records."]
+
+
+def test_a_long_recording_has_parts_that_belong_together(tmp_path):
+    writer = RawWriter(tmp_path / "run.raw.jsonl", HEADER, max_bytes=400)
+    for number in range(12):
+        writer.put(lambda number=number: step(number))
+    writer.close()
+    parts = sorted(tmp_path.iterdir())
+    (recording,) = read_raw(reversed(parts))
+    assert len(parts) > 2 and [s["step"] for s in recording.steps] == list(range(12)) and not recording.faults
+
+
+def test_ranks_are_recordings_of_their_own(tmp_path):
+    names = [inflight_vllm.ranked(tmp_path / "run.raw.jsonl", rank, 3) for rank in range(3)]
+    assert [n.name for n in names] == ["run.rank0.raw.jsonl", "run.rank1.raw.jsonl", "run.rank2.raw.jsonl"]
+    for rank in (2, 0):
+        write(names[rank], step(0), rank=rank, ranks=3)
+    recordings = read_raw([names[2], names[0]])
+    assert [r.rank for r in recordings] == [0, 2]
+    assert recordings[0].faults == ["Of 3 ranks, rank 1 is not here."]
+
+
+def test_what_is_wrong_is_said_and_the_rest_still_opens(tmp_path):
+    cut = write(tmp_path / "cut.raw.jsonl", step(0), step(1), end="")
+    cut.write_text(cut.read_text()[:-9])
+    (recording,) = read_raw([cut])
+    assert len(recording.steps) == 1
+    assert recording.faults == ["cut.raw.jsonl breaks off in line 3: the recorder had not written it to its end."]
+
+    garbled = write(tmp_path / "garbled.raw.jsonl", step(0), {"kind": "step"}, step(1))
+    (recording,) = read_raw([garbled])
+    assert len(recording.steps) == 1 and "line 3: this is no record" in recording.faults[0]
+
+    back = write(tmp_path / "back.raw.jsonl", step(0, 5.0), step(1, 4.0))
+    assert "clock of this recording runs backwards" in read_raw([back])[0].faults[0]
+
+    packed = tmp_path / "packed.raw.jsonl.gz"
+    packed.write_bytes(gzip.compress(write(tmp_path / "plain.raw.jsonl", step(0)).read_bytes())[:-12])
+    with pytest.raises(InvalidTrace, match="packed.raw.jsonl.gz cannot be read"):
+        read_raw([packed])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ({}, {"pid": 2}, "two recordings of rank 0; open one at a time"),
+        (
+            {"rank": 0, "ranks": 2},
+            {"rank": 1, "ranks": 2, "version": "0.30.0"},
+            "recordings of two engines: their version differs",
+        ),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(tmp_path, first, second, sentence):
+    files = [write(tmp_path / "a.raw.jsonl", step(0), **first), write(tmp_path / "b.raw.jsonl", step(0), **second)]
+    with pytest.raises(InvalidTrace, match=sentence):
+        read_raw(files)
+
+
+@pytest.mark.parametrize("content", ["", "hello\n", '{"kind":"step"}\n', '{"kind":"header","raw":9,"vllm":"1"}\n', "[" * 99999])
+def test_what_is_no_recording_is_refused(tmp_path, content):
+    file = tmp_path / "x.jsonl"
+    file.write_text(content)
+    with pytest.raises(InvalidTrace, match=r"x\.jsonl is"):
+        read_raw([file])
