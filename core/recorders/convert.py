@@ -1,0 +1,372 @@
+"""A raw recording of another engine as a trace. What was not recorded stays absent; what is deduced says by which rule.
+
+The trace is the engine's own account in our words: its requests, steps, rows in their real order, blocks and tokens. Engines record
+neither lanes nor reasons, so those are worked out here and listed under `deduced` in the header; under `absent` stands what nobody knows.
+Knows nothing of the process that recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.assets import ASSETS
+from core.config import EngineConfig
+from core.errors import InvalidTrace
+from core.recorders.raw import Recording
+from core.trace.events import (
+    KV,
+    Admitted,
+    Arrived,
+    BlockChange,
+    Budget,
+    Draft,
+    Finished,
+    Left,
+    Overrun,
+    Pass,
+    Preempted,
+    PrefixHit,
+    Sampled,
+    Segment,
+    Stalled,
+    StepEvent,
+    Timings,
+    Waiting,
+    When,
+    Why,
+)
+from core.trace.header import batching_of
+from core.trace.trace import Texts, Trace
+
+ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
+DEDUCED = {
+    "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
+    "waiting": "new requests join the end, preempted ones the head",
+    "reasons": "lanes if all are taken, else the token budget if it is spent, else KV blocks",
+}
+_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
+_HIDDEN = "·"  # for a token whose id was left out
+
+
+@dataclass
+class _Known:
+    """What the steps so far say of a request."""
+
+    prompt: list[int]
+    max_tokens: int
+    num_tokens: int
+    output: list[int] = field(default_factory=list)
+    table: list[int] = field(default_factory=list)
+
+
+def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
+    """The trace of one rank. tokenizer: for its texts; the model's own where it is on this machine. `recording.faults` grows by what
+    cannot be shown. Raises InvalidTrace for a recording that cannot be followed at all.
+    """
+    header = recording.header
+    steps = _followable(recording)
+    start = min((a["t"] for step in steps for a in step["arrived"]), default=steps[0]["t_start"] if steps else 0.0)
+    conversion = _Conversion(recording, start)
+    computed = [frozenset(s["request"] for s in step["segments"]) for step in steps] + [frozenset()]
+    events = [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
+    model = _model_folder(header.get("model", ""))
+    if tokenizer is None and model is not None:
+        tokenizer = _tokenizer(model)
+    trace = Trace(conversion.header(model, recording.faults), events, conversion.is_over, tokenizer)
+    if tokenizer is None or conversion.hashed:
+        trace.recorded_texts = conversion.plain_texts()
+    return trace
+
+
+def _followable(recording: Recording) -> list[dict[str, Any]]:
+    """The steps up to the first that is missing, those without a pass left out."""
+    steps = recording.steps
+    whole = [step for at, step in enumerate(steps) if step["step"] == steps[0]["step"] + at]
+    if len(whole) < len(steps):
+        recording.faults.append(f"After step {whole[-1]['step']} steps are missing; what follows them is not shown.")
+    return whole
+
+
+class _Changes:
+    """Block-table changes of one step: a record for each request, but that a table given back and taken anew makes two."""
+
+    def __init__(self) -> None:
+        self._records: list[BlockChange] = []
+
+    def add(self, request: str, blocks: tuple[int, ...]) -> None:
+        self._put(BlockChange(request, blocks, False))
+
+    def release(self, request: str) -> None:
+        self._put(BlockChange(request, (), True))
+
+    def _put(self, change: BlockChange) -> None:
+        for at, old in enumerate(self._records):
+            if old.request == change.request and not old.released:
+                self._records[at] = BlockChange(old.request, old.added + change.added, change.released)
+                return
+        self._records.append(change)
+
+    def merged(self) -> tuple[BlockChange, ...]:
+        return tuple(self._records)
+
+
+class _Conversion:
+    """Follows the steps of a recording, one event each. later: the requests of the step after, since an engine that schedules ahead
+    computes one more row for a request that has just ended.
+    """
+
+    def __init__(self, recording: Recording, start: float) -> None:
+        self._start = start
+        self._facts = facts = recording.header
+        self._first_block = facts.get("first_block", 1)
+        self._aborts = sorted(recording.aborts, key=lambda abort: abort["t"])
+        self._known: dict[str, _Known] = {}
+        self._requests: list[dict[str, Any]] = []
+        self._lanes: dict[str, int] = {}
+        self._line: list[str] = []
+        self._over: set[str] = set()
+        self._lingering: list[str] = []  # over, and computed once more in the step to come
+        self._steps, self._t = 0, 0.0
+        self.hashed = facts.get("prompts") == "hashed"
+        self.margins = False  # whether logprobs are on record
+
+    @property
+    def is_over(self) -> bool:
+        return self._known.keys() <= self._over
+
+    def event(self, step: dict[str, Any], later: frozenset[str]) -> StepEvent:
+        changes, lingering = _Changes(), self._lingering
+        arrived = tuple(self._arrive(a) for a in step["arrived"])
+        cancelled, left = self._cancel(step, changes)
+        newest_first = sorted(step["preempted"], key=lambda p: -list(self._known).index(p[0]))
+        preempted = tuple(self._preempt(request, lost, changes) for request, lost in newest_first)
+        given = {s["request"]: s for s in step["segments"]}
+        if unknown := given.keys() - self._known.keys():
+            raise InvalidTrace(f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an earlier part is missing.")
+        hits: list[PrefixHit] = []
+        admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in step["admitted"])
+        for request, groups, kind in step["blocks"]:
+            ids = tuple(block - self._first_block for block in groups[0]) if groups else ()
+            table = self._known[request].table
+            self._known[request].table = list(ids) if kind == "table" else table + list(ids)
+            changes.add(request, ids)
+        used = len({block for known in self._known.values() for block in known.table})
+        rows = [request for request in step.get("row_order", given) if request in given]
+        segments = tuple(self._segment(given[request]) for request in rows)
+        aborted = {r for a in self._aborts if a["t"] < step.get("t_output", 0.0) for r in a["requests"]}
+        overrun = tuple(Overrun(r, given[r]["length"]) for r in rows if r in self._over or r in aborted)
+        unread = {row.request for row in overrun}
+        sampled, drafts = self._sample(step, [r for r in rows if r not in unread], given)
+        line_why, stall_why = self._why(step, used)
+        stalled = tuple(Stalled(r, stall_why) for r in self._lanes if r not in given and r not in self._over)
+        waiting = Waiting(len(self._line), self._line[0] if self._line else None, line_why if self._line else None)
+        finished = tuple(self._finish(request, reason) for request, reason in step.get("finished", ()) if request in self._lanes)
+        self._lingering = [f.request for f in finished if f.request in later]
+        leaving = [*lingering, *(f.request for f in finished if f.request not in later)]
+        left += [self._leave(request, "after", changes) for request in leaving]
+        decode = sum(s.length for s in segments if s.phase == "decode")
+        prefill = sum(s.length for s in segments if s.phase == "prefill")
+        total = decode + prefill
+        t_start, t_scheduled, t_output, t_end = self._times(step)
+        self._steps += 1
+        return StepEvent(
+            step=self._steps - 1,
+            t_start=t_start,
+            t_end=t_end,
+            timings=Timings(round(t_scheduled - t_start, 6), None, round(t_output - t_scheduled, 6), None),
+            arrived=arrived,
+            admitted=admitted,
+            waiting=waiting,
+            preempted=preempted,
+            stalled=stalled,
+            passes=(Pass("packed", 1, total, total, 0, t_scheduled, t_output),) if segments else (),
+            segments=segments,
+            sampled=sampled,
+            finished=(*cancelled, *finished),
+            kv=KV(used, self._facts["num_blocks"], changes.merged(), tuple(hits)),
+            budget=Budget(step["budget"], decode, prefill, max(0, step["budget"] - total), line_why.limit if self._line else "none"),
+            overrun=overrun,
+            left=tuple(left),
+            drafts=drafts,
+        )
+
+    # -- requests in and out -----------------------------------------------------------------------------------------
+
+    def _arrive(self, arrived: dict[str, Any]) -> Arrived:
+        request, t = arrived["request"], round(max(0.0, arrived["t"] - self._start), 6)
+        prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
+        most = arrived.get("max_tokens") or 2**31 - 1 - len(prompt)
+        self._known[request] = _Known(prompt, most, len(prompt))
+        self._line.append(request)
+        sampling = {"max_new_tokens": most, "temperature": arrived.get("temperature") or 0.0}
+        sampling |= {"ignore_eos": True} if arrived.get("ignore_eos") else {}
+        self._requests.append({"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t})
+        return Arrived(request, t)
+
+    def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
+        request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
+        self._line.remove(request)
+        self._lanes[request] = min(set(range(self._facts["max_num_seqs"])) - set(self._lanes.values()))
+        if cached:
+            hits.append(PrefixHit(request, cached))
+        cut = segment["length"] < left
+        return Admitted(request, self._lanes[request], Why("budget", segment["length"], left, step["budget"]) if cut else Why("none"))
+
+    def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:
+        self._line.insert(0, request)
+        self._give_back(request, changes)
+        return Preempted(request, lost, self._lanes.pop(request))
+
+    def _cancel(self, step: dict[str, Any], changes: _Changes) -> tuple[list[Finished], list[Left]]:
+        """Requests that were ended from outside before this step was scheduled."""
+        finished, left = [], []
+        while self._aborts and self._aborts[0]["t"] <= step["t_start"]:
+            for request in self._aborts.pop(0)["requests"]:
+                if request not in self._known or request in self._over:
+                    continue
+                self._over.add(request)
+                finished.append(Finished(request, "cancelled"))
+                if request in self._line:
+                    self._line.remove(request)
+                else:
+                    left.append(self._leave(request, "before", changes))
+        return finished, left
+
+    def _finish(self, request: str, reason: str) -> Finished:
+        self._over.add(request)
+        return Finished(request, _REASONS.get(reason.rpartition(".")[2].lower(), "error"))
+
+    def _leave(self, request: str, when: When, changes: _Changes) -> Left:
+        self._give_back(request, changes)
+        return Left(request, self._lanes.pop(request), when)
+
+    def _give_back(self, request: str, changes: _Changes) -> None:
+        self._known[request].table = []
+        changes.release(request)
+
+    # -- what was computed -------------------------------------------------------------------------------------------
+
+    def _segment(self, given: dict[str, Any]) -> Segment:
+        request, start, length = given["request"], given["start"], given["length"]
+        known = self._known[request]
+        decoding = length - given["draft"] == 1 and start >= len(known.prompt) and start + 1 >= known.num_tokens
+        return Segment(0, request, self._lanes[request], "decode" if decoding else "prefill", start, length, start + length)
+
+    def _sample(self, step: dict[str, Any], rows: list[str], given: dict[str, Any]) -> tuple[tuple[Sampled, ...], tuple[Draft, ...]]:
+        sampled, drafts = [], []
+        for request in rows:
+            tokens, known = step.get("sampled", {}).get(request, []), self._known[request]
+            tokens = tokens[: len(known.prompt) + known.max_tokens - known.num_tokens]
+            numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
+            logprob, margin = (min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0)) if len(numbers) == 3 else (None, None)
+            self.margins |= margin is not None
+            sampled += [Sampled(0, request, token, logprob, margin) for token in tokens]
+            known.num_tokens += len(tokens)
+            known.output += tokens
+            if given[request]["draft"]:
+                drafts.append(Draft(request, given[request]["draft"], max(0, len(tokens) - 1)))
+        return tuple(sampled), tuple(drafts)
+
+    def _why(self, step: dict[str, Any], used: int) -> tuple[Why, Why]:
+        """Why the head of the queue waits, and why a running request computes nothing."""
+        spent = step["budget"] - sum(s["length"] for s in step["segments"])
+        total, lanes = self._facts["num_blocks"], self._facts["max_num_seqs"]
+        head = self._known[self._line[0]] if self._line else None
+        tokens = head.num_tokens if head else 0
+        budget = Why("budget", max(0, spent), tokens, step["budget"])
+        blocks = Why("blocks", total - used, -(-tokens // self._facts["block_size"]), total)
+        if len(self._lanes) >= lanes:
+            line = Why("lanes", 0, 1, lanes)
+        else:
+            line = budget if spent <= 0 else blocks
+        return line, budget._replace(need=1) if spent <= 0 else blocks._replace(need=1)
+
+    def _times(self, step: dict[str, Any]) -> tuple[float, float, float, float]:
+        """Start, scheduled, output, end; a step that was scheduled while the one before was computed begins with that one's end."""
+        times = []
+        for name in ("t_start", "t_scheduled", "t_output", "t_end"):
+            self._t = max(self._t, round(step.get(name, step["t_start"]) - self._start, 6))
+            times.append(self._t)
+        return times[0], times[1], times[2], times[3]
+
+    # -- the whole ---------------------------------------------------------------------------------------------------
+
+    def header(self, model: Path | None, faults: list[str]) -> dict[str, Any]:
+        facts = self._facts
+        engine = facts.get("engine", "vllm")
+        config = EngineConfig(
+            policy="continuous",
+            max_num_seqs=facts["max_num_seqs"],
+            max_num_batched_tokens=facts["max_num_batched_tokens"],
+            block_size=facts["block_size"],
+            num_blocks=facts["num_blocks"],
+            prefix_caching=bool(facts["prefix_caching"]),
+            chunked_prefill=facts["chunked"] is not False,
+        )
+        absent = ["prepare", "sample"] + [name for name in ("logprob", "margin") if not self.margins]
+        return {
+            "created": facts.get("created", ""),
+            "source": "recorded",
+            "engine": {
+                "name": ENGINES.get(engine, engine),
+                "version": facts.get("version", facts.get("vllm")),
+                "scheduler": facts.get("scheduler"),
+                "executor": facts.get("executor"),
+                "async": bool(facts.get("async_scheduling")),
+                "rank": facts.get("rank", 0),
+                "ranks": facts.get("ranks", 1),
+            },
+            "deduced": DEDUCED,
+            "absent": absent + (["prompts"] if self.hashed else []),
+            "model": _described(model, facts),
+            "device": "not recorded",
+            "device_name": "not recorded",
+            "dtype": str(facts.get("dtype", "")).removeprefix("torch."),
+            "policy": config.policy,
+            "batching": batching_of(config.policy),
+            "config": config.to_json(),
+            "num_blocks": facts["num_blocks"],
+            "workload": {"schema": 1, "name": f"{engine}-recording", "arrival_unit": "s", "requests": self._requests},
+            "prompts": {request: known.prompt for request, known in self._known.items()},
+            "versions": {ENGINES.get(engine, engine): facts.get("version", facts.get("vllm"))},
+            **({"notes": faults} if faults else {}),
+        }
+
+    def plain_texts(self) -> Texts:
+        """Ids in place of texts, where no tokenizer is known."""
+        shown = {request: [_HIDDEN if self.hashed else f"⟨{i}⟩" for i in known.prompt] for request, known in self._known.items()}
+        return Texts(shown, {request: [f"⟨{i}⟩" for i in known.output] for request, known in self._known.items()})
+
+
+def _model_folder(name: str) -> Path | None:
+    """Where the model's files are on this machine, if they are."""
+    for folder in (Path(name), ASSETS / "models" / Path(name).name):
+        if name and (folder / "config.json").is_file():
+            return folder
+    return None
+
+
+def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
+    """What is known of the model: from its configuration where it is here, else what was recorded."""
+    model = {"name": Path(facts.get("model", "unknown")).name, "vocab_size": facts.get("vocab_size"), "context": facts.get("max_model_len")}
+    if folder is not None:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        layers, heads = config.get("num_hidden_layers", config.get("n_layer")), config.get("num_key_value_heads")
+        model |= {"type": config.get("model_type"), "layers": layers, "vocab_size": config.get("vocab_size")}
+        model["context"] = model["context"] or config.get("max_position_embeddings")
+        if layers and heads and config.get("head_dim"):
+            size = 4 if "32" in str(facts.get("dtype")) else 2
+            model["kv_bytes_per_token"] = 2 * layers * heads * config["head_dim"] * size
+    return {name: value for name, value in model.items() if value is not None}
+
+
+def _tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer  # seconds to import, and many recordings bring no model
+
+    try:
+        return AutoTokenizer.from_pretrained(str(folder))
+    except (OSError, ValueError):
+        return None
