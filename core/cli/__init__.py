@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | compare | bench | show | presets | models | check`.
+"""The command line: `python -m core run | compare | bench | show | presets | models | check | import`.
 
 A command is a function in a module of this package, registered below by name. A refusal is one sentence on stderr and exit code 2.
 """
@@ -14,6 +14,7 @@ import typer
 from core.cli.bench import bench
 from core.cli.check import check
 from core.cli.compare import compare
+from core.cli.import_ import import_
 from core.cli.lists import models, presets
 from core.cli.output import sentence
 from core.cli.run import run
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "presets": presets,
     "models": models,
     "check": check,
+    "import": import_,
 }
 
 PROGRAM = "python -m core"

@@ -131,11 +131,11 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
     return lines
 
 
-def _time(parts: Mapping[str, float], wall: float, asynchronous: bool) -> str:
-    shares = {name: f"{name} {percent(value / wall)}" for name, value in parts.items()}
+def _time(parts: Mapping[str, float | None], wall: float, asynchronous: bool) -> str:
+    shares = {name: f"{name} {'not recorded' if value is None else percent(value / wall)}" for name, value in parts.items()}
     if not asynchronous:
         return "time: " + ", ".join(shares.values())
-    device = f"device: {shares['forward']}, {shares['sample']}, waiting for the host {percent(parts['between'] / wall)}"
+    device = f"device: {shares['forward']}, {shares['sample']}, waiting for the host {percent((parts['between'] or 0.0) / wall)}"
     return f"{device}; host beside it: {shares['schedule']}, {shares['prepare']}"
 
 

@@ -41,7 +41,8 @@ class Run:
         margins: dict[str, list[float]] = {request: [] for request in trace.prompts}
         for event in trace.events:
             for sampled in event.sampled:
-                margins[sampled.request].append(sampled.margin)
+                if sampled.margin is not None:
+                    margins[sampled.request].append(sampled.margin)
         return cls(trace.outputs, metrics(trace), margins, trace)
 
 

@@ -267,10 +267,14 @@ def _tokens_recomputed(trace: Trace) -> int:
 
 
 def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
-    parts = {name: sum(getattr(e.timings, name) for e in trace.events) for name in ("schedule", "prepare", "forward", "sample")}
+    recorded = [e.timings for e in trace.events]
+    parts: dict[str, float | None] = {
+        name: None if any(getattr(t, name) is None for t in recorded) else sum(getattr(t, name) for t in recorded)
+        for name in ("schedule", "prepare", "forward", "sample")
+    }
     in_steps = sum(event.t_end - event.t_start for event in trace.events)
     apart = trace.header.get("execution", {}).get("asynchronous")
-    parts["other"] = in_steps - (parts["forward"] + parts["sample"] if apart else sum(parts.values()))
+    parts["other"] = in_steps - sum(_present(parts[name] for name in (("forward", "sample") if apart else tuple(parts))))
     parts["between"] = wall - in_steps
     return {name: _rounded(value) for name, value in parts.items()}
 

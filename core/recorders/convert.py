@@ -38,7 +38,6 @@ from core.trace.events import (
     When,
     Why,
 )
-from core.trace.header import batching_of
 from core.trace.trace import Texts, Trace
 
 ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
@@ -145,7 +144,9 @@ class _Conversion:
         preempted = tuple(self._preempt(request, lost, changes) for request, lost in newest_first)
         given = {s["request"]: s for s in step["segments"]}
         if unknown := given.keys() - self._known.keys():
-            raise InvalidTrace(f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an earlier part is missing.")
+            raise InvalidTrace(
+                f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an earlier part is missing."
+            )
         hits: list[PrefixHit] = []
         admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in step["admitted"])
         for request, groups, kind in step["blocks"]:
@@ -187,7 +188,9 @@ class _Conversion:
             sampled=sampled,
             finished=(*cancelled, *finished),
             kv=KV(used, self._facts["num_blocks"], changes.merged(), tuple(hits)),
-            budget=Budget(step["budget"], decode, prefill, max(0, step["budget"] - total), line_why.limit if self._line else "none"),
+            budget=Budget(
+                step["budget"], decode, prefill, max(0, step["budget"] - total), line_why.limit if self._line else "none"
+            ),
             overrun=overrun,
             left=tuple(left),
             drafts=drafts,
@@ -198,7 +201,8 @@ class _Conversion:
     def _arrive(self, arrived: dict[str, Any]) -> Arrived:
         request, t = arrived["request"], round(max(0.0, arrived["t"] - self._start), 6)
         prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
-        most = arrived.get("max_tokens") or 2**31 - 1 - len(prompt)
+        room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
+        most = max(1, min(arrived.get("max_tokens") or room, room))
         self._known[request] = _Known(prompt, most, len(prompt))
         self._line.append(request)
         sampling = {"max_new_tokens": most, "temperature": arrived.get("temperature") or 0.0}
@@ -213,7 +217,9 @@ class _Conversion:
         if cached:
             hits.append(PrefixHit(request, cached))
         cut = segment["length"] < left
-        return Admitted(request, self._lanes[request], Why("budget", segment["length"], left, step["budget"]) if cut else Why("none"))
+        return Admitted(
+            request, self._lanes[request], Why("budget", segment["length"], left, step["budget"]) if cut else Why("none")
+        )
 
     def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:
         self._line.insert(0, request)
@@ -255,7 +261,9 @@ class _Conversion:
         decoding = length - given["draft"] == 1 and start >= len(known.prompt) and start + 1 >= known.num_tokens
         return Segment(0, request, self._lanes[request], "decode" if decoding else "prefill", start, length, start + length)
 
-    def _sample(self, step: dict[str, Any], rows: list[str], given: dict[str, Any]) -> tuple[tuple[Sampled, ...], tuple[Draft, ...]]:
+    def _sample(
+        self, step: dict[str, Any], rows: list[str], given: dict[str, Any]
+    ) -> tuple[tuple[Sampled, ...], tuple[Draft, ...]]:
         sampled, drafts = [], []
         for request in rows:
             tokens, known = step.get("sampled", {}).get(request, []), self._known[request]
@@ -326,7 +334,7 @@ class _Conversion:
             "device_name": "not recorded",
             "dtype": str(facts.get("dtype", "")).removeprefix("torch."),
             "policy": config.policy,
-            "batching": batching_of(config.policy),
+            "batching": config.batching.to_json(),
             "config": config.to_json(),
             "num_blocks": facts["num_blocks"],
             "workload": {"schema": 1, "name": f"{engine}-recording", "arrival_unit": "s", "requests": self._requests},
@@ -351,7 +359,11 @@ def _model_folder(name: str) -> Path | None:
 
 def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
     """What is known of the model: from its configuration where it is here, else what was recorded."""
-    model = {"name": Path(facts.get("model", "unknown")).name, "vocab_size": facts.get("vocab_size"), "context": facts.get("max_model_len")}
+    model = {
+        "name": Path(facts.get("model", "unknown")).name,
+        "vocab_size": facts.get("vocab_size"),
+        "context": facts.get("max_model_len"),
+    }
     if folder is not None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         layers, heads = config.get("num_hidden_layers", config.get("n_layer")), config.get("num_key_value_heads")

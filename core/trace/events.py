@@ -99,13 +99,15 @@ class Segment(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A new token. logprob: its natural logarithm of probability at temperature 1; margin: best logit less the runner-up's."""
+    """A new token; with speculation a request may get several in a pass. logprob: its natural logarithm of probability at temperature 1;
+    margin: best logit less the runner-up's. None where another engine did not record them.
+    """
 
     pass_index: int
     request: str
     token_id: int
-    logprob: float
-    margin: float
+    logprob: float | None
+    margin: float | None
 
 
 class Finished(NamedTuple):
@@ -169,13 +171,13 @@ class Timings(NamedTuple):
 
     On CUDA forward and sample are the device's. With asynchronous execution the host's parts, schedule and prepare, run beside the
     device's work on the step before, and `t_start` and `t_end` are the device's: between one step's end and the next one's start
-    the device waited for the host.
+    the device waited for the host. None is what another engine did not record; its forward then holds all that lies between.
     """
 
     schedule: float
-    prepare: float
+    prepare: float | None
     forward: float
-    sample: float
+    sample: float | None
 
 
 class Overrun(NamedTuple):
@@ -183,6 +185,14 @@ class Overrun(NamedTuple):
 
     request: str
     rows: int
+
+
+class Draft(NamedTuple):
+    """Tokens proposed by speculation: the last `drafted` positions of the request's segment, of which the first `accepted` stayed."""
+
+    request: str
+    drafted: int
+    accepted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +216,7 @@ class StepEvent:
     budget: Budget
     overrun: tuple[Overrun, ...] = ()
     left: tuple[Left, ...] = ()
+    drafts: tuple[Draft, ...] = ()
 
     def to_json(self) -> dict:
         """Plain data: named tuples become arrays in field order."""
@@ -245,6 +256,7 @@ _LISTS: dict[str, type] = {
     "finished": Finished,
     "overrun": Overrun,
     "left": Left,
+    "drafts": Draft,
 }
 
 

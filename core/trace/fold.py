@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from core.trace.events import KV, Admitted, Arrived, Finished, Left, Preempted, Sampled, Segment, StepEvent, When, Why
+from core.trace.events import KV, Admitted, Arrived, Draft, Finished, Left, Preempted, Sampled, Segment, StepEvent, When, Why
 
 if TYPE_CHECKING:
     from core.trace.trace import Trace
@@ -117,6 +117,8 @@ class Fold:
             self.compute(segment)
         for sampled in event.sampled:
             self.sample(sampled)
+        for draft in event.drafts:
+            self.reject(draft)
         self.end_some(event, "after")
 
     # -- record by record --------------------------------------------------------------------------------------------
@@ -156,6 +158,10 @@ class Fold:
 
     def sample(self, sampled: Sampled) -> None:
         self.num_tokens[sampled.request] += 1
+
+    def reject(self, draft: Draft) -> None:
+        """Positions of tokens that were proposed and not taken are forgotten."""
+        self.computed[draft.request] -= draft.drafted - draft.accepted
 
     def end_some(self, event: StepEvent, when: When) -> None:
         """Requests that are over, and those that leave their lanes, before the passes or after them."""

@@ -18,6 +18,7 @@ class Header:
     batching: the fields of the policy. prompts: token ids by request. num_blocks: in the pool. windows: of each layer. vocab_size,
     context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record. asynchronous: a step was launched
     before the one before it had been read. graphs: passes may have been CUDA graphs. source: recorded, live, simulated, …
+    engine: the name of another engine whose steps these are, None for our own.
     """
 
     config: EngineConfig
@@ -32,6 +33,7 @@ class Header:
     asynchronous: bool
     graphs: bool
     source: str | None
+    engine: str | None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Header:
@@ -61,6 +63,7 @@ class Header:
             execution.get("asynchronous") is True,
             execution.get("cuda_graphs") is True,
             data.get("source"),
+            _engine(data.get("engine")),
         )
 
 
@@ -110,6 +113,14 @@ def _pool(data: Mapping[str, Any], config: EngineConfig) -> int:
     if config.num_blocks not in (None, num_blocks):
         raise InvalidTrace(f"the pool has {num_blocks} blocks and not the {config.num_blocks} of the config.", 1)
     return num_blocks
+
+
+def _engine(data: object) -> str | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+        raise InvalidTrace("the header does not say which engine this was.", 1)
+    return data["name"]
 
 
 def _count(data: Mapping[str, Any], name: str) -> int | None:

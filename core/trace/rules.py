@@ -1,5 +1,6 @@
 """The rules that every recorded run obeys, checked event by event against the fold of the events before. Knows the events alone.
 
+Another engine's recording obeys the same rules but for those that are our own: lane order, who is next, who is the newest.
 What a policy would have decided is not asked here: `core.measure.replay` runs the scheduler again and compares.
 """
 
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import cache
+from itertools import groupby
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from core.trace.events import Segment, StepEvent, When
@@ -34,6 +36,8 @@ class Checker:
         self._requests = {r.id: r for r in typed.workload}
         self._num_prompt = {request: len(ids) for request, ids in typed.prompts.items()}
         self._max_tokens = {r.id: self._num_prompt[r.id] + r.sampling.max_new_tokens for r in typed.workload}
+        self._own = typed.engine is None
+        self._ahead = typed.asynchronous or not self._own  # a step may have been scheduled before the one before it had been read
         self._fold = Fold.of(self._num_prompt)
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
@@ -138,7 +142,7 @@ class Checker:
             request, lost, lane = preempted
             if fold.lanes.get(lane) != request or request in fold.finished or fold.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
-            if request != fold.running[-1]:
+            if self._own and request != fold.running[-1]:
                 return f"request {request!r} was preempted but is not the newest"
             fold.preempt(event.step, preempted)
         return None
@@ -174,7 +178,7 @@ class Checker:
     def _next(self) -> Collection[str]:
         """Who may be next: the head of the line, or anybody of it where they are not taken in order of arrival."""
         line = self._fold.line
-        if self._batching.order != "arrival":
+        if self._batching.order != "arrival" or not self._own:
             return line
         return [line[0]] if line else []
 
@@ -230,27 +234,29 @@ class Checker:
             if forward.bucket is not None and (not self._header.graphs or not rows * width <= forward.bucket <= MAX_BUCKET):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
-            if lanes != sorted(set(lanes)):
+            if len(set(lanes)) < len(lanes) or (self._own and lanes != sorted(lanes)):
                 return f"pass {index} is not in lane order"
             if any(r.request not in self._fold.finished or self._fold.lanes.get(r.lane) != r.request for r in over):
                 return f"pass {index} computes a finished row that has no lane"
+            drafted = {d.request: d.drafted for d in event.drafts}
             for segment in segments:
-                if fault := self._segment(segment):
+                if fault := self._segment(segment, drafted.get(segment.request, 0)):
                     return fault
             if fault := self._tokens(event, index, segments):
                 return fault
         return None
 
-    def _segment(self, s: Segment) -> str | None:
+    def _segment(self, s: Segment, drafted: int) -> str | None:
+        """drafted: how many of its last positions hold proposed tokens, which are not the request's yet."""
         fold, late = self._fold, s.request in self._late
         if fold.lanes.get(s.lane) != s.request or (s.request in fold.finished and not late):
             return f"request {s.request!r} does not hold lane {s.lane}"
         if s.length < 1 or s.kv_len != s.start + s.length or s.start != fold.computed[s.request]:
             return f"request {s.request!r} computes positions that do not follow its cache"
         num_tokens = fold.num_tokens[s.request]
-        if s.kv_len > num_tokens and not late:
+        if s.kv_len - drafted > num_tokens and not late:
             return f"request {s.request!r} computes tokens that it does not have"
-        decoding = s.length == 1 and (late or s.kv_len == num_tokens > self._num_prompt[s.request])
+        decoding = s.length - drafted == 1 and (late or s.kv_len - drafted == num_tokens > self._num_prompt[s.request])
         if s.phase != ("decode" if decoding else "prefill"):
             return f"request {s.request!r} is not in the phase {s.phase!r}"
         if len(fold.tables.get(s.request, ())) * self._config.block_size < s.kv_len:
@@ -261,15 +267,33 @@ class Checker:
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
         """Whoever computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
         nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {row.request for row in event.overrun}
-        due = [s.request for s in segments if s.kv_len == self._fold.num_tokens[s.request] and s.request not in nothing]
+        due = [s.request for s in segments if s.kv_len >= self._fold.num_tokens[s.request] and s.request not in nothing]
         sampled = [s for s in event.sampled if s.pass_index == index]
-        if [s.request for s in sampled] != due:
+        if [request for request, _ in groupby(s.request for s in sampled)] != due:
             return f"pass {index} samples for others than those whose tokens are computed"
         vocabulary = self._header.vocab_size or math.inf
+        accepted = {d.request: d.accepted for d in event.drafts}
+        for request, count in Counter(s.request for s in sampled).items():
+            if count > 1 + accepted.get(request, 0):
+                return f"request {request!r} got {count} tokens in one pass"
         for s in sampled:
-            if not 0 <= s.token_id < vocabulary or s.margin < 0 or s.logprob > 0:
+            if self._own and (s.margin is None or s.logprob is None):
+                return f"the numbers of token {s.token_id} of request {s.request!r} are missing"
+            if not 0 <= s.token_id < vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
             self._fold.sample(s)
+        return self._drafts(event, index, segments)
+
+    def _drafts(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
+        """Proposed tokens are the last of a segment; those not taken are forgotten."""
+        lengths = {s.request: s.length for s in segments}
+        of_pass = [d for d in event.drafts if d.request in lengths]
+        if (self._own and of_pass) or (index == 0 and len({d.request for d in event.drafts}) < len(event.drafts)):
+            return "nothing was drafted"
+        for draft in of_pass:
+            if not 0 <= draft.accepted <= draft.drafted < lengths[draft.request]:
+                return f"{draft.drafted} tokens cannot have been drafted for request {draft.request!r}"
+            self._fold.reject(draft)
         return None
 
     def _samples(self, event: StepEvent) -> str | None:
@@ -282,7 +306,7 @@ class Checker:
         last = {s.request: s for s in event.segments}
         self._in_vain = set()
         for request, rows in event.overrun:
-            if not self._header.asynchronous:
+            if not self._ahead:
                 return "only asynchronous execution computes rows for nothing"
             if request not in last or last[request].length != rows:
                 return f"request {request!r} has no row of {rows} positions for nothing"
@@ -335,9 +359,9 @@ class Checker:
         if beyond := [r for r in fold.running if fold.num_tokens[r] >= self._max_tokens[r]]:
             return f"request {beyond[0]!r} goes on beyond its last token"
         leaving = set(self._freed_by(ended))
-        if fault := self._leave(event, "after", self._due | leaving, leaving - self._due if self._header.asynchronous else ()):
+        if fault := self._leave(event, "after", self._due | leaving, leaving - self._due if self._ahead else ()):
             return fault
-        self._late = set(ended) if self._header.asynchronous else set()
+        self._late = set(ended) if self._ahead else set()
         self._due = leaving & set(fold.lanes.values())
         return None
 

@@ -224,6 +224,10 @@ export class Run {
     this.numWaiting.push(this._waitingNow);
     this.events.push(event);
 
+    for (const { request, drafted, accepted } of event.drafts) {
+      const stay = this.stays[this._stayOf(this._meet(request))];
+      if (stay) stay.kvLen -= drafted - accepted; // what was proposed and not taken is forgotten
+    }
     for (const { request, when } of event.left) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
   }
 

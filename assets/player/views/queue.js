@@ -43,7 +43,7 @@ export class QueueView {
   /** Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device. */
   _time(frame) {
     const { run } = this.app;
-    const { tStart, tEnd, timings: { schedule, prepare, forward, sample } } = frame.event;
+    const { tStart, tEnd, timings: { schedule, prepare, forward, sample } } = frame.event; // null: another engine did not record it
     const total = tEnd - tStart;
     const beside = run.asynchronous;
     setText(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
@@ -54,7 +54,7 @@ export class QueueView {
     Object.entries(parts).forEach(([part, seconds], n) => {
       const { name, bar, value } = this.times[n];
       setText(name, part);
-      setText(value, milliseconds(seconds));
+      setText(value, seconds === null ? "not recorded" : milliseconds(seconds));
       const scale = `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`;
       if (bar._scale !== scale) bar.style.transform = bar._scale = scale;
     });

@@ -20,19 +20,22 @@ export function bytes(n) {
 /** The header as [name, words] rows; a row that the header has nothing for is left out. */
 export function factsOf(run) {
   const { header } = run;
-  const { model = {}, config = {}, execution, memory, versions = {} } = header;
+  const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;
   const size = model.parameters >= 1e6 ? `${(model.parameters / 1e6).toPrecision(3)} M parameters` : model.parameters && `${count(model.parameters)} parameters`;
   const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? plural(header.threads, "thread") : ""];
   const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
   return [
     [sourceOf(run), list([String(header.created || "").slice(0, 10), run.goesOn ? "still running" : run.complete ? "" : "stopped before its end"])],
+    ["Engine", engine && list([`${engine.name} ${engine.version}`, engine.scheduler, engine.async && "asynchronous", engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`])],
     ["Model", list([model.name, size, model.layers && plural(model.layers, "layer"), header.dtype])],
     ["Device", list(device)],
     ["Policy", list([header.policy, config.max_num_seqs && plural(run.numLanes, "lane"), run.numBlocks && `${plural(run.numBlocks, "KV block")} of ${plural(run.blockSize, "token")}`])],
     ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
     ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],
     ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
+    ["Not recorded", engine && list(header.absent || [])],
+    ...Object.entries(header.deduced || {}).map(([fact, rule]) => [`Deduced: ${fact}`, rule]),
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
 }

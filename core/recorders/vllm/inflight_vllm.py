@@ -198,7 +198,7 @@ class Recorder:
             "async_scheduling": bool(read(scheduler, "scheduler_config.async_scheduling")),
             "rank": rank,
             "ranks": ranks,
-            "model": str(read(scheduler, "vllm_config.model_config.model")),
+            "model": _public(str(read(scheduler, "vllm_config.model_config.model"))),
             "dtype": str(read(scheduler, "vllm_config.model_config.dtype")).removeprefix("torch."),
             "vocab_size": _called(read(scheduler, "vllm_config.model_config.get_vocab_size")),
             "max_model_len": read(scheduler, "vllm_config.model_config.max_model_len"),
@@ -277,6 +277,11 @@ class Recorder:
         step = known.step | {"t_output": t_output, "t_end": self.now()}
         rows = list(results.req_ids)  # the runner's own list, which changes with its batch
         self.writer.put(lambda: step | _decided(output, known.lengths) | _results(rows, results, answers))
+
+
+def _public(model: str) -> str:
+    """A hub id as it is; of a folder its name alone: where it lies is nobody's business."""
+    return os.path.basename(os.path.normpath(model)) if os.path.isdir(model) else model
 
 
 def _called(method: Any) -> Any:

@@ -1,0 +1,73 @@
+"""`import`: another engine's recording as a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core.cli.options import Json
+from core.cli.output import line, print_json, sentence
+from core.errors import UnsupportedModel
+from core.recorders.convert import to_trace
+from core.recorders.raw import Recording, read_raw
+from core.trace.trace import Trace
+
+RawFiles = Annotated[list[Path], typer.Argument(help="Raw recordings: all parts and all ranks of one run.", show_default=False)]
+
+
+def import_(
+    raw: RawFiles,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the trace goes; with several ranks, one file each.")],
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Folder or hub id of a tokenizer.", show_default="the model's, if it is here")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Open what `inflight-vllm` or another recorder wrote, check it, and save it as a trace that the page and `show` open."""
+    recordings = read_raw(raw)
+    told = _tokenizer(tokenizer)
+    rows = []
+    for recording in recordings:
+        path = out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{recording.rank}{out.suffix}")
+        trace = to_trace(recording, told)
+        trace.save(path)
+        Trace.load(path)  # its rules are every trace's: what breaks them is not handed on as one
+        rows.append(_row(recording, trace, path))
+        for fault in recording.faults:
+            sentence(fault)
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        line(
+            f"{row['path']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
+            f"{row['preemptions']} preemptions."
+        )
+
+
+def _row(recording: Recording, trace: Trace, path: Path) -> dict:
+    engine = trace.header["engine"]
+    return {
+        "path": str(path),
+        "engine": f"{engine['name']} {engine['version']}",
+        "rank": recording.rank,
+        "steps": len(trace.events),
+        "requests": len(trace.prompts),
+        "tokens": sum(len(event.sampled) for event in trace.events),
+        "preemptions": sum(len(event.preempted) for event in trace.events),
+        "complete": trace.complete,
+        "faults": recording.faults,
+    }
+
+
+def _tokenizer(name: str | None) -> object:
+    if name is None:
+        return None
+    from transformers import AutoTokenizer  # seconds to import, and most recordings need none
+
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise UnsupportedModel(f"The tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())[:200]}") from None

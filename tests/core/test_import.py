@@ -1,0 +1,129 @@
+"""Another engine's steps as a trace: the facts of a real recording of vLLM, kept to the letter, and what was not recorded kept absent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from core import Trace, metrics
+from core.cli import main
+from core.errors import InvalidTrace
+from core.recorders.convert import to_trace
+from core.recorders.raw import Recording, read_raw
+
+VLLM = Path(__file__).resolve().parents[1] / "data" / "vllm-0.32.raw.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def raw() -> list[dict]:
+    return [json.loads(line) for line in gzip.decompress(VLLM.read_bytes()).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return to_trace(read_raw([VLLM])[0])
+
+
+def test_every_step_is_the_engines_own(raw, trace):
+    steps = [record for record in raw if record["kind"] == "step"]
+    assert len(trace.events) == len(steps) == 183
+    for event, step in zip(trace.events, steps, strict=True):
+        assert [s.request for s in event.segments] == step["row_order"]  # the real order of the rows, whatever the lanes
+        assert {s.request: (s.start, s.length) for s in event.segments} == {
+            s["request"]: (s["start"], s["length"]) for s in step["segments"]
+        }
+        assert {s.request: [s.token_id] for s in event.sampled} == step["sampled"]
+        assert [[p.request, p.tokens_lost] for p in event.preempted] == step["preempted"]
+        assert event.waiting.count == step["waiting"] and event.waiting.request == step["head"]
+        assert event.kv.total - event.kv.used == step["blocks_free"]
+    assert any([s.lane for s in e.segments] != sorted(s.lane for s in e.segments) for e in trace.events)
+
+
+def test_it_obeys_the_rules_and_survives_the_disk(trace, tmp_path):
+    trace.save(tmp_path / "run.jsonl")
+    again = Trace.load(tmp_path / "run.jsonl")
+    assert again.complete and again.events == trace.events and again.texts == trace.texts
+    assert sum(len(e.preempted) for e in again.events) == 1
+    assert again.header["engine"]["name"] == "vLLM" and "lanes" in again.header["deduced"]
+
+
+def test_what_was_not_recorded_is_absent(raw, trace):
+    assert trace.header["absent"] == ["prepare", "sample"]
+    assert metrics(trace)["time_s"]["sample"] is None and trace.events[0].timings.prepare is None
+    plain = [{k: v for k, v in record.items() if k != "logprobs"} for record in raw]
+    unseen = to_trace(Recording("x", plain[0], [r for r in plain if r["kind"] == "step"]))
+    assert unseen.events[5].sampled[0].margin is None and "margin" in unseen.header["absent"]
+
+
+def test_its_texts_are_those_of_the_same_model_here(trace):
+    """The built-in model, float32, greedy: vLLM's tokens are ours, but where two logits all but tie."""
+    from core import Engine, EngineConfig, Request, SamplingParams, Workload
+
+    engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(max_num_seqs=4))
+    requests = [
+        Request(r, prompt_token_ids=tuple(ids), sampling=SamplingParams(40, ignore_eos=True)) for r, ids in trace.prompts.items()
+    ]
+    ours = engine.run(Workload(requests)).outputs
+    for request, ids in ours.items():
+        theirs = trace.outputs[request][:40]
+        first = next((i for i, pair in enumerate(zip(ids, theirs, strict=True)) if pair[0] != pair[1]), None)
+        margins = [s.margin for e in trace.events for s in e.sampled if s.request == request]
+        assert first is None or margins[first] < 1e-4
+
+
+def test_speculation_is_drawn_as_what_it_is(trace, raw):
+    """Two tokens drafted, one taken: the step samples two, and the cache forgets the third position."""
+    steps = [json.loads(json.dumps(r)) for r in raw if r["kind"] == "step"][:3]
+    request = steps[2]["segments"][0]["request"]
+    segment = next(s for s in steps[2]["segments"] if s["request"] == request)
+    segment["length"], segment["draft"] = 3, 2
+    steps[2]["sampled"][request] = [11, 12]
+    made = to_trace(Recording("x", raw[0], steps))
+    event = made.events[2]
+    assert [tuple(d) for d in event.drafts] == [(request, 2, 1)]
+    assert [s.token_id for s in event.sampled if s.request == request] == [11, 12]
+    assert next(s.phase for s in event.segments if s.request == request) == "decode"
+    lines = list(made.lines())
+    assert Trace.from_lines(lines).events[2].drafts == event.drafts
+
+
+def test_a_request_that_is_aborted_in_its_step_has_computed_for_nothing(raw):
+    steps = [json.loads(json.dumps(r)) for r in raw if r["kind"] == "step"][:6]
+    request = steps[3]["segments"][-1]["request"]
+    for later in steps[4:]:
+        later["segments"] = [s for s in later["segments"] if s["request"] != request]
+    abort = {
+        "kind": "abort",
+        "t": (steps[3]["t_scheduled"] + steps[3]["t_output"]) / 2,
+        "requests": [request],
+        "status": "ABORTED",
+    }
+    made = to_trace(Recording("x", raw[0], steps, [abort]))
+    assert [o.request for o in made.events[3].overrun] == [request]
+    assert all(s.request != request for s in made.events[3].sampled)
+    assert [tuple(f) for f in made.events[4].finished] == [(request, "cancelled")]
+    assert [(left.request, left.when) for left in made.events[4].left] == [(request, "before")]
+    Trace.from_lines(made.lines())
+
+
+def test_a_gap_is_said_and_nothing_is_made_up(raw):
+    steps = [r for r in raw if r["kind"] == "step"]
+    recording = Recording("x", raw[0], steps[:10] + steps[12:], dropped=2)
+    made = to_trace(recording)
+    assert len(made.events) == 10 and not made.complete
+    assert recording.faults == ["After step 9 steps are missing; what follows them is not shown."]
+    assert made.header["notes"] == recording.faults
+    with pytest.raises(InvalidTrace, match="never arrived: an earlier part is missing"):
+        to_trace(Recording("x", raw[0], steps[4:]))
+
+
+def test_the_command_imports_and_says_what_it_found(tmp_path, capsys):
+    with pytest.raises(SystemExit) as done:
+        main(["import", str(VLLM), "--out", str(tmp_path / "run.jsonl")])
+    assert done.value.code == 0 and "vLLM 0.32.0, 183 steps, 6 requests, 540 tokens, 1 preemption" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as refused:
+        main(["import", str(tmp_path / "run.jsonl"), "--out", str(tmp_path / "again.jsonl")])
+    assert refused.value.code == 2 and "no raw recording" in capsys.readouterr().err
