@@ -193,7 +193,7 @@ class Replay:
     def _read(self, turn: Turn, output: SchedulerOutput, event: StepEvent) -> None:
         """What the record says came out of a pass."""
         index = len(turn.results)
-        drawn = {s.request: Sample(s.token_id, s.logprob, s.margin) for s in event.sampled if s.pass_index == index}
+        drawn = {s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0) for s in event.sampled if s.pass_index == index}
         samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
         start, end, bucket = 0.0, 0.0, None
         if index < len(event.passes):
