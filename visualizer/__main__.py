@@ -10,7 +10,7 @@ import typer
 
 from core.cli import COMMANDS, program
 from core.cli import main as run_command
-from core.cli.output import line
+from core.cli.output import line, sentence
 
 PROGRAM = "python -m visualizer"
 
@@ -33,6 +33,19 @@ def record(
         line(f"{name}: {path.stat().st_size:,} bytes")
 
 
+def record_comparisons(
+    names: Annotated[list[str] | None, typer.Argument(help="Comparisons to record; all by default.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")] = 5,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of torch.", show_default="torch's own")] = None,
+    device: Annotated[str, typer.Option(help="Where to run them.")] = "cpu",
+) -> None:
+    """Measure the comparisons that ship with the page, on a quiet machine, and write them to assets/comparisons."""
+    from visualizer.documents.record_comparisons import record_comparisons as measure
+
+    for name, folder in measure(names or (), repeats=repeats, threads=threads, device=device, say=sentence):
+        line(f"{name}: {sum(file.stat().st_size for file in folder.iterdir()):,} bytes")
+
+
 def export_site(folder: Annotated[Path, typer.Argument(help="Where to write it.")]) -> None:
     """Write the recorded runs and comparisons as a site that needs no server."""
     from visualizer.page.site import export_site as export
@@ -40,7 +53,7 @@ def export_site(folder: Annotated[Path, typer.Argument(help="Where to write it."
     line(f"Open {export(folder)} in a browser; the folder needs no server.")
 
 
-commands = program({**COMMANDS, "record": record, "export-site": export_site})
+commands = program({**COMMANDS, "record": record, "record-comparisons": record_comparisons, "export-site": export_site})
 commands.command("page", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(page)
 
 

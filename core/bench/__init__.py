@@ -1,9 +1,9 @@
 """Benchmarks: one file each, every contender in turn within one process, ratios taken pair by pair against the bars the project set.
 
-    python -m core bench                        all of them
-    python -m core bench decode-step --json     one
-    python -m core bench --rate …               throughput against latency under load, see `core.measure.load`
-    python -m core bench --gpu                  the CUDA path, see `core.bench.gpu`
+    python -m core bench speed                      all of them
+    python -m core bench speed decode-step --json   one
+    python -m core bench load --rate auto           throughput against latency under load, see `core.measure.load`
+    python -m core bench gpu                        the CUDA path, see `core.bench.gpu`
 
 A benchmark is a function `run(options) -> Report` in a module of this package, registered in `BENCHMARKS`.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from core.bench import bookkeeping, built_in, decode_step, end_to_end
-from core.measure.rounds import Options, Report
+from core.bench.report import Options, Report
 
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     decode_step.NAME: decode_step.run,

@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
+from core.bench.report import Limit, Options, Report
 from core.bench.worlds import greedy
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.recorder import Recorder
 from core.errors import InflightError
-from core.measure.rounds import Limit, Options, Report, load_average
+from core.measure.rounds import load_average
 from core.models import load as models
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState

@@ -1,4 +1,4 @@
-"""The shipped claim: `gpt2-six` on the built-in model at 3 lanes, continuous against static batching and against `generate`'s waves.
+"""The shipped claim: `gpt2-six` on the built-in model at 3 lanes, continuous against static batching and against `generate`, in waves and one by one.
 
 And the cost of one padded decode step beside one step of `generate` on the same batch: no policy is slow to make another look fast.
 """
@@ -12,14 +12,19 @@ from itertools import pairwise
 import torch
 from transformers.utils import logging
 
+from core.bench.report import Bar, Options, Report, race
 from core.bench.worlds import greedy, requests
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.measure.baselines import generate_waves, jobs
-from core.measure.rounds import Bar, Contender, Measured, Options, Report, race
+from core.measure import baselines
+from core.measure.baselines.generate import generate_waves
+from core.measure.baselines.job import BaselineRun
+from core.measure.compare import engine_contender
+from core.measure.rounds import Contender, Run
 from core.models import load as models
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
+from core.trace.trace import Trace
 from core.workload.presets import preset
 
 SIX = "gpt2-six"
@@ -38,17 +43,14 @@ def run_six(options: Options) -> Report:
         workload = type(workload)(
             [replace(r, sampling=replace(r.sampling, max_new_tokens=4)) for r in workload], name=workload.name
         )
-    lanes, work = chosen.config.max_num_seqs, jobs(workload, tokenizer)
-    engines = {name: Engine(adapter, tokenizer, replace(chosen.config, policy=name)) for name in ("continuous", "static")}
-
-    def ours(name: str) -> Contender:
-        return Contender(name, lambda: Measured(None, engines[name].run(workload).outputs), {"lanes": lanes})
-
-    waves = Contender(
-        "generate-waves", lambda: Measured(None, generate_waves(adapter.model, work, lanes).outputs), {"lanes": lanes}
-    )
+    lanes, work = chosen.config.max_num_seqs, baselines.jobs(workload, tokenizer)
+    ours = [
+        engine_contender(Engine(adapter, tokenizer, replace(chosen.config, policy=name)), workload)
+        for name in ("continuous", "static")
+    ]
+    theirs = [baselines.contender(name, adapter.model, work, lanes) for name in ("generate-waves", "generate-serial")]
     bars = (Bar("continuous", "static", 1.6), Bar("continuous", "generate-waves", 1.7))
-    report = race(SIX, SIX_TITLE, [ours("continuous"), ours("static"), waves], bars, options)
+    report = race(SIX, SIX_TITLE, [*ours, *theirs], bars, options)
     report.about["aim"] = f"{AIM}× against generate-waves"
     report.about["article"] = "61.80 s against 9.54 s (6.5×) for the article's own pair, on an Apple GPU with another model"
     return report
@@ -59,20 +61,20 @@ def run_static(options: Options) -> Report:
     adapter, _ = _load()
     rows, new = (8, 48) if not options.quick else (3, 6)
     workload = requests([6 + 5 * i for i in range(rows)], [new] * rows, adapter.vocab_size)
-    work = jobs(workload, None)
+    work = baselines.jobs(workload, None)
     engine = Engine(adapter, None, EngineConfig(policy="static", max_num_seqs=rows))
 
-    def static() -> Measured:
-        trace = engine.run(workload)
-        starts = [event.t_start for event in trace.events]
-        return Measured(_median_gap(starts[1:]), trace.outputs)
+    def of_static(trace: Trace) -> Run:
+        return Run(trace.outputs, seconds=_median_gap([event.t_start for event in trace.events][1:]))
 
-    def generate() -> Measured:
-        run = generate_waves(adapter.model, work, rows)
+    def of_generate(run: BaselineRun) -> Run:
         assert run.token_times is not None
-        return Measured(_median_gap(run.token_times["r0"]), run.outputs)
+        return Run(run.outputs, seconds=_median_gap(run.token_times["r0"]))
 
-    contenders = [Contender("static", static, {"rows": rows, "steps": new}), Contender("generate", generate)]
+    contenders = [
+        Contender.of("static", lambda: engine.run(workload), of_static, {"rows": rows, "steps": new}),
+        Contender.of("generate", lambda: generate_waves(adapter.model, work, rows), of_generate),
+    ]
     return race(STATIC, STATIC_TITLE, contenders, (Bar("static", "generate", 1.0),), options)
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from core.bench.report import Bar, Options, Report, race
 from core.bench.worlds import gpt2, requests
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.measure.baselines import TransformersContinuous, article_rows, article_step, jobs
-from core.measure.rounds import Bar, Contender, Measured, Options, Report, race
+from core.measure.baselines import jobs
+from core.measure.baselines.article import article_rows, article_step
+from core.measure.baselines.transformers_continuous import TransformersContinuous
+from core.measure.rounds import Contender, Run
 
 NAME = "decode-step"
 TITLE = "One decode step, GPT-2 shape of 4 layers × 768, 32 requests of context 200 to 600"
@@ -48,18 +51,19 @@ def run(options: Options) -> Report:
     for row in rows:  # a prompt at a time: one dense mask over all prompts would take gigabytes
         article_step(model, [row])
 
-    def timed(step: Callable[[], Any]) -> Measured:
-        started = options.clock()
-        for _ in range(steps):
-            step()
-        return Measured((options.clock() - started) / steps)
+    def stepping(name: str, step: Callable[[], Any], about: dict[str, Any] | None = None) -> Contender:
+        def steps_of_a_turn() -> float:
+            started = options.clock()
+            for _ in range(steps):
+                step()
+            return (options.clock() - started) / steps
+
+        return Contender.of(name, steps_of_a_turn, lambda seconds: Run({}, seconds=seconds), about)
 
     contenders = [
-        Contender(
-            "inflight", lambda: timed(lambda: next(events)), {"steps a turn": steps, "requests": count, "vocabulary": vocab}
-        ),
-        Contender("transformers-continuous", lambda: timed(theirs.step)),
-        Contender("article", lambda: timed(lambda: article_step(model, rows))),
+        stepping("inflight", lambda: next(events), {"steps a turn": steps, "requests": count, "vocabulary": vocab}),
+        stepping("transformers-continuous", theirs.step),
+        stepping("article", lambda: article_step(model, rows)),
     ]
     report = race(NAME, TITLE, contenders, BARS, options)
     ours, other, article = engine.trace.outputs, theirs.outputs, {row.job.request: row.output for row in rows}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from core.bench.report import Bar, Options, Report, race
 from core.bench.worlds import gpt2, mixed
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.measure.baselines import continuous_settings, generate_serial, jobs, transformers_continuous
-from core.measure.rounds import Bar, Contender, Measured, Options, Report, race
+from core.measure import baselines
+from core.measure.compare import engine_contender
 
 MIXED = "end-to-end"
 MIXED_TITLE = "32 mixed requests from start to end, GPT-2 shape of 4 layers × 768"
@@ -36,17 +38,7 @@ def run_larger(options: Options) -> Report:
 
 def _race(name: str, title: str, model, count: int, prompts, new, bars: Sequence[Bar], options: Options) -> Report:
     workload = mixed(count, model.config.vocab_size, prompts, new)
-    work = jobs(workload, None)
+    work = baselines.jobs(workload, None)
     engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=BUDGET))
-
-    def theirs() -> Measured:
-        run = transformers_continuous(model, work, count, BUDGET, options.clock)
-        return Measured(run.wall_s, run.outputs)
-
-    contenders = [
-        Contender("inflight", lambda: Measured(None, engine.run(workload).outputs), {"lanes": count, "token budget": BUDGET}),
-        Contender("transformers-continuous", theirs, continuous_settings(work, count, BUDGET)),
-    ]
-    if any(bar.than == "generate-serial" for bar in bars):
-        contenders.append(Contender("generate-serial", lambda: Measured(None, generate_serial(model, work).outputs)))
-    return race(name, title, contenders, bars, options)
+    others = [baselines.contender(name, model, work, count, BUDGET) for name in dict.fromkeys(bar.than for bar in bars)]
+    return race(name, title, [replace(engine_contender(engine, workload), name="inflight"), *others], bars, options)

@@ -1,6 +1,6 @@
 """The command line: `python -m core run | compare | bench | show | presets | models | check | import`.
 
-A command is a function in a module of this package, registered below by name. A refusal is one sentence on stderr and exit code 2.
+A command is a function in a module of this package, registered below by name; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from core.cli.bench import bench
+from core.cli.bench import COMMANDS as BENCHES
 from core.cli.check import check
 from core.cli.compare import compare
 from core.cli.import_ import import_
@@ -25,7 +25,6 @@ from core.models.tensor_parallel import is_first, world_size
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "compare": compare,
-    "bench": bench,
     "show": show,
     "presets": presets,
     "models": models,
@@ -47,6 +46,10 @@ def program(commands: dict[str, Callable[..., None]]) -> typer.Typer:
     )
     for name, command in commands.items():
         made.command(name)(command)
+    benches = typer.Typer(help="Measure: speed, load, or a GPU.", no_args_is_help=True)
+    for name, measure in BENCHES.items():
+        benches.command(name)(measure)
+    made.add_typer(benches, name="bench")
     return made
 
 

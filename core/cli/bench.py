@@ -1,133 +1,36 @@
-"""`bench`: speed against the outside baselines, throughput against latency under load, and what a simulated accelerator would do."""
+"""`bench speed`: runs and steps beside other ways to do the same; and what the three `bench` commands are."""
 
 from __future__ import annotations
 
-import json as jsonlib
-import math
 import platform
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
-from transformers.utils import logging as transformers_logging
 
 from core.bench import BENCHMARKS
-from core.bench import gpu as gpu_benchmark
-from core.cli.bench_gpu_report import print_gpu
+from core.bench.report import Options, Report
+from core.cli.bench_gpu import gpu
+from core.cli.bench_load import load
 from core.cli.bench_report import print_benchmarks
-from core.cli.options import SLO, Device, Dtype, Json, Model, Threads, check_policy, engine_for, parse_slos, with_limits, writable
-from core.cli.output import Work, line, number, percent, print_json, seconds, sentence, table
-from core.cli.report import fit_error
-from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.cli.options import Json, Out, Quick, Threads, writable
+from core.cli.output import Work, finish
 from core.errors import InflightError
-from core.measure.compare import config_for, environment
-from core.measure.load import Lengths, Sweep, arrivals, load_shapes, request, sweep_load
-from core.measure.metrics import SLOs
-from core.measure.rounds import Options, Report, load_average
+from core.measure.environment import environment
 from core.models import load as models
-from core.simulate.cost import cost_named
-from core.simulate.runner import SimulatedEngine
-from core.simulate.totals import flow
-from core.workload.request import Request
-
-_LOAD = "Load"
-_SIMULATE = "Simulation"
-_GPU = "GPU"
-_WINDOW = 20_000  # tokens whose steps a stream keeps; older ones live on in its totals
 
 
-@with_limits
-def bench(
+def speed(
     names: Annotated[list[str] | None, typer.Argument(help=f"Which of {', '.join(BENCHMARKS)}.", show_default="all")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="Small shapes: proves that a benchmark runs, measures nothing.")] = False,
-    rate: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Requests a second, may be given several times, or auto: fractions of the capacity.", rich_help_panel=_LOAD
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option(help="Policies under load.", show_default="static, continuous", rich_help_panel=_LOAD)
-    ] = None,
-    model: Model = None,
-    burstiness: Annotated[float, typer.Option(help="1 is Poisson, below 1 burstier.", rich_help_panel=_LOAD)] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of arrivals and lengths.", rich_help_panel=_LOAD)] = 0,
-    point_seconds: Annotated[float, typer.Option(help="Time of a point, at most 20.", rich_help_panel=_LOAD)] = 20.0,
-    prompt_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.", rich_help_panel=_LOAD)] = "16-96",
-    output_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.", rich_help_panel=_LOAD)] = "8-64",
-    lengths: Annotated[
-        Path | None, typer.Option(help="JSONL of prompt tokens, output tokens and perhaps arrival.", rich_help_panel=_LOAD)
-    ] = None,
-    slo: SLO = None,
-    simulate: Annotated[
-        str | None,
-        typer.Option(
-            help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.",
-            rich_help_panel=_SIMULATE,
-        ),
-    ] = None,
-    requests: Annotated[
-        int | None, typer.Option(min=1, help="A stream of this many requests.", rich_help_panel=_SIMULATE)
-    ] = None,
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="The CUDA path against transformers and against its memory.", rich_help_panel=_GPU)
-    ] = False,
-    parts: Annotated[
-        str | None, typer.Option(help="Which parts, separated by commas.", show_default="all", rich_help_panel=_GPU)
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the parts that --out holds already.", rich_help_panel=_GPU)
-    ] = False,
-    minutes: Annotated[float, typer.Option(min=0, help="No part begins that would end later.", rich_help_panel=_GPU)] = 8.0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")] = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    quick: Quick = False,
+    out: Out = None,
     threads: Threads = None,
     json: Json = False,
-    *,
-    limits: dict[str, Any],
 ) -> None:
-    """Measure speed beside other ways to serve the same requests; with --rate, throughput against latency under load."""
-    printed: Callable[[dict[str, Any]], None]
+    """Measure speed beside other ways to serve the same requests."""
     writable(out)
-    if gpu:
-        if names or rate or simulate or requests:
-            raise InflightError("The GPU benchmark stands for itself: choose of it with --parts.")
-        data, printed = _gpu(quick, parts, resume, minutes, out), print_gpu
-    elif parts or resume:
-        raise InflightError("--parts and --resume belong to --gpu.")
-    elif rate or simulate:
-        sweep = Sweep(
-            _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
-            shapes=tuple(load_shapes(lengths)) if lengths else None, slos=parse_slos(slo) or SLOs(),
-        )  # fmt: skip
-        policies = policy or (["continuous"] if requests else ["static", "continuous"])
-        for name in policies:
-            check_policy(name)
-        configs = {name: config_for(name, EngineConfig(), limits) for name in policies}
-        if requests:
-            data = _stream(simulate, configs, sweep, requests)
-        else:
-            data = _load(simulate, configs, sweep, model or models.BUILTIN_MODELS[0], device, dtype, threads)
-        printed = _print_stream if requests else _print_load
-    elif requests:
-        raise InflightError("A stream of requests is simulated: give --simulate too.")
-    else:
-        data, printed = _benchmarks(names, Options(repeats, quick), threads), print_benchmarks
-    if out is not None and not gpu:  # which has written after every part
-        out.write_text(jsonlib.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    if json:
-        print_json(data)
-    else:
-        printed(data)
-
-
-# -- against others --------------------------------------------------------------------------------------------------
+    finish(_benchmarks(names, Options(repeats, quick), threads), print_benchmarks, out, json)
 
 
 def _benchmarks(names: list[str] | None, options: Options, threads: int | None) -> dict[str, Any]:
@@ -139,6 +42,7 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
         torch.set_num_threads(threads)
     where = {"device": "cpu", "device_name": platform.machine(), "threads": torch.get_num_threads(), "dtype": "float32",
              "versions": {"python": platform.python_version(), **models.versions()}}  # fmt: skip
+    world = environment({**where, "model": {"name": "as each benchmark says", "parameters": None}})
     reports: list[Report] = []
     with Work("benchmarks", len(chosen)) as work:
         for index, name in enumerate(chosen):
@@ -147,7 +51,6 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
                 work.update(index, f"{name}: {what}")
 
             reports.append(BENCHMARKS[name](Options(options.repeats, options.quick, on_run)))
-    world = environment({**where, "model": {"name": "as each benchmark says", "parameters": None}})
     return {
         "environment": world,
         "repeats": options.repeats,
@@ -156,153 +59,4 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
     }
 
 
-# -- on a GPU --------------------------------------------------------------------------------------------------------
-
-
-def _gpu(quick: bool, parts: str | None, resume: bool, minutes: float, out: Path | None) -> dict[str, Any]:
-    if resume and out is None:
-        raise InflightError("--resume needs the file to go on from: give --out too.")
-    if not torch.cuda.is_available():
-        raise InflightError("The GPU benchmark needs a CUDA device, and torch finds none here.")
-    transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
-    names = [name.strip() for name in parts.split(",")] if parts else None
-    device = gpu_benchmark.Device(torch.device("cuda", torch.cuda.current_device()))
-    scale = gpu_benchmark.TINY if quick else gpu_benchmark.FULL
-    return gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=sentence)
-
-
-# -- under load ------------------------------------------------------------------------------------------------------
-
-
-def _rates(given: list[str] | None) -> tuple[float, ...] | None:
-    if not given or given == ["auto"]:
-        return None
-    try:
-        return tuple(float(text) for text in given)
-    except ValueError:
-        raise InflightError("--rate takes numbers of requests a second, or auto alone.") from None
-
-
-def _load(
-    simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, device: str, dtype: str, threads: int | None
-) -> dict[str, Any]:
-    if simulate:
-        cost = cost_named(simulate)
-        engines: dict[str, Engine] = {name: SimulatedEngine(cost, config) for name, config in configs.items()}
-    else:
-        first = engine_for(model, next(iter(configs.values())), device, dtype, threads)
-        engines = {name: Engine(first.adapter, first.tokenizer, config) for name, config in configs.items()}
-    points = len(engines) * len(sweep.rates or sweep.fractions) + (sweep.rates is None)
-    done = iter(range(points + 1))
-    with Work("points", points) as work:
-        data = sweep_load(
-            engines,
-            sweep,
-            lambda name, rate: work.update(next(done), f"{name}, {'capacity' if math.isinf(rate) else f'{rate:g} requests/s'}"),
-        )
-    header = next(iter(engines.values())).trace.header
-    data["environment"] = environment(header)
-    data["limits"] = {name: config.to_json() for name, config in configs.items()}
-    if simulate:
-        data["cost"] = cost.to_json()
-        data["beyond"] = {name: engine.beyond for name, engine in engines.items() if isinstance(engine, SimulatedEngine)}
-    return data
-
-
-def _print_load(data: dict[str, Any]) -> None:
-    if data["source"] == "simulated":
-        line("SIMULATED: a cost model in place of the forward pass.")
-    if data["capacity_requests_per_s"]:
-        line(f"Measured capacity: {data['capacity_requests_per_s']:.2f} requests/s.")
-    columns = (
-        "policy",
-        "rate",
-        "offered",
-        "finished",
-        "req/s",
-        "out tok/s",
-        "TTFT p50",
-        "TTFT p99",
-        "TPOT p50",
-        "ITL p99",
-        "E2E p50",
-        "E2E p99",
-        "good req/s",
-        "",
-    )
-    rows = []
-    for point in data["points"]:
-        n = point["numbers"]
-        rows.append(
-            (
-                point["policy"], f"{point['rate']:g}", str(point["offered"]), str(n["finished"]), number(n["requests_per_s"]), number(n["output_tok_s"]),
-                seconds(n["ttft_s"]["p50"]), seconds(n["ttft_s"]["p99"]), seconds(n["tpot_s"]["p50"]), seconds(n["itl_s"]["p99"]),
-                seconds(n["e2e_s"]["p50"]), seconds(n["e2e_s"]["p99"]), number(n["goodput"]["requests_per_s"]), "cut" if point["cut"] else "",
-            )
-        )  # fmt: skip
-    table(columns, rows, right=columns[1:-1])
-    line(
-        f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most {data['seconds_a_point']:g} s a point; cut: its time was up."
-    )
-    for name, beyond in data.get("beyond", {}).items():
-        if beyond:
-            line(f"{name}: {beyond}")
-
-
-# -- simulated streams -----------------------------------------------------------------------------------------------
-
-
-def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, requests: int) -> dict[str, Any]:
-    if simulate is None:
-        raise InflightError("A stream of requests is simulated: give --simulate too.")
-    if len(sweep.rates or (1,)) > 1 or len(configs) > 1:
-        raise InflightError("A stream has one rate and one policy.")
-    config = next(iter(configs.values()))
-    engine = SimulatedEngine(cost_named(simulate), config, window=_WINDOW)
-    started, process = time.perf_counter(), time.process_time()
-    with Work("requests", requests) as work:
-        totals = flow(engine, _drawn(sweep, requests), on_step=lambda so_far: work.update(so_far.finished))
-    return {
-        "source": "simulated",
-        "requests": requests,
-        "policy": config.policy,
-        "limits": config.to_json(),
-        "cost": engine.cost.to_json(),
-        "beyond": engine.beyond,
-        "totals": totals.to_json(),
-        "took_s": round(time.perf_counter() - started, 2),
-        "cpu_s": round(time.process_time() - process, 2),
-        "events_kept": len(engine.trace.events),
-        "load_average": load_average(),
-    }
-
-
-def _drawn(sweep: Sweep, requests: int) -> Iterator[Request]:
-    """Made-up requests, each drawn when it is needed; without a rate all are there from the start."""
-    rate = sweep.rates[0] if sweep.rates else math.inf
-    shapes = iter(sweep.shapes) if sweep.shapes else sweep.lengths.shapes(sweep.seed)
-    for index, (at, shape) in enumerate(zip(arrivals(rate, sweep.seed, sweep.burstiness), shapes, strict=False)):
-        if index == requests:
-            return
-        yield request(index, shape, at, 1, None)
-
-
-def _print_stream(data: dict[str, Any]) -> None:
-    totals = data["totals"]
-    line("SIMULATED: a cost model in place of the forward pass.")
-    line(
-        f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in {totals['steps']:,} steps: {totals['wall_s']:,.1f} simulated seconds, "
-        f"{number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s, {totals['preemptions']:,} preemptions, "
-        f"KV use {percent(totals['kv_use'])}"
-    )
-    for name in ("ttft_s", "itl_s", "e2e_s"):
-        n = totals[name]
-        line(
-            f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])}, p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
-        )
-    for text in fit_error(data["cost"]):
-        line(text)
-    if data["beyond"]:
-        line(data["beyond"])
-    sentence(f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time); {data['events_kept']} events kept.")
+COMMANDS = {"speed": speed, "load": load, "gpu": gpu}

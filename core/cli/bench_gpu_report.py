@@ -8,7 +8,7 @@ from typing import Any
 from core.bench.gpu.others import label
 from core.cli.bench_report import print_report, versions
 from core.cli.output import line, number, percent, seconds, table
-from core.measure.baselines import Variant
+from core.measure.baselines.transformers_continuous import Variant
 
 
 def print_gpu(data: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ def print_benchmarks(data: Mapping[str, Any]) -> None:
 
 
 def print_report(report: Mapping[str, Any]) -> None:
-    """A `core.measure.rounds.Report` as JSON."""
+    """A `core.bench.report.Report` as JSON."""
     line(report["title"])
     if report["seconds"]:
         rows = [

@@ -27,8 +27,10 @@ from core.errors import InflightError
 from core.measure.baselines import NAMES as BASELINES
 from core.measure.baselines import contender as baseline_contender
 from core.measure.baselines import jobs
-from core.measure.compare import Comparison, Progress, engine_contender, environment, greedily
+from core.measure.compare import Comparison, engine_contender, greedily
 from core.measure.compare import compare as timed
+from core.measure.environment import environment
+from core.measure.rounds import Progress
 
 
 @with_limits
@@ -81,6 +83,7 @@ def compare(
         work, limits_of_all = jobs(requests, first.tokenizer), configs[-1]
         lanes, budget = limits_of_all.max_num_seqs, limits_of_all.max_num_batched_tokens
         contenders += [baseline_contender(name, first.adapter.model, work, lanes, budget) for name in outside]
+    where = environment(first.trace.header)
     with Work("runs", (repeats + 1) * len(contenders)) as bar:
 
         def on_run(progress: Progress) -> None:
@@ -88,7 +91,7 @@ def compare(
             bar.update(progress.index, f"{turn}: {progress.contender}")
 
         result = timed(contenders, repeats, on_run=on_run)
-    data = {"workload": asked.workload.name, "environment": environment(first.trace.header), **result.to_json()}
+    data = {"workload": asked.workload.name, "environment": where, **result.to_json()}
     if out is not None:
         out.write_text(_dumps(data), encoding="utf-8")
     if traces is not None:

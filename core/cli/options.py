@@ -29,6 +29,8 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of torch.", show_default="torch's own")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small shapes: proves that everything runs, measures nothing.")]
 Order = Literal["request", "cached-new"]
 SLO = Annotated[
     list[str] | None,

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.cells import cell_len
@@ -42,6 +43,13 @@ def line(text: str | Text = "") -> None:
 
 def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def finish(data: dict[str, Any], print_it: Callable[[dict[str, Any]], None], out: Path | None, as_json: bool) -> None:
+    """Save a result where that was asked for, then print it, as JSON or for people."""
+    if out is not None:
+        out.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (print_json if as_json else print_it)(data)
 
 
 def table(

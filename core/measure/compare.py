@@ -1,77 +1,81 @@
-"""Contenders on the same requests, timed so that the times can be believed. Knows no engine: a contender is a name and a call.
-
-Every contender runs once to warm up; then each round runs all of them in turn, in an order that rotates from round to round, so that
-none always runs first or after the same neighbour. Ratios are taken within a round, where the machine's mood was the same.
-"""
+"""The same requests under several contenders, timed in rounds and compared token by token. Knows an engine only as what streams steps."""
 
 from __future__ import annotations
 
-import gc
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import comb
 from typing import Any
 
 from core.config import POLICIES, EngineConfig
-from core.errors import InflightError
-from core.measure.metrics import metrics
+from core.measure.rounds import Contender, Progress, Run, Turn, rounds, summary
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
 from core.workload.workload import Workload
 
-
-@dataclass(frozen=True)
-class Run:
-    """What one timed run left behind.
-
-    outputs: generated ids by request. metrics: the numbers of `core.measure.metrics`, None for what cannot be observed. margins: for each
-    token, how far the best logit was ahead of the runner-up, where known. trace: of an engine's run.
-    """
-
-    outputs: Mapping[str, Sequence[int]]
-    metrics: Mapping[str, Any]
-    margins: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    trace: Trace | None = None
-
-    @classmethod
-    def of(cls, trace: Trace) -> Run:
-        margins: dict[str, list[float]] = {request: [] for request in trace.prompts}
-        for event in trace.events:
-            for sampled in event.sampled:
-                if sampled.margin is not None:
-                    margins[sampled.request].append(sampled.margin)
-        return cls(trace.outputs, metrics(trace), margins, trace)
+SURE = 0.1
+"""A verdict is decided where a fair coin would split the rounds as one-sidedly in at most this share of tries (two-sided sign test)."""
 
 
 @dataclass(frozen=True)
-class Contender:
-    """`start()` does the work under the stopwatch; `read` turns what it returned into a `Run`, off the clock.
+class Verdict:
+    """A contender against the baseline, round by round. ratios: the baseline's seconds ÷ its own; above 1 it was the faster one."""
 
-    about: settings worth printing.
-    """
+    ratios: tuple[float, ...]
 
-    name: str
-    start: Callable[[], Any]
-    read: Callable[[Any], Run] = Run.of
-    about: Mapping[str, Any] = field(default_factory=dict)
+    @property
+    def rounds(self) -> int:
+        return len(self.ratios)
 
+    @property
+    def faster(self) -> int:
+        """Rounds in which it was the faster one."""
+        return sum(ratio > 1 for ratio in self.ratios)
 
-@dataclass(frozen=True)
-class Progress:
-    """Before each run: which one of how many, whose, and in which round (0 is the warm-up)."""
+    @property
+    def slower(self) -> int:
+        return sum(ratio < 1 for ratio in self.ratios)
 
-    index: int
-    total: int
-    contender: str
-    round: int
+    @property
+    def median(self) -> float:
+        """The median of the rounds' ratios, which is not the ratio of the median times."""
+        return statistics.median(self.ratios)
+
+    @property
+    def chance(self) -> float:
+        """How often a fair coin splits as many rounds at least as one-sidedly; ties are left out, as a sign test does."""
+        decided, most = self.faster + self.slower, max(self.faster, self.slower)
+        return min(1.0, 2 * sum(comb(decided, k) for k in range(most, decided + 1)) / 2**decided)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all rounds say the same."""
+        return self.rounds in (self.faster, self.slower)
+
+    @property
+    def decided(self) -> bool:
+        return self.chance <= SURE
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "faster": self.faster,
+            "slower": self.slower,
+            "rounds": self.rounds,
+            "chance": self.chance,
+            "decided": self.decided,
+        }
 
 
 @dataclass
 class Comparison:
-    """walls: seconds by contender, one a round. runs: the run of median wall time by contender."""
+    """walls: seconds of the run by contender, one a round. runs: by contender, the run whose time is nearest to the median.
+
+    shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender, medians.
+    """
 
     names: list[str]
     walls: dict[str, list[float]]
@@ -79,6 +83,8 @@ class Comparison:
     medians: dict[str, dict]
     differences: list[dict]
     about: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    shown: dict[str, int] = field(default_factory=dict)
+    apart: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def baseline(self) -> str:
@@ -86,26 +92,31 @@ class Comparison:
         return self.names[0]
 
     @property
+    def fastest(self) -> str:
+        """The contender of the least median time."""
+        return min(self.names, key=lambda name: statistics.median(self.walls[name]))
+
+    @property
     def outputs_identical(self) -> bool:
         return not self.differences
 
-    def ratios(self, name: str) -> list[float]:
-        """How many times faster than the baseline, round by round."""
-        return [base / mine for base, mine in zip(self.walls[self.baseline], self.walls[name], strict=True)]
+    def verdict(self, name: str, against: str | None = None) -> Verdict:
+        """How a contender did against another, by default the baseline."""
+        than = self.walls[self.baseline if against is None else against]
+        return Verdict(tuple(base / mine for base, mine in zip(than, self.walls[name], strict=True)))
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence for each contender whose distance from the baseline is within the spread of the runs."""
+        """A sentence for each contender whose rounds do not decide between it and the baseline."""
         sentences = []
         for name in self.names[1:]:
-            spread = max(max(walls) - min(walls) for walls in (self.walls[self.baseline], self.walls[name]))
-            distance = abs(statistics.median(self.walls[self.baseline]) - statistics.median(self.walls[name]))
-            if len(self.walls[name]) < 2:
+            found = self.verdict(name)
+            if found.rounds < 2:
                 sentences.append(f"{name}: a single run says nothing about spread; use more repeats.")
-            elif spread >= distance:
+            elif not found.agrees and not found.decided:
                 sentences.append(
-                    f"{name} against {self.baseline}: the runs spread over {spread:.3g} s, more than the {distance:.3g} s between "
-                    "their medians, so this comparison decides nothing."
+                    f"{name} against {self.baseline}: faster in {found.faster} of {found.rounds} rounds "
+                    f"({min(found.ratios):.2f} to {max(found.ratios):.2f} times as fast), so this comparison decides nothing."
                 )
         return sentences
 
@@ -113,12 +124,16 @@ class Comparison:
         """Plain data: wall times run by run, medians of every metric, ratios to the baseline, outputs compared."""
         return {
             "baseline": self.baseline,
+            "fastest": self.fastest,
             "repeats": len(self.walls[self.baseline]),
             "policies": {
                 name: {
                     "wall_s": summary(self.walls[name]),
-                    "ratio_to_baseline": summary(self.ratios(name)),
+                    "ratio_to_baseline": summary(self.verdict(name).ratios),
+                    "verdict": self.verdict(name).to_json(),
                     "metrics": self.medians[name],
+                    **({"apart": self.apart[name]} if name in self.apart else {}),
+                    **({"shown_round": self.shown[name]} if name in self.shown else {}),
                     **({"about": dict(self.about[name])} if self.about.get(name) else {}),
                 }
                 for name in self.names
@@ -137,41 +152,59 @@ def compare(
     clock: Callable[[], float] = time.perf_counter,
     on_run: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
-    """Time every contender `repeats` times in rotated order, and compare what they wrote with what the first one wrote.
+    """Time every contender `repeats` times in rotated order, and compare all that anybody wrote with what was written first.
 
     Raises InflightError for no contenders, two of the same name, or fewer than one repeat.
     """
     names = [c.name for c in contenders]
-    if not names or len(set(names)) < len(names):
-        raise InflightError("A comparison needs at least one contender, each of a different name.")
-    if repeats < 1:
-        raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
-    by_name = {c.name: c for c in contenders}
-    total, index = (warmup + repeats) * len(names), 0
-    walls: dict[str, list[float]] = {name: [] for name in names}
-    runs: dict[str, list[Run]] = {name: [] for name in names}
-    for number in range(warmup + repeats):
-        for name in rotated(names, number):
-            on_run(Progress(index, total, name, max(0, number - warmup + 1)))
-            index += 1
-            gc.collect()
-            started = clock()
-            result = by_name[name].start()
-            wall = clock() - started
-            if number < warmup:
-                continue
-            walls[name].append(round(wall, 6))
-            runs[name].append(by_name[name].read(result))
-    reference = runs[names[0]][0]
-    differences = [d for name in names for d in _distinct(first_differences(reference, run, name) for run in runs[name])]
-    median_runs = {name: runs[name][_index_of_median(walls[name])] for name in names}
-    medians = {name: median_of([dict(run.metrics) for run in runs[name]]) for name in names}
-    return Comparison(names, walls, median_runs, medians, differences, {c.name: c.about for c in contenders})
+    turns: dict[str, list[Turn]] = {name: [] for name in names}
+    differences: list[dict] = []
+    reference: Run | None = None
+    for turn in rounds(contenders, repeats, warmup=warmup, clock=clock, on_turn=on_run):
+        reference = reference or turn.run
+        differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]
+        if turn.round:
+            turns[turn.contender].append(turn)
+    walls = {name: [round(turn.seconds, 6) for turn in turns[name]] for name in names}
+    nearest = {name: turns[name][nearest_to_median(walls[name])] for name in names}
+    return Comparison(
+        names,
+        walls,
+        {name: turn.run for name, turn in nearest.items()},
+        {name: median_of([dict(turn.run.metrics) for turn in turns[name]]) for name in names},
+        sorted(differences, key=lambda difference: names.index(difference["policy"])),
+        {c.name: c.about for c in contenders},
+        {name: turn.round for name, turn in nearest.items()},
+        {
+            name: {
+                part: round(statistics.median(getattr(turn, part) for turn in turns[name]), 6)
+                for part in ("setup_s", "teardown_s")
+            }
+            for name in names
+        },
+    )
 
 
-def engine_contender(engine: Any, workload: Workload, name: str | None = None) -> Contender:
-    """An engine on a workload, named after its policy."""
-    return Contender(name or engine.config.policy, lambda: engine.run(workload), Run.of, engine.config.to_json())
+def engine_contender(
+    engine: Any, workload: Workload, stream: Callable[[Workload], Iterator[StepEvent]] | None = None
+) -> Contender:
+    """An engine on a workload, named after its policy: its setup checks the requests and has pool and passes ready.
+
+    stream: what hands out the steps, if not the engine's own.
+    """
+
+    @contextmanager
+    def ready() -> Iterator[Callable[[], Trace]]:
+        steps = (stream or engine.stream)(workload)
+
+        def start() -> Trace:
+            for _ in steps:
+                pass
+            return engine.trace
+
+        yield start
+
+    return Contender(engine.config.policy, ready, Run.of, engine.config.to_json())
 
 
 def config_for(policy: str, limits: EngineConfig, given: Mapping[str, Any] | None = None) -> EngineConfig:
@@ -189,18 +222,6 @@ def greedily(workload: Workload) -> Workload:
     """The same requests without sampling, stops or an end of sequence: what every contender can be asked for."""
     plain = [replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=True)) for r in workload]
     return Workload(plain, workload.name, workload.arrival_unit)
-
-
-def rotated(names: Sequence[str], by: int) -> list[str]:
-    by %= len(names)
-    return [*names[by:], *names[:by]]
-
-
-def summary(values: Sequence[float]) -> dict[str, Any]:
-    """median, min, max, spread (max − min), and the values run by run."""
-    low, high = min(values), max(values)
-    numbers = {"median": statistics.median(values), "min": low, "max": high, "spread": high - low}
-    return {**{name: round(value, 6) for name, value in numbers.items()}, "runs": [round(v, 6) for v in values]}
 
 
 def median_of(values: Sequence[Any]) -> Any:
@@ -235,37 +256,7 @@ def first_differences(reference: Run, run: Run, name: str) -> list[dict]:
     return found
 
 
-def environment(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Where and on what it was measured, from a trace's header and the machine: what a number needs beside it."""
-    model = header["model"]
-    return {
-        "device": header["device"],
-        "hardware": _cpu_name() if header["device"] == "cpu" else header["device_name"],
-        "cpus": os.cpu_count(),
-        "threads": header["threads"],
-        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        "dtype": header["dtype"],
-        "model": {"name": model["name"], "parameters": model["parameters"]},
-        "versions": dict(header["versions"]),
-        "system": platform.system(),
-    }
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _index_of_median(values: Sequence[float]) -> int:
-    """The run nearest to the median from below."""
-    return sorted(range(len(values)), key=lambda i: values[i])[(len(values) - 1) // 2]
-
-
-def _distinct(groups: Any) -> list[dict]:
-    found: list[dict] = []
-    for group in groups:
-        found += [difference for difference in group if difference not in found]
-    return found
+def nearest_to_median(values: Sequence[float]) -> int:
+    """Which value is nearest to the median; the first of those that are equally near."""
+    middle = statistics.median(values)
+    return min(range(len(values)), key=lambda i: abs(values[i] - middle))

@@ -1,6 +1,7 @@
-"""How a benchmark measures: contenders in rotated order, medians, and ratios pair by pair held against a bar. Knows no model.
+"""The one way to time: contenders take turns in rounds, in an order that rotates from round to round. Knows no engine and no model.
 
-Machines are noisy and shared: only what ran within the same round is divided.
+Everybody runs once to warm up; then each round runs all of them, so that none always runs first or after the same neighbour. What is
+divided is what ran within the same round, where the machine's mood was the same. Setting up and tearing down are timed apart.
 """
 
 from __future__ import annotations
@@ -9,163 +10,147 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from core.measure.compare import rotated, summary
+from core.errors import InflightError
+from core.measure.metrics import metrics
+from core.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class Options:
-    """repeats: timed rounds, after one to warm up. quick: small shapes, which prove that a benchmark runs and nothing else.
-    on_run: told what runs next; clock: seconds, for tests.
+class Run:
+    """What one timed run left behind.
+
+    outputs: generated ids by request. metrics: the numbers of `core.measure.metrics`, None for what cannot be observed. margins: for each
+    token, how far the best logit was ahead of the runner-up, where known. trace: of an engine's run. seconds: what counts instead of the
+    stopwatch's time, of a step rather than of the whole turn, say.
     """
 
-    repeats: int = 5
-    quick: bool = False
-    on_run: Callable[[str], None] = lambda what: None
-    clock: Callable[[], float] = time.perf_counter
-
-
-class Measured(NamedTuple):
-    """What a turn of a contender gave: seconds (None: take the stopwatch's), tokens by request where they can be compared."""
-
+    outputs: Mapping[str, Sequence[int]]
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    margins: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    trace: Trace | None = None
     seconds: float | None = None
-    outputs: Mapping[str, Sequence[int]] | None = None
+
+    @classmethod
+    def of(cls, trace: Trace) -> Run:
+        margins: dict[str, list[float]] = {request: [] for request in trace.prompts}
+        for event in trace.events:
+            for sampled in event.sampled:
+                if sampled.margin is not None:
+                    margins[sampled.request].append(sampled.margin)
+        return cls(trace.outputs, metrics(trace), margins, trace)
 
 
 @dataclass(frozen=True)
 class Contender:
+    """Entering `ready` is the setup, calling what it hands over is the run, leaving it is the teardown.
+
+    read: turns what the run returned into a `Run`, off the clock, before the teardown. about: settings worth printing.
+    """
+
     name: str
-    turn: Callable[[], Measured]
+    ready: Callable[[], AbstractContextManager[Callable[[], Any]]]
+    read: Callable[[Any], Run] = Run.of
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, name: str, start: Callable[[], Any], read: Callable[[Any], Run] = Run.of, about: Mapping[str, Any] | None = None):
+        """One that needs no setup."""
 
-class Bar(NamedTuple):
-    """`faster` must take at most 1 / `at_least` of the time of `than`."""
+        @contextmanager
+        def ready() -> Iterator[Callable[[], Any]]:
+            yield start
 
-    faster: str
-    than: str
-    at_least: float | None
+        return cls(name, ready, read, about or {})
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """than's time ÷ faster's, round by round, and the bar it is held against (None: for information)."""
+class Progress:
+    """Before each turn: which one of how many, whose, and in which round (0 is the warm-up)."""
 
-    faster: str
-    than: str
-    runs: tuple[float, ...]
-    at_least: float | None
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.runs)
-
-    @property
-    def met(self) -> bool | None:
-        return None if self.at_least is None else self.median >= self.at_least
-
-    def to_json(self) -> dict[str, Any]:
-        return {"faster": self.faster, "than": self.than, "at_least": self.at_least, "met": self.met, **summary(self.runs)}
+    index: int
+    total: int
+    contender: str
+    round: int
 
 
-class Limit(NamedTuple):
-    """A number that must not exceed `at_most`, or must reach `at_least` (neither: for information)."""
+class Turn(NamedTuple):
+    """A contender's turn in a round (0 is the warm-up), in seconds."""
 
-    what: str
-    value: float
-    unit: str
-    at_most: float | None = None
-    at_least: float | None = None
-
-    @property
-    def met(self) -> bool | None:
-        if self.at_most is None and self.at_least is None:
-            return None
-        return (self.at_most is None or self.value <= self.at_most) and (self.at_least is None or self.value >= self.at_least)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "met": self.met}
+    contender: str
+    round: int
+    run: Run
+    seconds: float
+    setup_s: float
+    teardown_s: float
 
 
-@dataclass
-class Report:
-    """What a benchmark found. times: seconds by contender, one a round. load: the machine's load average before and after."""
+def rounds(
+    contenders: Sequence[Contender],
+    repeats: int,
+    *,
+    warmup: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+    on_turn: Callable[[Progress], None] = lambda progress: None,
+) -> Iterator[Turn]:
+    """Every turn as it ends, those of the warm-up first.
 
-    name: str
-    title: str
-    times: dict[str, list[float]] = field(default_factory=dict)
-    ratios: list[Ratio] = field(default_factory=list)
-    limits: list[Limit] = field(default_factory=list)
-    about: dict[str, Any] = field(default_factory=dict)
-    outputs_identical: bool | None = None
-    load: tuple[float, float] | None = None
-
-    @property
-    def met(self) -> bool:
-        """Whether every bar was met."""
-        return all(met is not False for met in [r.met for r in self.ratios] + [limit.met for limit in self.limits])
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "met": self.met,
-            "seconds": {name: summary(times) for name, times in self.times.items()},
-            "ratios": [r.to_json() for r in self.ratios],
-            "limits": [limit.to_json() for limit in self.limits],
-            "outputs_identical": self.outputs_identical,
-            "load_average": self.load,
-            "about": self.about,
-        }
-
-
-def measure(contenders: Sequence[Contender], options: Options, warmup: int = 1) -> tuple[dict[str, list[float]], bool | None]:
-    """Seconds by contender, one a round, and whether all wrote the same (None: nothing to compare)."""
+    Raises InflightError for no contenders, two of the same name, or fewer than one repeat.
+    """
     by_name = {c.name: c for c in contenders}
-    times: dict[str, list[float]] = {name: [] for name in by_name}
-    first: dict[str, list[int]] | None = None
-    identical: bool | None = None
-    for number in range(warmup + options.repeats):
-        for name in rotated(list(by_name), number):
-            options.on_run(f"{name}, {f'round {number - warmup + 1}' if number >= warmup else 'warm-up'}")
-            gc.collect()
-            started = options.clock()
-            measured = by_name[name].turn()
-            wall = options.clock() - started
-            if measured.outputs is not None:
-                outputs = {request: list(ids) for request, ids in measured.outputs.items()}
-                identical = (identical is not False) and (first is None or outputs == first)
-                first = first or outputs
-            if number >= warmup:
-                times[name].append(wall if measured.seconds is None else measured.seconds)
-    return times, identical
+    if not by_name or len(by_name) < len(contenders):
+        raise InflightError("A comparison needs at least one contender, each of a different name.")
+    if repeats < 1:
+        raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
+    return _rounds(by_name, warmup, repeats, clock, on_turn)
 
 
-def ratios(times: Mapping[str, Sequence[float]], bars: Sequence[Bar]) -> list[Ratio]:
-    """Each bar's ratio, round by round."""
-    return [
-        Ratio(bar.faster, bar.than, tuple(b / a for a, b in zip(times[bar.faster], times[bar.than], strict=True)), bar.at_least)
-        for bar in bars
-    ]
+def _rounds(
+    by_name: Mapping[str, Contender],
+    warmup: int,
+    repeats: int,
+    clock: Callable[[], float],
+    on_turn: Callable[[Progress], None],
+) -> Iterator[Turn]:
+    names, total, index = list(by_name), (warmup + repeats) * len(by_name), 0
+    for number in range(warmup + repeats):
+        for name in rotated(names, number):
+            round_number = max(0, number - warmup + 1)
+            on_turn(Progress(index, total, name, round_number))
+            index += 1
+            yield _turn(by_name[name], round_number, clock)
 
 
-def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[Bar], options: Options) -> Report:
-    """A whole benchmark: measure, divide, report. Pairs without a bar are reported against the first contender."""
-    before = load_average()
-    times, identical = measure(contenders, options)
-    found = ratios(times, [bar._replace(at_least=None) for bar in bars] if options.quick else bars)
-    mine = contenders[0].name
-    held = {(bar.faster, bar.than) for bar in bars}
-    for other in contenders[1:]:
-        if (mine, other.name) not in held:
-            runs = tuple(b / a for a, b in zip(times[mine], times[other.name], strict=True))
-            found.append(Ratio(mine, other.name, runs, None))
-    about = {c.name: dict(c.about) for c in contenders if c.about}
-    return Report(name, title, times, found, about=about, outputs_identical=identical, load=(before, load_average()))
+def _turn(contender: Contender, round_number: int, clock: Callable[[], float]) -> Turn:
+    gc.collect()
+    before = clock()
+    with contender.ready() as start:
+        started = clock()
+        result = start()
+        ended = clock()
+        run = contender.read(result)
+        leaving = clock()
+    left = clock()
+    seconds = ended - started if run.seconds is None else run.seconds
+    return Turn(contender.name, round_number, run, seconds, started - before, left - leaving)
 
 
-def load_average() -> float:
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
+def rotated(names: Sequence[str], by: int) -> list[str]:
+    by %= len(names)
+    return [*names[by:], *names[:by]]
+
+
+def summary(values: Sequence[float]) -> dict[str, Any]:
+    """median, min, max, spread (max − min), and the values run by run."""
+    low, high = min(values), max(values)
+    numbers = {"median": statistics.median(values), "min": low, "max": high, "spread": high - low}
+    return {**{name: round(value, 6) for name, value in numbers.items()}, "runs": [round(v, 6) for v in values]}
+
+
+def load_average() -> float | None:
+    """Of the last minute, over all CPUs; None where the system does not tell."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

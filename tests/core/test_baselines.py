@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
+
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Workload
-from core.measure.baselines import (
-    BaselineRun,
-    Job,
+from core.measure.baselines import contender, jobs
+from core.measure.baselines.article import article
+from core.measure.baselines.generate import generate_serial, generate_waves
+from core.measure.baselines.job import BaselineRun, Job
+from core.measure.baselines.transformers_continuous import (
     TransformersContinuous,
     Variant,
-    article,
-    contender,
     continuous_settings,
-    generate_serial,
-    generate_waves,
-    jobs,
     paged_name,
-    transformers_continuous,
+    ready,
 )
 from core.measure.compare import compare, engine_contender
 
@@ -44,6 +44,25 @@ def _llama():
     return LlamaForCausalLM(config).eval()
 
 
+def in_turns(model, work, lanes: int, budget: int) -> BaselineRun:
+    """transformers' continuous batching, from setup to teardown."""
+    with ready(model, work, lanes, budget) as run:
+        return run()
+
+
+@contextmanager
+def passes_of(model):
+    """The shape of every forward pass that a model makes inside."""
+    shapes = []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
+    try:
+        yield shapes
+    finally:
+        hook.remove()
+
+
 def _workload() -> Workload:
     draw = torch.Generator().manual_seed(1)
     return Workload(
@@ -66,12 +85,47 @@ def test_every_baseline_writes_what_our_engine_writes(build):
     runs = [
         generate_serial(model, work),
         generate_waves(model, work, 3),
-        transformers_continuous(model, work, 3, 16),
+        in_turns(model, work, 3, 16),
         article(model, work, 3),
     ]
     for run in runs:
         assert run.outputs == expected
     assert len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4  # the model says something
+
+
+@pytest.mark.parametrize("build", [_gpt2, _llama])
+def test_generate_costs_a_prompt_pass_and_one_position_a_row_for_each_token_after_it(build):
+    """With its cache, that is: without it, every pass would compute all that came before again."""
+    model, work = build(), jobs(_workload(), None)
+    with passes_of(model) as waves:
+        generate_waves(model, work, 3)
+    assert waves == [(3, 9)] + [(3, 1)] * 19 + [(2, 14)] + [(2, 1)] * 14
+    with passes_of(model) as alone:
+        generate_serial(model, work)
+    assert alone == [shape for prompt, new in LENGTHS for shape in [(1, prompt)] + [(1, 1)] * (new - 1)]
+
+
+@pytest.mark.parametrize("build", [_gpt2, _llama])
+def test_transformers_continuous_computes_each_token_once_and_never_sleeps(build, monkeypatch):
+    model, work = build(), jobs(_workload(), None)
+    with ready(model, work, 3, 16) as run:
+        monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"it slept {seconds} s"))
+        with passes_of(model) as shapes:
+            found = run()
+        monkeypatch.undo()
+    assert len(shapes) == found.steps
+    assert sum(rows * width for rows, width in shapes) == sum(prompt + new - 1 for prompt, new in LENGTHS)
+
+
+@pytest.mark.parametrize("policy", ["static", "dynamic", "continuous"])
+def test_our_policies_pay_one_pass_a_step(policy):
+    """What a baseline is held to, we are: nobody is slow to make another look fast."""
+    model = _gpt2()
+    engine = Engine(model, None, EngineConfig(policy=policy, max_num_seqs=3, max_num_batched_tokens=64))
+    with passes_of(model) as shapes:
+        trace = engine.run(_workload())
+    assert shapes == [(p.rows, p.width) for event in trace.events for p in event.passes]
+    assert len(shapes) == len(trace.events) == {"static": 20 + 15, "dynamic": 27, "continuous": 27}[policy]
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -152,7 +206,7 @@ def test_the_models_own_settings_survive():
     generation, attention = model.generation_config, model.config._attn_implementation
     work = jobs(_workload(), None)
     generate_waves(model, work, 3)
-    transformers_continuous(model, work, 3, 16)
+    in_turns(model, work, 3, 16)
     assert model.generation_config is generation and model.config._attn_implementation == attention
 
 

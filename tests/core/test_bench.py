@@ -8,43 +8,46 @@ import pytest
 from typer.testing import CliRunner
 
 from core.bench import BENCHMARKS
+from core.bench.report import Bar, Limit, Options, Ratio, Report, race
 from core.cli import app
-from core.measure.rounds import Bar, Contender, Limit, Measured, Options, Ratio, Report, measure, race, ratios
+from core.measure.rounds import Contender, Run
 from worlds.clock import Clock
 
 
 def _contender(name: str, clock: Clock, costs, log: list[str], outputs=None) -> Contender:
     turns = iter(costs)
 
-    def turn() -> Measured:
+    def start() -> Run:
         log.append(name)
         clock.now += next(turns)
-        return Measured(None, outputs)
+        return Run(outputs or {})
 
-    return Contender(name, turn)
+    return Contender.of(name, start, lambda run: run)
 
 
 def test_contenders_take_turns_and_ratios_are_taken_round_by_round():
     clock, log = Clock(), []
     contenders = [_contender("a", clock, (9, 1, 2, 4), log), _contender("b", clock, (9, 3, 3, 16), log)]
-    times, identical = measure(contenders, Options(repeats=3, clock=clock))
+    report = race("x", "X", contenders, [Bar("a", "b", 3.0)], Options(repeats=3, clock=clock))
     assert log == ["a", "b", "b", "a", "a", "b", "b", "a"]
-    assert times == {"a": [1, 2, 4], "b": [3, 3, 16]} and identical is None
-    ratio = ratios(times, [Bar("a", "b", 3.0)])[0]
+    assert report.times == {"a": [1, 2, 4], "b": [3, 3, 16]} and report.outputs_identical is None
+    (ratio,) = report.ratios
     assert ratio.runs == (3, 1.5, 4) and ratio.median == 3 and ratio.met
 
 
 def test_own_seconds_replace_the_stopwatch():
     clock = Clock()
-    times, _ = measure([Contender("a", lambda: Measured(0.25))], Options(repeats=2, clock=clock))
-    assert times == {"a": [0.25, 0.25]}
+    report = race(
+        "x", "X", [Contender.of("a", lambda: Run({}, seconds=0.25), lambda run: run)], [], Options(repeats=2, clock=clock)
+    )
+    assert report.times == {"a": [0.25, 0.25]}
 
 
 @pytest.mark.parametrize("other, same", [({"r0": [1, 2]}, True), ({"r0": [1, 3]}, False), (None, True)])
 def test_outputs_are_compared(other, same):
     clock, log = Clock(), []
     contenders = [_contender("a", clock, (1, 1), log, {"r0": (1, 2)}), _contender("b", clock, (1, 1), log, other)]
-    assert measure(contenders, Options(repeats=1, clock=clock))[1] is same
+    assert race("x", "X", contenders, [], Options(repeats=1, clock=clock)).outputs_identical is same
 
 
 def test_a_report_names_bars_met_and_missed():
@@ -71,7 +74,7 @@ def test_every_benchmark_runs(name):
 
 def test_the_command(tmp_path):
     out = tmp_path / "bench.json"
-    result = CliRunner().invoke(app, ["bench", "static-step", "--quick", "--repeats", "1", "--json", "--out", str(out)])
+    result = CliRunner().invoke(app, ["bench", "speed", "static-step", "--quick", "--repeats", "1", "--json", "--out", str(out)])
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
     assert data == json.loads(out.read_text()) and data["benchmarks"][0]["name"] == "static-step"
@@ -79,10 +82,36 @@ def test_the_command(tmp_path):
 
 
 def test_the_command_simulates_load_and_streams():
-    load = ["bench", "--rate", "5", "--rate", "20", "--simulate", "l4:1b", "--point-seconds", "2", "--slo", "ttft=0.5", "--json"]
+    load = [
+        "bench",
+        "load",
+        "--rate",
+        "5",
+        "--rate",
+        "20",
+        "--simulate",
+        "l4:1b",
+        "--point-seconds",
+        "2",
+        "--slo",
+        "ttft=0.5",
+        "--json",
+    ]
     data = json.loads(CliRunner().invoke(app, load).stdout)
     assert data["source"] == "simulated" and len(data["points"]) == 4 and "data sheets" in data["beyond"]["static"]
-    stream = ["bench", "--simulate", "h100:8b", "--requests", "300", "--max-num-seqs", "50", "--num-blocks", "500", "--json"]
+    stream = [
+        "bench",
+        "load",
+        "--simulate",
+        "h100:8b",
+        "--requests",
+        "300",
+        "--max-num-seqs",
+        "50",
+        "--num-blocks",
+        "500",
+        "--json",
+    ]
     data = json.loads(CliRunner().invoke(app, stream).stdout)
     assert data["totals"]["finished"] == 300 and data["source"] == "simulated"
 
@@ -90,11 +119,11 @@ def test_the_command_simulates_load_and_streams():
 @pytest.mark.parametrize(
     "args",
     [
-        ["--requests", "5"],
-        ["magic"],
-        ["--rate", "fast"],
-        ["--simulate", "magic", "--requests", "5"],
-        ["--rate", "1", "--policy", "magic"],
+        ["load", "--requests", "5"],
+        ["speed", "magic"],
+        ["load", "--rate", "fast"],
+        ["load", "--simulate", "magic", "--requests", "5"],
+        ["load", "--rate", "1", "--policy", "magic"],
     ],
 )
 def test_the_command_refuses(args):

@@ -40,7 +40,7 @@ def three() -> Trace:
 # -- help and lists ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "bench"])
 def test_every_command_has_help(command, capsys):
     assert call(command, "--help") == 0
     assert "Usage: python -m core" in capsys.readouterr().out

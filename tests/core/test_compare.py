@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
-from core.measure.compare import Contender, Run, compare, config_for, first_differences, median_of
+from core.measure.compare import Verdict, compare, config_for, first_differences, median_of, nearest_to_median
+from core.measure.rounds import Contender, Run
 
 OUTPUTS = {"r0": [1, 2, 3], "r1": [4, 5]}
 
@@ -30,7 +32,7 @@ class Track:
             self.now += next(times)
             return Run(outputs, {"steps": len(self.order), **metrics}, margins or {})
 
-        return Contender(name, start, lambda run: run)
+        return Contender.of(name, start, lambda run: run)
 
 
 def test_every_round_runs_all_in_rotated_order_after_a_warm_up():
@@ -53,18 +55,65 @@ def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
     json.dumps(data, allow_nan=False)
 
 
-def test_the_run_kept_is_that_of_median_time():
+def test_setup_and_teardown_are_timed_apart_from_the_run():
+    track = Track()
+
+    @contextmanager
+    def ready():
+        track.now += 50
+        yield lambda: setattr(track, "now", track.now + 2) or Run(OUTPUTS)
+        track.now += 7
+
+    def read(run: Run) -> Run:
+        track.now += 1000  # off every clock
+        return run
+
+    result = compare([track.contender("a", [1] * 3), Contender("b", ready, read)], 2, clock=track.clock)
+    assert result.walls == {"a": [1, 1], "b": [2, 2]}
+    assert result.apart == {"a": {"setup_s": 0, "teardown_s": 0}, "b": {"setup_s": 50, "teardown_s": 7}}
+    assert result.to_json()["policies"]["b"]["apart"]["setup_s"] == 50
+
+
+def test_the_run_kept_is_that_nearest_to_the_median_and_says_its_round():
     track = Track()
     result = compare([track.contender("a", [9, 1, 3, 2])], 3, clock=track.clock)
     assert result.runs["a"].metrics["steps"] == 4  # the last of warm-up and three
-    assert result.medians["a"] == {"steps": 3}
+    assert result.medians["a"] == {"steps": 3} and result.shown == {"a": 3}
+    assert nearest_to_median([2.0, 9.0, 8.0, 3.0]) == 2  # the median is 5.5, between 8 and 3: the earlier of the two
+    assert nearest_to_median([2.0, 4.0]) == 0
 
 
-def test_a_spread_wider_than_the_difference_is_said():
+@pytest.mark.parametrize("turn", [0, 1, 2, 3])
+def test_every_run_is_compared_not_the_first_alone(turn):
+    """One wrong token in any turn, the warm-up included, is found."""
     track = Track()
-    wide = [track.contender("a", [0, 2, 5, 3]), track.contender("b", [0, 2, 2, 2])]
+    outputs = [OUTPUTS] * 4
+    outputs[turn] = {**OUTPUTS, "r1": [4, 6]}
+    turns = iter(outputs)
+    wrong = Contender.of("b", lambda: Run(next(turns)), lambda run: run)
+    result = compare([track.contender("a", [1] * 4), wrong], 3, clock=track.clock)
+    assert [(d["policy"], d["request"], d["position"]) for d in result.differences] == [("b", "r1", 1)]
+
+
+def test_a_verdict_counts_rounds_and_asks_how_often_chance_would_do_as_much():
+    five = Verdict((0.73, 0.96, 0.8, 0.9, 0.85))
+    assert (five.faster, five.slower, five.rounds, five.median) == (0, 5, 5, 0.85)
+    assert five.chance == pytest.approx(2 / 32) and five.decided and five.agrees
+    four = Verdict((1.1, 1.2, 0.9, 1.3, 1.4))
+    assert four.chance == pytest.approx(2 * 6 / 32) and not four.decided and not four.agrees
+    assert Verdict((2.0, 2.1, 2.2)).chance == pytest.approx(1 / 4) and Verdict((2.0, 2.1)).agrees
+    assert Verdict((1.0, 1.2)).chance == 1.0  # a tie says nothing
+    assert Verdict((1.1,) * 8 + (0.9,)).decided  # 8 of 9
+    assert Verdict((1.1, 0.9)).chance == 1.0
+
+
+def test_rounds_that_disagree_decide_nothing():
+    track = Track()
+    wide = [track.contender("a", [0, 2, 5, 3]), track.contender("b", [0, 2.5, 2, 2])]
     (warning,) = compare(wide, 3, clock=track.clock).warnings
-    assert "b against a" in warning and "spread over 3 s" in warning and "1 s between" in warning
+    assert warning == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison decides nothing."
+    paired = [track.contender("a", [0, 2, 9, 4]), track.contender("b", [0, 1.9, 8, 3.5])]
+    assert not compare(paired, 3, clock=track.clock).warnings  # spreads overlap, every round says the same
     single = [track.contender("a", [0, 2]), track.contender("b", [0, 1])]
     assert "single run" in compare(single, 1, clock=track.clock).warnings[0]
 

@@ -10,10 +10,11 @@ import statistics
 import pytest
 
 from core import EngineConfig, InflightError
-from core.measure.load import Lengths, Shape, Sweep, arrivals, capacity, load_shapes, request, sweep_load, workload
+from core.measure.load import Sweep, capacity, sweep_load, workload
 from core.measure.metrics import SLOs
 from core.simulate.cost import Linear, Load
 from core.simulate.runner import SimulatedEngine
+from core.workload.arrivals import Lengths, Shape, arrivals, load_shapes, request
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
 

@@ -13,11 +13,14 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 
 from core import Engine, EngineConfig, Workload
-from core.measure.compare import Comparison, Run
+from core.measure.compare import Comparison
 from core.measure.equivalence import equivalence
-from visualizer.documents.comparison import Shown, document, recorded
+from core.measure.rounds import Run
+from visualizer.documents.comparison import Shown, document
+from visualizer.documents.comparison_files import recorded
+from visualizer.documents.record_comparisons import RECORDINGS
 from visualizer.page.tabs import compare_script, packed_plotly, page_html, parts_script, write_files
-from visualizer.server.comparisons import TO_RECORD, Tasks, fork_document
+from visualizer.server.comparisons import Tasks, fork_document
 from visualizer.server.limits import HERE, Limits
 from visualizer.words import findings
 from worlds.comparison import CURVE, ENVIRONMENT
@@ -163,7 +166,7 @@ def test_a_visitor_has_one_task_and_others_wait_in_line(tmp_path):
 def test_the_recorded_comparisons_open(tmp_path):
     asked = tasks(tmp_path)
     names = [entry["name"] for entry in asked.catalogue()["recorded"]]
-    assert names[0] == "gpt2-six" and set(names) == set(TO_RECORD) == {e["name"] for e in recorded()}
+    assert names[0] == "gpt2-six" and set(names) == set(RECORDINGS) == {e["name"] for e in recorded()}
     made = json.loads(Path(asked.open("gpt2-six")["url"]).read_text())
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
     assert made["equivalence"]["leak"]["differing_tokens"] > 0

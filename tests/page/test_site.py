@@ -14,7 +14,7 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.__main__ import main
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.comparison import recorded
+from visualizer.documents.comparison_files import recorded
 from visualizer.page.site import export_site
 from visualizer.server.store import Shelf
 from worlds.visual import record, request

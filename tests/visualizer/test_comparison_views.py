@@ -11,14 +11,18 @@ import math
 import pytest
 
 from core.config import POLICIES, EngineConfig
-from core.measure.compare import Comparison, Run
+from core.errors import InflightError
+from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve, Point
 from core.measure.metrics import DEFINITIONS
+from core.measure.rounds import Run
 from core.trace.trace import Trace
 from visualizer.charts import cost_curve, kv_use, lane_steps, latency, throughput, total_time
-from visualizer.charts.contenders import hue_of
+from visualizer.charts.contenders import hues
 from visualizer.charts.theme import HUES
-from visualizer.documents.comparison import FIGURES, NOT_OBSERVABLE, Shown, csv_text, document, load, save, table
+from visualizer.documents.comparison import FIGURES, Shown, document
+from visualizer.documents.comparison_files import load, save
+from visualizer.documents.comparison_table import NOT_OBSERVABLE, csv_text, table
 from visualizer.words import findings
 from worlds.comparison import CURVE, ENVIRONMENT
 from worlds.visual import record, request
@@ -44,20 +48,30 @@ def comparison() -> Comparison:
 
 
 def test_the_winner_is_named_with_ratios_run_by_run(comparison):
-    assert findings.total_time(comparison) == "continuous took 1.5 s, static 3.1 s: 2.0 times as fast (1.94 to 2.4 run by run)."
+    assert (
+        findings.total_time(comparison)
+        == "continuous took 1.5 s, static 3.1 s: 2.0 times as fast in 3 of 3 rounds (1.94 to 2.4)."
+    )
 
 
 def test_a_loss_is_said_as_plainly():
     lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
     assert (
         findings.total_time(lost)
-        == "continuous loses here: it took 1.27 s, static 1 s, 1.27 times as long (1.25 to 1.30 run by run)."
+        == "continuous loses here: it took 1.27 s, static 1 s, 1.27 times as long in 2 of 2 rounds (1.25 to 1.30)."
     )
 
 
-def test_a_difference_within_the_spread_decides_nothing():
+def test_rounds_that_disagree_decide_nothing():
     close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
-    assert findings.total_time(close).endswith("the runs spread by more than the difference, so nobody wins.")
+    assert findings.total_time(close).endswith("faster in 2 of 3 rounds (0.91 to 1.20), so nobody wins.")
+
+
+def test_the_fastest_is_named_where_it_is_a_third():
+    three = compared({"static": [3.0, 3.0, 3.0], "continuous": [1.5, 1.5, 1.5], "split": [1.4, 1.6, 1.4]})
+    assert findings.total_time(three).endswith(
+        "The fastest is split with 1.4 s, ahead of continuous in 2 of 3 rounds, which is a tie."
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,13 +159,17 @@ def test_cost_curve_has_medians_and_their_spread():
     assert list(measured.error_y.array) == pytest.approx([1, 8]) and list(measured.error_y.arrayminus) == pytest.approx([1, 2])
 
 
-def test_contenders_keep_their_colours():
-    assert hue_of("static") != hue_of("continuous")
-    hues = [hue_of(n) for n in ("sequential", "static", "dynamic", "split", "split-chunked", "continuous")]
-    assert len(set(hues)) == 6 and max(hues) < len(HUES)
-    assert hue_of("generate-waves", ["static", "generate-waves"]) not in hues
-    everybody = [*list(POLICIES)[-5:], "generate-waves", "others"]
-    assert len({hue_of(n, everybody) for n in everybody}) == 7
+@pytest.mark.parametrize("count", range(1, 9))
+def test_no_two_contenders_share_a_colour_and_a_policy_keeps_its_own(count):
+    names = [*POLICIES, "generate-waves", "generate-serial", "article", "transformers-continuous"]
+    whole = hues(list(POLICIES))
+    for some in (names[:count], names[-count:], names[1::2][:count]):
+        found = hues(some)
+        assert list(found) == some and len(set(found.values())) == len(some)
+        assert set(found.values()) <= set(range(len(HUES)))
+        assert all(found[name] == whole[name] for name in some if name in POLICIES)
+    with pytest.raises(InflightError, match="at most 8"):
+        hues([*names, "one", "two", "three"])
 
 
 def test_the_table_has_every_contender_and_a_definition_for_every_column(comparison):

@@ -15,22 +15,27 @@ from core.measure.metrics import DEFINITIONS
 from core.trace.trace import Trace
 from visualizer.charts.theme import HUES, TEMPLATE
 
-_HUES = (7, 1, 4, 6, 3, 0, 2, 5)  # in the order in which policies take them; whoever is none begins with the last two
+_BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
 
 
-def hue_of(name: str, names: Sequence[str] = ()) -> int:
-    """A number in `HUES`: that of its place in the table for a policy, unless another of `names` has it by then; a free one for others."""
-    hues: dict[str, int] = {}
-    for other in sorted(dict.fromkeys((*names, name)), key=lambda n: n not in POLICIES):  # policies first
-        place = list(POLICIES).index(other) if other in POLICIES else -2
-        wanted = [_HUES[(place + i) % len(_HUES)] for i in range(len(_HUES))]
-        hues[other] = next((hue for hue in wanted if hue not in hues.values()), wanted[0])
-    return hues[name]
+def hues(names: Sequence[str]) -> dict[str, int]:
+    """A number in `HUES` for each contender, no two the same: a policy has its own in every picture, others take what is left.
+
+    Raises InflightError for more contenders than can be told apart.
+    """
+    if len(names) > len(HUES):
+        raise InflightError(f"{len(names)} contenders cannot be told apart by colour: at most {len(HUES)} are shown together.")
+    found: dict[str, int] = {}
+    places = list(POLICIES)
+    for name in sorted(names, key=lambda n: n not in POLICIES):  # policies first
+        wanted = [_BY_PLACE[places.index(name) % len(_BY_PLACE)]] if name in POLICIES else []
+        found[name] = next(hue for hue in (*wanted, *reversed(_BY_PLACE)) if hue not in found.values())
+    return {name: found[name] for name in names}
 
 
 def colour(name: str, comparison: Comparison) -> str:
-    return HUES[hue_of(name, comparison.names)]
+    return HUES[hues(comparison.names)[name]]
 
 
 def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> go.Figure:

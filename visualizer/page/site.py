@@ -10,7 +10,8 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, entry
-from visualizer.documents.comparison import RECORDED, document, load, recorded
+from visualizer.documents.comparison import document
+from visualizer.documents.comparison_files import RECORDED, load, recorded
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import inert_json, page_html
 from visualizer.page.tabs import TABS, compare_script, packed_plotly, part

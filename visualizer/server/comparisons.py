@@ -1,43 +1,41 @@
 """What the Compare tab asks of the server: comparisons, equivalence and forks, run one at a time so that times can be believed.
 
-    python -m visualizer.server.comparisons record [NAME …]    record the comparisons that ship with the page; on a quiet machine
-
 A task is asked for by kind and spec; its answer is a stream of deltas `{"task", "progress"}` that ends with `{"done": true}` and
 either `url` (a document, see `visualizer.documents.comparison`), `result` or `error`, one sentence. Knows nothing of Gradio.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import datetime
 import logging
 import secrets
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from core.config import POLICIES, EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError
-from core.measure import baselines
-from core.measure.compare import Contender, Progress, Run, compare, config_for, engine_contender, environment
+from core.measure.compare import compare, config_for, engine_contender
 from core.measure.cost_curve import cost_curve
 from core.measure.divergence import divergence
+from core.measure.environment import environment
 from core.measure.equivalence import equivalence
+from core.measure.rounds import Progress
 from core.models.cache import Models
+from core.trace.events import StepEvent
 from core.trace.phrases import SETTINGS, letters
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, preset
 from core.workload.workload import Workload
-from visualizer.charts.contenders import hue_of
-from visualizer.documents.comparison import RECORDED, Shown, document, lettered, load, race_replay, recorded, save
+from visualizer.charts.contenders import hues
+from visualizer.documents.comparison import Shown, document, lettered, race_replay
+from visualizer.documents.comparison_files import RECORDED, load, recorded
 from visualizer.documents.replay import write
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.limits import Limits, Refused, Spec, check, check_tokens
@@ -54,19 +52,6 @@ KNOBS = (
     "prefix_caching",
     "prefill_first",
 )
-TO_RECORD: dict[str, tuple[str, ...]] = {  # policies, then baselines that are no engine of ours
-    "gpt2-six": (
-        "static",
-        "continuous",
-        "sequential",
-        "dynamic",
-        "split",
-        "generate-waves",
-        "generate-serial",
-        "transformers-continuous",
-    ),
-    "equal-lengths": ("static", "continuous", "dynamic"),
-}
 _PERIOD, _ALIVE, _REST = 0.1, 1.0, 5.0
 _KEPT_DOCUMENTS = 64
 _COST_SECONDS = 4.0
@@ -245,21 +230,19 @@ class Tasks:
         def work(task: Task) -> dict:
             adapter, tokenizer = self._models.get(asked.model, asked.device)
             engines = [Engine(adapter, tokenizer, config, sleep=task.sleep) for config in configs]
-            contenders = [
-                Contender(e.config.policy, _timed(e, asked.workload, task, self._limits), Run.of, e.config.to_json())
-                for e in engines
-            ]
+            contenders = [engine_contender(e, asked.workload, partial(_watched, e, task, self._limits)) for e in engines]
 
             def on_run(progress: Progress) -> None:
                 task.tick()
                 task.progress = asdict(progress)
 
+            where = environment(engines[0].trace.header)
             result = compare(contenders, repeats, on_run=on_run)
             task.progress = {**task.progress, "index": task.progress["total"], "contender": ""}
             shown = Shown(
                 result,
                 asked.workload.name if _is_preset(asked.workload) else "custom",
-                environment(engines[0].trace.header),
+                where,
                 title=PRESETS[asked.workload.name].title if _is_preset(asked.workload) else "Your requests",
                 created=_now(),
                 cost=cost_curve(adapter, repeats=3, seconds=_COST_SECONDS, on_point=task.tick),
@@ -298,7 +281,10 @@ class Tasks:
             traces = []
             for index, config in enumerate((asked.config, changed.config)):
                 task.progress = {"index": index, "total": 2}
-                traces.append(_timed(Engine(adapter, tokenizer, config, sleep=task.sleep), asked.workload, task, self._limits)())
+                engine = Engine(adapter, tokenizer, config, sleep=task.sleep)
+                for _ in _watched(engine, task, self._limits, asked.workload):
+                    pass
+                traces.append(engine.trace)
             return {"url": self._store(fork_document(*traces))}
 
         return work
@@ -320,7 +306,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
         "title": before.header["workload"]["name"],
         "source": "live",
         "names": names,
-        "hues": {name: hue_of(name, names) for name in names},
+        "hues": hues(names),
         "about": {names[0]: "as it was", names[1]: "one limit changed"},
         "fork": found.to_json() if found else None,
         "says": {"fork": says},
@@ -328,19 +314,19 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
     }
 
 
-def _timed(engine: Engine, workload: Workload, task: Task, limits: Limits) -> Callable[[], Trace]:
-    """The run of an engine that can be stopped at every step."""
+def _watched(engine: Engine, task: Task, limits: Limits, workload: Workload) -> Iterator[StepEvent]:
+    """The steps of an engine that is set up now and can be stopped at each of them."""
+    steps = engine.stream(workload)
+    check_tokens(engine.trace.prompts, workload, limits)
 
-    def start() -> Trace:
-        steps = engine.stream(workload)
-        check_tokens(engine.trace.prompts, workload, limits)
-        for count, _ in enumerate(steps, 1):
+    def watched() -> Iterator[StepEvent]:
+        for count, event in enumerate(steps, 1):
             task.tick()
             if count > limits.steps:
                 raise Refused(f"A run was stopped after {limits.steps:,} steps, the most that this page runs.")
-        return engine.trace
+            yield event
 
-    return start
+    return watched()
 
 
 def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
@@ -377,71 +363,3 @@ def _is_preset(workload: Workload) -> bool:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-# -- recording -----------------------------------------------------------------------------------------------------------
-
-
-def record(
-    name: str, names: Sequence[str], repeats: int = 5, device: str = "cpu", say: Callable[[str], None] = lambda text: None
-) -> Shown:
-    """Measure a preset for the page: every contender, the cost curve, and the equivalence of each request with and without the leak.
-
-    Beside baselines, which choose greedily, everybody does.
-    """
-    asked = preset(name)
-    workload = asked.workload
-    adapter, tokenizer = Models().get(asked.model, device)
-    outside = [n for n in names if n not in POLICIES]
-    if outside:
-        workload = Workload(
-            [replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in workload], workload.name, workload.arrival_unit
-        )
-    engines = [Engine(adapter, tokenizer, config_for(policy, asked.config)) for policy in names if policy in POLICIES]
-    contenders = [engine_contender(engine, workload) for engine in engines]
-    lanes, budget = asked.config.max_num_seqs, asked.config.max_num_batched_tokens
-    contenders += [baselines.contender(n, adapter.model, baselines.jobs(workload, tokenizer), lanes, budget) for n in outside]
-    result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
-    measured = environment(engines[0].trace.header)
-    for run in result.runs.values():
-        if run.trace is not None:
-            run.trace.header = {**run.trace.header, "source": "recorded"}
-    say("cost curve")
-    cost = cost_curve(adapter)
-    found = {}
-    for switch in ("honest", "leak"):
-        say(f"equivalence, {switch}")
-        same = equivalence(adapter, tokenizer, asked.workload, asked.config, leak=switch == "leak")
-        found[switch] = {**same.to_json(), "says": findings.equivalence(same)}
-    return Shown(result, name, measured, "recorded", asked.title, asked.shows, _now(), cost, found)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m visualizer.server.comparisons", description="Record the comparisons that ship with the page."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    recording = commands.add_parser("record", help="measure and write to assets/comparisons; on a quiet machine")
-    recording.add_argument("names", nargs="*", help=f"of {', '.join(TO_RECORD)}; all by default")
-    recording.add_argument("--repeats", type=int, default=5)
-    recording.add_argument("--threads", type=int, default=None)
-    recording.add_argument("--device", default="cpu")
-    options = parser.parse_args(arguments)
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    try:
-        for name in options.names or TO_RECORD:
-            policies = TO_RECORD.get(name, ("static", "continuous"))
-            folder = save(
-                record(name, policies, options.repeats, options.device, lambda text: print(text, file=sys.stderr)),
-                RECORDED / name,
-            )
-            print(f"{name}: {sum(f.stat().st_size for f in folder.iterdir()):,} bytes")
-    except InflightError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

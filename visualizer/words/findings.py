@@ -44,37 +44,46 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """The baseline and whom the sentences set against it; the same twice where only one ran."""
-    base = comparison.baseline
-    others = [n for n in comparison.names if n != base]
-    if not others:
-        return base, base
-    usual = EngineConfig().policy
-    return base, usual if usual in others else min(others, key=lambda n: statistics.median(comparison.walls[n]))
+    """Whom the sentences are about: the contender named first, and the engine's usual policy against it (or who was named second)."""
+    base, usual = comparison.baseline, EngineConfig().policy
+    return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
 
 def total_time(comparison: Comparison) -> str:
-    """Who was faster, by how much, and whether the runs agree."""
+    """Who was faster, by how much and in how many rounds; then the fastest of all, where that is a third."""
     base, mine = pair(comparison)
-    walls = {n: statistics.median(comparison.walls[n]) for n in (base, mine)}
+    walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
         return f"{mine} took {seconds(walls[mine])}."
     numbers = f"{mine} took {seconds(walls[mine])}, {base} {seconds(walls[base])}"
-    if undecided(comparison, mine):
-        return f"{numbers}: the runs spread by more than the difference, so nobody wins."
-    ratios = comparison.ratios(mine)
-    middle = statistics.median(ratios)
-    rounds = f" ({times(min(ratios))} to {times(max(ratios))} run by run)" if len(ratios) > 1 else " in a single run of each"
-    if middle >= 1:
-        return f"{numbers}: {times(middle)} times as fast{rounds}."
-    slower = [1 / r for r in ratios]
-    rounds = f" ({times(min(slower))} to {times(max(slower))} run by run)" if len(ratios) > 1 else " in a single run of each"
-    return f"{mine} loses here: it took {seconds(walls[mine])}, {base} {seconds(walls[base])}, {times(1 / middle)} times as long{rounds}."
+    found = comparison.verdict(mine)
+    if found.rounds > 1 and not found.agrees and not found.decided:
+        said = f"{numbers}: faster in {found.faster} of {found.rounds} rounds ({_range(found.ratios)}), so nobody wins."
+    elif found.median >= 1:
+        said = f"{numbers}: {times(found.median)} times as fast{_rounds(found.faster, found.rounds, found.ratios)}."
+    else:
+        slower = [1 / ratio for ratio in found.ratios]
+        said = (
+            f"{mine} loses here: it took {seconds(walls[mine])}, {base} {seconds(walls[base])}, "
+            f"{times(1 / found.median)} times as long{_rounds(found.slower, found.rounds, slower)}."
+        )
+    fastest = comparison.fastest
+    return said if fastest in (base, mine) else f"{said} {_fastest(comparison, fastest, mine, walls)}"
 
 
-def undecided(comparison: Comparison, name: str) -> bool:
-    """Whether this contender's distance from the baseline is within the spread of the runs."""
-    return any(w.startswith(f"{name} against ") for w in comparison.warnings)
+def _fastest(comparison: Comparison, fastest: str, mine: str, walls: dict[str, float]) -> str:
+    found = comparison.verdict(fastest, against=mine)
+    how = f"ahead of {mine} in {found.faster} of {found.rounds} rounds"
+    tie = "" if found.agrees or found.decided else ", which is a tie"
+    return f"The fastest is {fastest} with {seconds(walls[fastest])}, {how}{tie}."
+
+
+def _rounds(count: int, rounds: int, ratios: Sequence[float]) -> str:
+    return " in a single run of each" if rounds == 1 else f" in {count} of {rounds} rounds ({_range(ratios)})"
+
+
+def _range(ratios: Sequence[float]) -> str:
+    return f"{times(min(ratios))} to {times(max(ratios))}"
 
 
 def throughput(comparison: Comparison) -> str:

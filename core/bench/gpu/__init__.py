@@ -1,9 +1,9 @@
 """The benchmark of the CUDA path: one command of at most eight minutes on an H200, in parts that stand for themselves.
 
-    python -m core bench --gpu --out gpu.json                       all parts, the most important first
-    python -m core bench --gpu --out gpu.json --resume              what is not done yet
-    python -m core bench --gpu --parts accuracy,ablation            some of them
-    python -m core bench --gpu --quick                              tiny shapes: proves within a minute that everything runs
+    python -m core bench gpu --out gpu.json                         all parts, the most important first
+    python -m core bench gpu --out gpu.json --resume                what is not done yet
+    python -m core bench gpu --parts accuracy,ablation              some of them
+    python -m core bench gpu --quick                                tiny shapes: proves within a minute that everything runs
 
 Models have the shapes of published ones (`shapes`) and random weights in bfloat16; the requests are those of nano-vllm's benchmark
 (`scale`). Every contender runs in this process, alone in memory.
@@ -27,7 +27,7 @@ The result, as `--out` writes it after every part:
                                bandwidth_bytes_s, weight_bytes, kv_bytes_per_token, run (of this engine), workload, parameters, peak_bytes
       ablation                 workload; rows: name, off (fields of `Execution`), and a run of this engine or error
       generate-waves           a run; steps, lanes, attention, workload, peak_bytes
-    report    the bars, a `core.measure.rounds.Report`: seconds by contender, ratios, limits
+    report    the bars, a `core.bench.report.Report`: seconds by contender, ratios, limits
 
 A run is seconds, output_tokens, output_tok_s and cut (its time was up before all was written); of this engine also execution, memory
 and notes as its trace tells them, and idle: of the time over decode steps, the share between passes. A workload is requests,

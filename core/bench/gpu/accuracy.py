@@ -18,8 +18,10 @@ from core.bench.gpu.device import Device
 from core.bench.gpu.runs import engine_for
 from core.bench.gpu.scale import Scale
 from core.errors import InflightError
-from core.measure.baselines import generate_serial, jobs
-from core.measure.compare import Run, first_differences
+from core.measure.baselines import jobs
+from core.measure.baselines.generate import generate_serial
+from core.measure.compare import first_differences
+from core.measure.rounds import Run
 from core.models.probe import probe
 from core.runner.base import observing
 from core.scheduler.output import SchedulerOutput

@@ -11,7 +11,9 @@ from transformers import PreTrainedModel
 
 from core.bench.gpu.device import Device
 from core.errors import InflightError, first_sentence
-from core.measure.baselines import Job, TransformersContinuous, Variant, continuous_settings, generate_waves
+from core.measure.baselines.generate import generate_waves
+from core.measure.baselines.job import Job
+from core.measure.baselines.transformers_continuous import TransformersContinuous, Variant, continuous_settings
 
 ATTENTIONS = ("flash_attention_3", "flash_attention_2", "sdpa", "eager")
 MODES = ((False, False), (True, False), (True, True), (False, True))  # CUDA graphs, running ahead

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.measure.rounds import Limit, Ratio, Report
+from core.bench.report import Limit, Ratio, Report
 
 NAME, TITLE = "gpu", "GPU benchmark"
 OURS = "inflight"

@@ -1,0 +1,149 @@
+"""What a benchmark reports: times round by round, ratios of pairs held against a bar, numbers held against a limit. Knows no model."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from core.measure.rounds import Contender, Progress, load_average, rounds, summary
+
+
+@dataclass(frozen=True)
+class Options:
+    """repeats: timed rounds, after one to warm up. quick: small shapes, which prove that a benchmark runs and nothing else.
+    on_run: told what runs next; clock: seconds, for tests.
+    """
+
+    repeats: int = 5
+    quick: bool = False
+    on_run: Callable[[str], None] = lambda what: None
+    clock: Callable[[], float] = time.perf_counter
+
+
+class Bar(NamedTuple):
+    """`faster` must take at most 1 / `at_least` of the time of `than`."""
+
+    faster: str
+    than: str
+    at_least: float | None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """than's time ÷ faster's, round by round, and the bar it is held against (None: for information).
+
+    Its median is the median of the rounds' ratios, which is not the ratio of the two median times.
+    """
+
+    faster: str
+    than: str
+    runs: tuple[float, ...]
+    at_least: float | None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.runs)
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.at_least is None else self.median >= self.at_least
+
+    def to_json(self) -> dict[str, Any]:
+        return {"faster": self.faster, "than": self.than, "at_least": self.at_least, "met": self.met, **summary(self.runs)}
+
+
+class Limit(NamedTuple):
+    """A number that must not exceed `at_most`, or must reach `at_least` (neither: for information)."""
+
+    what: str
+    value: float
+    unit: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        if self.at_most is None and self.at_least is None:
+            return None
+        return (self.at_most is None or self.value <= self.at_most) and (self.at_least is None or self.value >= self.at_least)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "met": self.met}
+
+
+@dataclass
+class Report:
+    """What a benchmark found. times: seconds by contender, one a round. apart: seconds of setup and teardown, medians by contender.
+    load: the machine's load average before and after.
+    """
+
+    name: str
+    title: str
+    times: dict[str, list[float]] = field(default_factory=dict)
+    ratios: list[Ratio] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+    outputs_identical: bool | None = None
+    load: tuple[float | None, float | None] | None = None
+    apart: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool:
+        """Whether every bar was met."""
+        return all(met is not False for met in [r.met for r in self.ratios] + [limit.met for limit in self.limits])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "met": self.met,
+            "seconds": {name: {**summary(times), **self.apart.get(name, {})} for name, times in self.times.items()},
+            "ratios": [r.to_json() for r in self.ratios],
+            "limits": [limit.to_json() for limit in self.limits],
+            "outputs_identical": self.outputs_identical,
+            "load_average": self.load,
+            "about": self.about,
+        }
+
+
+def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[Bar], options: Options) -> Report:
+    """A whole benchmark: measure, divide, report. Pairs without a bar are reported against the first contender.
+
+    All that is written is compared, in every round and in the warm-up; a contender that hands over no outputs is left out of that.
+    """
+    before = load_average()
+    names = [c.name for c in contenders]
+    report = Report(name, title, {n: [] for n in names}, about={c.name: dict(c.about) for c in contenders if c.about})
+    apart: dict[str, list[tuple[float, float]]] = {n: [] for n in names}
+    first: dict[str, list[int]] | None = None
+    for turn in rounds(contenders, options.repeats, clock=options.clock, on_turn=lambda p: options.on_run(_shown(p))):
+        if turn.run.outputs:
+            outputs = {request: list(ids) for request, ids in turn.run.outputs.items()}
+            first = first or outputs
+            report.outputs_identical = report.outputs_identical is not False and outputs == first
+        if turn.round:
+            report.times[turn.contender].append(turn.seconds)
+            apart[turn.contender].append((turn.setup_s, turn.teardown_s))
+    for contender, pairs in apart.items():
+        setup_s, teardown_s = (round(statistics.median(seconds), 6) for seconds in zip(*pairs, strict=True))
+        report.apart[contender] = {"setup_s": setup_s, "teardown_s": teardown_s}
+    held = {(bar.faster, bar.than) for bar in bars}
+    others = [Bar(names[0], other, None) for other in names[1:] if (names[0], other) not in held]
+    report.ratios = ratios(report.times, [*(bar._replace(at_least=None) if options.quick else bar for bar in bars), *others])
+    report.load = (before, load_average())
+    return report
+
+
+def ratios(times: Mapping[str, Sequence[float]], bars: Sequence[Bar]) -> list[Ratio]:
+    """Each bar's ratio, round by round."""
+    return [
+        Ratio(bar.faster, bar.than, tuple(b / a for a, b in zip(times[bar.faster], times[bar.than], strict=True)), bar.at_least)
+        for bar in bars
+    ]
+
+
+def _shown(progress: Progress) -> str:
+    return f"{progress.contender}, {f'round {progress.round}' if progress.round else 'warm-up'}"

@@ -1,0 +1,235 @@
+"""`bench load`: throughput against latency under load, measured or on a cost model; and long simulated streams."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.options import (
+    SLO,
+    Device,
+    Dtype,
+    Json,
+    Model,
+    Out,
+    Threads,
+    check_policy,
+    engine_for,
+    parse_slos,
+    with_limits,
+    writable,
+)
+from core.cli.output import Work, finish, line, number, percent, seconds, sentence, table
+from core.cli.report import fit_error
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.errors import InflightError
+from core.measure.compare import config_for
+from core.measure.environment import environment
+from core.measure.load import POINT_SECONDS, Sweep, sweep_load
+from core.measure.metrics import SLOs
+from core.measure.rounds import load_average
+from core.models import load as models
+from core.simulate.cost import cost_named
+from core.simulate.runner import SimulatedEngine
+from core.simulate.totals import flow
+from core.workload.arrivals import Lengths, arrivals, load_shapes, request
+from core.workload.request import Request
+
+_SIMULATE = "Simulation"
+_DEFAULT = Lengths()
+_WINDOW = 20_000  # tokens whose steps a stream keeps; older ones live on in its totals
+
+
+@with_limits
+def load(
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Requests a second, may be given several times, or auto: fractions of the capacity.", show_default="auto"
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="May be given several times.", show_default="static, continuous")
+    ] = None,
+    model: Model = None,
+    burstiness: Annotated[float, typer.Option(help="1 is Poisson, below 1 burstier.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of arrivals and lengths.")] = 0,
+    point_seconds: Annotated[float, typer.Option(help="Time of a point, at most 20.")] = POINT_SECONDS,
+    prompt_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.prompt,
+    output_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.output,
+    lengths: Annotated[Path | None, typer.Option(help="JSONL of prompt tokens, output tokens and perhaps arrival.")] = None,
+    slo: SLO = None,
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.",
+            rich_help_panel=_SIMULATE,
+        ),
+    ] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="A stream of this many requests.", rich_help_panel=_SIMULATE)
+    ] = None,
+    out: Out = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    json: Json = False,
+    *,
+    limits: dict[str, Any],
+) -> None:
+    """Measure throughput against latency as ever more requests arrive, policy by policy."""
+    writable(out)
+    sweep = Sweep(
+        _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
+        shapes=tuple(load_shapes(lengths)) if lengths else None, slos=parse_slos(slo) or SLOs(),
+    )  # fmt: skip
+    policies = policy or (["continuous"] if requests else ["static", "continuous"])
+    for name in policies:
+        check_policy(name)
+    configs = {name: config_for(name, EngineConfig(), limits) for name in policies}
+    printed: Callable[[dict[str, Any]], None]
+    if requests:
+        data, printed = _stream(simulate, configs, sweep, requests), _print_stream
+    else:
+        name = model or models.BUILTIN_MODELS[0]
+        data, printed = _load(simulate, configs, sweep, name, device, dtype, threads), _print_load
+    finish(data, printed, out, json)
+
+
+def _rates(given: list[str] | None) -> tuple[float, ...] | None:
+    if not given or given == ["auto"]:
+        return None
+    try:
+        return tuple(float(text) for text in given)
+    except ValueError:
+        raise InflightError("--rate takes numbers of requests a second, or auto alone.") from None
+
+
+def _load(
+    simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, device: str, dtype: str, threads: int | None
+) -> dict[str, Any]:
+    if simulate:
+        cost = cost_named(simulate)
+        engines: dict[str, Engine] = {name: SimulatedEngine(cost, config) for name, config in configs.items()}
+    else:
+        first = engine_for(model, next(iter(configs.values())), device, dtype, threads)
+        engines = {name: Engine(first.adapter, first.tokenizer, config) for name, config in configs.items()}
+    where = environment(next(iter(engines.values())).trace.header)
+    points = len(engines) * len(sweep.rates or sweep.fractions) + (sweep.rates is None)
+    done = iter(range(points + 1))
+    with Work("points", points) as work:
+        data = sweep_load(
+            engines,
+            sweep,
+            lambda name, rate: work.update(next(done), f"{name}, {'capacity' if math.isinf(rate) else f'{rate:g} requests/s'}"),
+        )
+    data["environment"] = where
+    data["limits"] = {name: config.to_json() for name, config in configs.items()}
+    if simulate:
+        data["cost"] = cost.to_json()
+        data["beyond"] = {name: engine.beyond for name, engine in engines.items() if isinstance(engine, SimulatedEngine)}
+    return data
+
+
+def _print_load(data: dict[str, Any]) -> None:
+    if data["source"] == "simulated":
+        line("SIMULATED: a cost model in place of the forward pass.")
+    if data["capacity_requests_per_s"]:
+        line(f"Measured capacity: {data['capacity_requests_per_s']:.2f} requests/s.")
+    columns = (
+        "policy",
+        "rate",
+        "offered",
+        "finished",
+        "req/s",
+        "out tok/s",
+        "TTFT p50",
+        "TTFT p99",
+        "TPOT p50",
+        "ITL p99",
+        "E2E p50",
+        "E2E p99",
+        "good req/s",
+        "",
+    )
+    rows = []
+    for point in data["points"]:
+        n = point["numbers"]
+        rows.append(
+            (
+                point["policy"], f"{point['rate']:g}", str(point["offered"]), str(n["finished"]), number(n["requests_per_s"]), number(n["output_tok_s"]),
+                seconds(n["ttft_s"]["p50"]), seconds(n["ttft_s"]["p99"]), seconds(n["tpot_s"]["p50"]), seconds(n["itl_s"]["p99"]),
+                seconds(n["e2e_s"]["p50"]), seconds(n["e2e_s"]["p99"]), number(n["goodput"]["requests_per_s"]), "cut" if point["cut"] else "",
+            )
+        )  # fmt: skip
+    table(columns, rows, right=columns[1:-1])
+    line(
+        f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most {data['seconds_a_point']:g} s a point; cut: its time was up."
+    )
+    for name, beyond in data.get("beyond", {}).items():
+        if beyond:
+            line(f"{name}: {beyond}")
+
+
+# -- simulated streams -------------------------------------------------------------------------------------------------
+
+
+def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, requests: int) -> dict[str, Any]:
+    if simulate is None:
+        raise InflightError("A stream of requests is simulated: give --simulate too.")
+    if len(sweep.rates or (1,)) > 1 or len(configs) > 1:
+        raise InflightError("A stream has one rate and one policy.")
+    config = next(iter(configs.values()))
+    engine = SimulatedEngine(cost_named(simulate), config, window=_WINDOW)
+    started, process = time.perf_counter(), time.process_time()
+    with Work("requests", requests) as work:
+        totals = flow(engine, _drawn(sweep, requests), on_step=lambda so_far: work.update(so_far.finished))
+    return {
+        "source": "simulated",
+        "requests": requests,
+        "policy": config.policy,
+        "limits": config.to_json(),
+        "cost": engine.cost.to_json(),
+        "beyond": engine.beyond,
+        "totals": totals.to_json(),
+        "took_s": round(time.perf_counter() - started, 2),
+        "cpu_s": round(time.process_time() - process, 2),
+        "events_kept": len(engine.trace.events),
+        "load_average": load_average(),
+    }
+
+
+def _drawn(sweep: Sweep, requests: int) -> Iterator[Request]:
+    """Made-up requests, each drawn when it is needed; without a rate all are there from the start."""
+    rate = sweep.rates[0] if sweep.rates else math.inf
+    shapes = iter(sweep.shapes) if sweep.shapes else sweep.lengths.shapes(sweep.seed)
+    for index, (at, shape) in enumerate(zip(arrivals(rate, sweep.seed, sweep.burstiness), shapes, strict=False)):
+        if index == requests:
+            return
+        yield request(index, shape, at, 1, None)
+
+
+def _print_stream(data: dict[str, Any]) -> None:
+    totals = data["totals"]
+    line("SIMULATED: a cost model in place of the forward pass.")
+    line(
+        f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in {totals['steps']:,} steps: {totals['wall_s']:,.1f} simulated seconds, "
+        f"{number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s, {totals['preemptions']:,} preemptions, "
+        f"KV use {percent(totals['kv_use'])}"
+    )
+    for name in ("ttft_s", "itl_s", "e2e_s"):
+        n = totals[name]
+        line(
+            f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])}, p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
+        )
+    for text in fit_error(data["cost"]):
+        line(text)
+    if data["beyond"]:
+        line(data["beyond"])
+    sentence(f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time); {data['events_kept']} events kept.")

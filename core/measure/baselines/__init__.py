@@ -1,0 +1,36 @@
+"""What else could serve the same requests: transformers' own ways, and the GPT-2 article's. No engine of ours is used here.
+
+Each baseline answers every request greedily, goes on past end-of-sequence tokens as `ignore_eos` does, and hands back plain
+records. What it cannot show stays None, "not observable". Setting up (caches, threads) comes before the stopwatch, as it does for us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from core.errors import InflightError
+from core.measure.baselines.article import article
+from core.measure.baselines.generate import generate_serial, generate_waves
+from core.measure.baselines.job import BaselineRun, Job, jobs
+from core.measure.baselines.transformers_continuous import continuous_settings, ready
+from core.measure.rounds import Contender
+
+NAMES = ("generate-waves", "generate-serial", "transformers-continuous", "article")
+
+__all__ = ["NAMES", "contender", "jobs"]
+
+
+def contender(name: str, model: Any, work: Sequence[Job], lanes: int, budget: int = 256) -> Contender:
+    """A baseline by name, for `core.measure.rounds`; raises InflightError for an unknown one."""
+    if name == "transformers-continuous":
+        about = continuous_settings(work, lanes, budget)
+        return Contender(name, lambda: ready(model, work, lanes, budget), lambda run: run.run, about)
+    starts: dict[str, Callable[[], BaselineRun]] = {
+        "generate-waves": lambda: generate_waves(model, work, lanes),
+        "generate-serial": lambda: generate_serial(model, work),
+        "article": lambda: article(model, work, lanes),
+    }
+    if name not in starts:
+        raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(NAMES)}.")
+    return Contender.of(name, starts[name], lambda run: run.run, {"lanes": lanes})

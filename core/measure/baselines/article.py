@@ -1,0 +1,94 @@
+"""Continuous batching as the GPT-2 article writes it: one cache for all, joined before every pass and dealt out again after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from core.measure.baselines.job import BaselineRun, Job, prompt_lengths
+
+
+@dataclass(eq=False)
+class Row:
+    """A running request: the tokens to feed next, and its own cache, per layer keys and values `[1, H, n, D]`."""
+
+    job: Job
+    feed: list[int]
+    layers: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+    output: list[int] = field(default_factory=list)
+
+    @property
+    def cached(self) -> int:
+        return 0 if self.layers is None else self.layers[0][0].shape[2]
+
+
+def article(model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
+    """Continuous batching as the GPT-2 article writes it; see `article_step`."""
+    waiting = [Row(job, list(job.prompt)) for job in work]
+    running: list[Row] = []
+    times: dict[str, list[float]] = {job.request: [] for job in work}
+    outputs, steps = {}, 0
+    started = clock()
+    while waiting or running:
+        while waiting and len(running) < lanes:
+            running.append(waiting.pop(0))
+        article_step(model, running)
+        steps, now = steps + 1, clock() - started
+        for row in running:
+            times[row.job.request].append(now)
+            if len(row.output) == row.job.max_new_tokens:
+                outputs[row.job.request] = row.output
+        running = [row for row in running if len(row.output) < row.job.max_new_tokens]
+    return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes})
+
+
+@torch.inference_mode()
+def article_step(model: Any, rows: Sequence[Row]) -> None:
+    """One packed pass over one cache: all rows' caches joined end to end, a dense block-diagonal mask, new entries dealt out again."""
+    device, dtype = model.device, model.dtype
+    fed, cached = [len(r.feed) for r in rows], [r.cached for r in rows]
+    owner = torch.arange(len(rows), device=device)
+    q_owner = owner.repeat_interleave(torch.tensor(fed, device=device))
+    k_owner = torch.cat([owner.repeat_interleave(torch.tensor(cached, device=device)), q_owner])
+    q_position = torch.cat([torch.arange(c, c + n, device=device) for c, n in zip(cached, fed, strict=True)])
+    k_position = torch.cat([*(torch.arange(c, device=device) for c in cached), q_position])
+    allowed = (q_owner[:, None] == k_owner) & (k_position <= q_position[:, None])
+    mask = torch.zeros(1, 1, *allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, torch.finfo(dtype).min)
+    past = DynamicCache()
+    held = [r.layers for r in rows if r.layers is not None]
+    for layer in range(len(held[0]) if held else 0):
+        joined = DynamicLayer()
+        keys, values = (torch.cat([layers[layer][i] for layers in held], dim=2) for i in (0, 1))
+        joined.lazy_initialization(keys, values)
+        joined.keys, joined.values = keys, values
+        past.layers.append(joined)
+    ids = torch.tensor([[token for r in rows for token in r.feed]], device=device)
+    ends = torch.tensor(fed, device=device).cumsum(0) - 1
+    out = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=q_position[None],
+        past_key_values=past,
+        use_cache=True,
+        logits_to_keep=ends,
+    )
+    tokens = out.logits[0].argmax(-1).tolist()
+    at = sum(cached)
+    for row, count, token in zip(rows, fed, tokens, strict=True):
+        new = [(layer.keys[:, :, at : at + count], layer.values[:, :, at : at + count]) for layer in out.past_key_values.layers]
+        if row.layers is not None:
+            new = [(torch.cat([a, c], 2), torch.cat([b, d], 2)) for (a, b), (c, d) in zip(row.layers, new, strict=True)]
+        row.layers, row.feed = new, [token]
+        row.output.append(token)
+        at += count
+
+
+def article_rows(work: Sequence[Job]) -> list[Row]:
+    """Rows to drive `article_step` by hand."""
+    return [Row(job, list(job.prompt)) for job in work]

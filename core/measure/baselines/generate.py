@@ -1,0 +1,76 @@
+"""`model.generate`: on waves of requests, which is static batching, or on one request after the other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, StoppingCriteria
+
+from core.measure.baselines.job import BaselineRun, Job, prompt_lengths
+
+
+class _Clock(StoppingCriteria):
+    """Notes when each token of a wave was there; stops it at `deadline`, on the same clock."""
+
+    def __init__(self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float) -> None:
+        self.times: list[float] = []
+        self._go_on, self._clock, self._deadline = torch.zeros(rows, dtype=torch.bool, device=device), clock, deadline
+
+    def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
+        self.times.append(self._clock())
+        return self._go_on if self.times[-1] < self._deadline else ~self._go_on
+
+
+def generate_waves(
+    model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], float] = time.perf_counter, limit_s: float = math.inf
+) -> BaselineRun:
+    """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
+
+    After `limit_s` seconds it is cut: outputs are then shorter, or missing, and `about["cut"]` says so.
+    """
+    outputs, times, steps, cut = {}, {}, 0, False
+    started = clock()
+    with _greedy(model), torch.inference_mode():
+        for first in range(0, len(work), lanes):
+            wave = work[first : first + lanes]
+            observer = _Clock(len(wave), model.device, clock, started + limit_s)
+            rows = _generate(model, wave, observer)
+            steps += len(observer.times)
+            for job, row in zip(wave, rows, strict=True):
+                outputs[job.request] = row[: job.max_new_tokens]
+                times[job.request] = [t - started for t in observer.times[: job.max_new_tokens]]
+            cut = any(len(outputs[job.request]) < job.max_new_tokens for job in wave)
+            if cut:
+                break
+    about = {"lanes": lanes, "padding": "left", **({"cut": True} if cut else {})}
+    return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, about)
+
+
+def generate_serial(model: Any, work: Sequence[Job], clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
+    """`model.generate` on one request after the other."""
+    return generate_waves(model, work, 1, clock)
+
+
+def _generate(model: Any, wave: Sequence[Job], observer: _Clock) -> list[list[int]]:
+    width = max(len(job.prompt) for job in wave)
+    ids = torch.tensor([[0] * (width - len(job.prompt)) + list(job.prompt) for job in wave], device=model.device)
+    mask = torch.tensor([[0] * (width - len(job.prompt)) + [1] * len(job.prompt) for job in wave], device=model.device)
+    longest = max(job.max_new_tokens for job in wave)
+    out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=longest, stopping_criteria=[observer])
+    return out[:, width:].tolist()
+
+
+@contextmanager
+def _greedy(model: Any) -> Iterator[None]:
+    """Greedy decoding without an end-of-sequence token, whatever the model's own generation settings say."""
+    before = model.generation_config
+    model.generation_config = GenerationConfig(do_sample=False, pad_token_id=0)
+    try:
+        yield
+    finally:
+        model.generation_config = before

@@ -1,0 +1,97 @@
+"""What a baseline is asked for and what it hands back, as plain records. Knows no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from core.errors import InflightError
+from core.measure.metrics import distribution
+from core.measure.rounds import Run
+from core.workload.workload import Workload
+
+
+class Job(NamedTuple):
+    """A request as a baseline sees it."""
+
+    request: str
+    prompt: tuple[int, ...]
+    max_new_tokens: int
+
+
+@dataclass(frozen=True)
+class BaselineRun:
+    """outputs: generated ids by request. token_times: seconds from the start to each of a request's tokens, None where not observable.
+
+    steps: forward passes of the model, None where not observable. about: settings worth printing.
+    """
+
+    outputs: Mapping[str, list[int]]
+    wall_s: float
+    prompts: Mapping[str, int]
+    token_times: Mapping[str, list[float]] | None = None
+    steps: int | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def run(self) -> Run:
+        """As `core.measure.rounds` takes it."""
+        return Run(self.outputs, self.metrics())
+
+    def metrics(self) -> dict[str, Any]:
+        """The numbers of `core.measure.metrics` that can be seen from outside; None for the others. All requests arrive at 0."""
+        output, prompt = sum(map(len, self.outputs.values())), sum(self.prompts.values())
+        numbers: dict[str, Any] = {
+            "wall_s": round(self.wall_s, 6),
+            "steps": self.steps,
+            "requests": len(self.outputs),
+            "finished": len(self.outputs),
+            "prompt_tokens": prompt,
+            "output_tokens": output,
+            "output_tok_s": output / self.wall_s if self.wall_s else None,
+            "total_tok_s": (output + prompt) / self.wall_s if self.wall_s else None,
+            "requests_per_s": len(self.outputs) / self.wall_s if self.wall_s else None,
+        }
+        for name in (
+            "ttft_s",
+            "itl_s",
+            "tpot_s",
+            "e2e_s",
+            "queue_s",
+            "padding_waste",
+            "lane_occupancy",
+            "budget_use",
+            "kv_use",
+            "time_s",
+        ):
+            numbers[name] = None
+        if self.token_times is not None:
+            times = list(self.token_times.values())
+            numbers["ttft_s"] = distribution(t[0] for t in times)
+            numbers["itl_s"] = distribution(b - a for t in times for a, b in pairwise(t))
+            numbers["tpot_s"] = distribution((t[-1] - t[0]) / (len(t) - 1) for t in times if len(t) > 1)
+            numbers["e2e_s"] = distribution(t[-1] for t in times)
+        return numbers
+
+
+def jobs(workload: Workload, tokenizer: Any | None) -> list[Job]:
+    """A workload for the baselines, which know no arrivals, sampling or stops; raises InflightError for requests that ask for them."""
+    found = []
+    for request in workload:
+        sampling = request.sampling
+        if sampling.temperature or sampling.stop or not sampling.ignore_eos or request.arrival:
+            raise InflightError(
+                f"Request {request.id}: outside baselines run greedily, to the full length, and everything arrives at the start."
+            )
+        if request.prompt_token_ids is None and tokenizer is None:
+            raise InflightError(f"Request {request.id}: a text prompt needs a tokenizer.")
+        ids = request.prompt_token_ids or tokenizer(request.prompt)["input_ids"]  # type: ignore[misc]
+        found.append(Job(request.id, tuple(ids), sampling.max_new_tokens))
+    return found
+
+
+def prompt_lengths(work: Sequence[Job]) -> dict[str, int]:
+    """Prompt tokens by request."""
+    return {job.request: len(job.prompt) for job in work}

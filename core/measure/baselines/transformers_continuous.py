@@ -1,0 +1,179 @@
+"""transformers' continuous batching, its own loop turned by hand: the same work without the waiting between its threads."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import torch
+from transformers import ContinuousBatchingConfig, GenerationConfig
+
+from core.errors import InflightError
+from core.measure.baselines.job import BaselineRun, Job, prompt_lengths
+
+_PAGE = 32  # tokens in a page of transformers' paged cache
+_FLASH_PAGE = 256  # what its flash attention's fast path for decodes asks for
+
+
+class Variant(NamedTuple):
+    """A way to run transformers' continuous batching. attention: a name without "paged|", None for what the library chooses."""
+
+    attention: str | None = None
+    use_cuda_graph: bool = False
+    use_async_batching: bool = False
+
+
+_PLAIN = Variant()
+
+
+def continuous_settings(work: Sequence[Job], lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
+    """What serves these requests best: a pool that just fits, no prefix hashing, and the variant's own choices."""
+    flash = (variant.attention or "").startswith("flash")
+    page = _FLASH_PAGE if flash else _PAGE
+    each = max(-(-(len(job.prompt) + job.max_new_tokens) // page) + 1 for job in work)
+    wanted = {
+        "page_size": page,
+        "block_size": page,  # what older versions call a page
+        "num_blocks": each * min(lanes, len(work)) + 1,
+        "max_batch_tokens": max(budget, lanes),
+        "max_requests_per_batch": lanes,
+        "allow_block_sharing": False,
+        "use_async_batching": variant.use_async_batching,
+        "use_cuda_graph": variant.use_cuda_graph,
+        **({} if variant.attention is None else {"auto_switch_to_flash": flash}),
+    }
+    known = _continuous_fields()
+    return {name: value for name, value in wanted.items() if name in known and (name != "block_size" or "page_size" not in known)}
+
+
+def paged_name(attention: str) -> str:
+    """The name under which this version of transformers keeps an attention for continuous batching."""
+    if attention == "eager" or "auto_switch_to_flash" not in _continuous_fields():
+        return f"paged|{attention}"
+    return attention  # newer versions page every attention but eager under its own name
+
+
+def _continuous_fields() -> set[str]:
+    return {f.name for f in fields(ContinuousBatchingConfig)}
+
+
+class TransformersContinuous:
+    """`generate_batch`'s manager, its own loop turned by hand in this thread: the same work without the waiting between threads."""
+
+    def __init__(self, model: Any, work: Sequence[Job], lanes: int, budget: int, variant: Variant = _PLAIN) -> None:
+        config = GenerationConfig(
+            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(j.max_new_tokens for j in work)
+        )
+        self.model, self.work = model, work
+        self._attention_before = model.config._attn_implementation
+        settings = ContinuousBatchingConfig(**continuous_settings(work, lanes, budget, variant))
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it complains that psutil is not there
+        self.steps = 0
+        self._done: dict[str, Any] = {}
+        self._manager: Any = None
+        self._processor: Any = None
+        self._ahead, self._launched = variant.use_async_batching, False
+        try:
+            if variant.attention is not None:
+                model.set_attn_implementation(paged_name(variant.attention))
+            with torch.no_grad():
+                self._manager = model.init_continuous_batching(config, continuous_batching_config=settings)
+                resolved = self._manager.continuous_batching_config.use_cuda_graph
+                if variant.use_cuda_graph and not any(resolved if isinstance(resolved, tuple) else (resolved,)):
+                    raise InflightError("transformers turns CUDA graphs off here.")
+                self._processor = self._manager._create_batch_processor()
+                self._manager.batch_processor = self._processor
+                if variant.use_cuda_graph and (variant.attention or "").startswith("flash"):
+                    self._processor.warmup(
+                        model
+                    )  # its decode passes come in a few sizes, all of which can be captured beforehand
+        except BaseException:
+            self.close()
+            raise
+
+    def submit(self) -> None:
+        for job in self.work:
+            self._manager.add_request(
+                list(job.prompt),
+                request_id=job.request,
+                max_new_tokens=job.max_new_tokens,
+                record_timestamps=True,
+                eos_token_id=-1,
+            )
+
+    @torch.no_grad()
+    def step(self) -> bool:
+        """One turn of its loop; False once nothing is left to do."""
+        if not self._processor.prepare_next_batch():
+            return False  # a batch still in flight holds only requests that have finished
+        self._processor._generation_step(self.model)
+        if self._launched or not self._ahead:  # running ahead, the results read are those of the batch before
+            self._processor.update_batch()
+        self._launched = True
+        self.steps += 1
+        return True
+
+    @property
+    def all_decode(self) -> bool:
+        """Whether every request has its first token and none its last."""
+        running = self._processor.scheduler.active_requests
+        return len(running) == len(self.work) and all(state.generated_tokens for state in running.values())
+
+    @property
+    def outputs(self) -> dict[str, list[int]]:
+        """Generated ids by request, of those that run and those that are done."""
+        running = self._processor.scheduler.active_requests
+        return {request: list(state.generated_tokens) for request, state in (running | self.finished()).items()}
+
+    def finished(self) -> dict[str, Any]:
+        """What has been handed out, by request."""
+        queue = self._manager.output_router.output_queue
+        while not queue.empty():
+            result = queue.get_nowait()
+            if result.is_finished():
+                self._done[result.request_id] = result
+        return self._done
+
+    def close(self) -> None:
+        """Give the model its own attention back, and the memory free."""
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize(self.model.device)  # a batch in flight still writes to what is freed here
+        if self._manager is not None:
+            self._manager.batch_processor = None
+        self._manager = self._processor = None
+        if self.model.config._attn_implementation != self._attention_before:
+            self.model.set_attn_implementation(self._attention_before)
+
+
+@contextmanager
+def ready(
+    model: Any, work: Sequence[Job], lanes: int, budget: int = 256, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[Callable[[], BaselineRun]]:
+    """A pool and a loop, set up and at the end torn down; what is handed over runs it once.
+
+    A run goes from the first submission to the last result; it raises InflightError if a request is dropped.
+    """
+    driver = TransformersContinuous(model, work, lanes, budget)
+
+    def run() -> BaselineRun:
+        started, stamped = clock(), time.perf_counter()
+        driver.submit()
+        while driver.step():
+            pass
+        wall, results = clock() - started, driver.finished()
+        lost = [job.request for job in work if job.request not in results or results[job.request].error]
+        if lost:
+            raise InflightError(f"transformers' continuous batching lost request {lost[0]}.")
+        outputs = {job.request: list(results[job.request].generated_tokens) for job in work}
+        stamps = {job.request: results[job.request].timestamps for job in work}
+        times = {r: [t - stamped for t in s] for r, s in stamps.items()} if all(stamps.values()) else None
+        return BaselineRun(outputs, wall, prompt_lengths(work), times, driver.steps, continuous_settings(work, lanes, budget))
+
+    try:
+        yield run
+    finally:
+        driver.close()

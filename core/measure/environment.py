@@ -1,0 +1,42 @@
+"""Where and on what something was measured, and whether that machine was quiet: what a number needs beside it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from core.measure.rounds import load_average
+
+QUIET = 0.3
+"""The load a CPU, over the last minute, above which nothing is measured for publication."""
+
+
+def environment(header: Mapping[str, Any]) -> dict[str, Any]:
+    """From a trace's header and the machine; the load average is of now, so ask before measuring."""
+    model = header["model"]
+    return {
+        "device": header["device"],
+        "hardware": _cpu_name() if header["device"] == "cpu" else header["device_name"],
+        "cpus": os.cpu_count(),
+        "threads": header["threads"],
+        "load_average": load_average(),
+        "dtype": header["dtype"],
+        "model": {"name": model["name"], "parameters": model["parameters"]},
+        "versions": dict(header["versions"]),
+        "system": platform.system(),
+    }
+
+
+def too_busy(load: float | None, cpus: int | None) -> bool:
+    """Whether a machine had too much else to do; one that does not tell counts as quiet."""
+    return load is not None and bool(cpus) and load > QUIET * (cpus or 1)
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,146 @@
+"""Requests that arrive over time: arrival processes, lengths drawn or read from a file, and requests of made-up tokens. Runs nothing.
+
+Arrivals follow a gamma process as in vLLM's serving benchmark: burstiness 1 is Poisson, below 1 is burstier, above 1 more even.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.errors import InflightError, InvalidWorkload
+from core.workload.request import Request, SamplingParams
+
+MAX_FILE_BYTES = 256 * 2**20
+
+
+class Shape(NamedTuple):
+    """Lengths of one request, in tokens; arrival in seconds where a file gives it."""
+
+    prompt_tokens: int
+    output_tokens: int
+    arrival: float | None = None
+
+
+# -- arrivals --------------------------------------------------------------------------------------------------------
+
+
+def arrivals(rate: float, seed: int = 0, burstiness: float = 1.0) -> Iterator[float]:
+    """Times in seconds, without end: gaps drawn from a gamma distribution of mean 1 / rate and shape `burstiness`.
+
+    An infinite rate puts everything at 0. Raises InflightError for a rate or burstiness that is not above 0.
+    """
+    if not rate > 0:
+        raise InflightError(f"A rate must be above 0 requests a second, not {rate!r}.")
+    if not (burstiness > 0 and math.isfinite(burstiness)):
+        raise InflightError(f"Burstiness must be above 0, not {burstiness!r}.")
+    return _gamma_process(rate, random.Random(seed), burstiness)
+
+
+def _gamma_process(rate: float, draw: random.Random, burstiness: float) -> Iterator[float]:
+    at = 0.0
+    while True:
+        yield at
+        at += 0.0 if math.isinf(rate) else draw.gammavariate(burstiness, 1 / (rate * burstiness))
+
+
+# -- lengths ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long prompts and answers are: each `N`, `LOW-HIGH` (evenly drawn) or `~MEAN` (geometric-like, from an exponential).
+
+    Raises InflightError for anything else.
+    """
+
+    prompt: str = "16-96"
+    output: str = "8-64"
+
+    def __post_init__(self) -> None:
+        for text in (self.prompt, self.output):
+            _parsed(text)
+
+    def shapes(self, seed: int = 0) -> Iterator[Shape]:
+        """Without end, seeded."""
+        draw = random.Random(seed)
+        prompt, output = _parsed(self.prompt), _parsed(self.output)
+        while True:
+            yield Shape(prompt(draw), output(draw))
+
+
+def _parsed(text: str) -> Callable[[random.Random], int]:
+    try:
+        if text.startswith("~"):
+            mean = float(text[1:])
+            if not 1 <= mean < 2**31:
+                raise ValueError
+            return lambda draw: 1 + int(draw.expovariate(1 / (mean - 0.5))) if mean > 1 else 1
+        low, dash, high = text.partition("-")
+        first, last = int(low), int(high) if dash else int(low)
+        if not 1 <= first <= last < 2**31:
+            raise ValueError
+        return lambda draw: draw.randint(first, last)
+    except ValueError:
+        raise InflightError(f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens.") from None
+
+
+def load_shapes(path: str | os.PathLike) -> list[Shape]:
+    """A JSONL file of lengths: a line `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
+    and perhaps `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
+    """
+    path = Path(path)
+    shapes: list[Shape] = []
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InvalidWorkload(f"{path.name} is larger than {MAX_FILE_BYTES >> 20} MiB.")
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    shapes.append(_shape(line, f"{path.name}, line {number}"))
+    except OSError as error:
+        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InvalidWorkload(f"{path.name} is not text.") from None
+    if not shapes:
+        raise InvalidWorkload(f"{path.name} holds no requests.")
+    if len({shape.arrival is None for shape in shapes}) > 1:
+        raise InvalidWorkload(f"{path.name} gives some requests an arrival and others none.")
+    if shapes[0].arrival is None:
+        return shapes
+    shapes.sort(key=lambda shape: shape.arrival or 0.0)
+    first = shapes[0].arrival or 0.0
+    return [shape._replace(arrival=(shape.arrival or 0.0) - first) for shape in shapes]
+
+
+def _shape(line: str, where: str) -> Shape:
+    try:
+        data = json.loads(line)
+        row: list[Any] = [data.get(name) for name in Shape._fields] if isinstance(data, dict) else [*data, None, None][:3]
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidWorkload(f"{where}: this is no request.") from None
+    prompt, output, arrival = row[0], row[1], row[2]
+    whole = all(isinstance(n, int) and not isinstance(n, bool) and 1 <= n < 2**31 for n in (prompt, output))
+    timed = arrival is None or (isinstance(arrival, (int, float)) and not isinstance(arrival, bool) and 0 <= arrival < 2**63)
+    if not whole or not timed:
+        raise InvalidWorkload(
+            f"{where}: a request needs whole numbers of prompt and output tokens above 0, and an arrival of at least 0."
+        )
+    return Shape(prompt, output, arrival)
+
+
+def request(index: int, shape: Shape, arrival: float, vocab_size: int, context: int | None, seed: int = 0) -> Request:
+    """A greedy request of made-up tokens, cut to fit the context (answer first, at least one token)."""
+    prompt, output = shape.prompt_tokens, shape.output_tokens
+    if context is not None:
+        prompt = max(1, min(prompt, context - 1))
+        output = max(1, min(output, context - prompt))
+    draw = random.Random(f"{seed} {index}")
+    ids = tuple(draw.randrange(vocab_size) for _ in range(prompt))
+    return Request(f"r{index}", prompt_token_ids=ids, sampling=SamplingParams(output, ignore_eos=True), arrival=arrival)
