@@ -83,7 +83,7 @@ def pack(output: SchedulerOutput, block_size: int, trash_slot: int, device: torc
     mapping: list[int] = []
     samples: list[int] = []
     segments: list[AttentionSegment] = []
-    for index, (_, _, _, tokens, start, table, sampled) in enumerate(output.scheduled):
+    for index, (_, _, _, tokens, start, table, sampled, *_) in enumerate(output.scheduled):
         length = len(tokens)
         pads = output.width - length if padded else 0
         if padded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
@@ -59,4 +60,4 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
     }
 
 
-COMMANDS = {"speed": speed, "load": load, "gpu": gpu}
+COMMANDS: dict[str, Callable[..., None]] = {"speed": speed, "load": load, "gpu": gpu}

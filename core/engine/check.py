@@ -17,6 +17,9 @@ def checked_prompt(request: Request, adapter: ModelAdapter, tokenizer: Any | Non
     outside = next((i for i in ids if not 0 <= i < vocab_size), None)
     if outside is not None:
         raise InvalidRequest(f"token id {outside} is outside the vocabulary of {vocab_size}.", request.id)
+    biased = next((i for i, _ in request.sampling.logit_bias if i >= vocab_size), None)
+    if biased is not None:
+        raise InvalidRequest(f"logit_bias names token id {biased}, outside the vocabulary of {vocab_size}.", request.id)
     new = request.sampling.max_new_tokens
     if context is not None and len(ids) + new > context:
         raise InvalidRequest(f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.", request.id)

@@ -13,7 +13,7 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
 from core.models.adapter import ModelAdapter
 from core.runner.base import PassResult, current_observer
-from core.runner.sampling import SamplingRow, sample
+from core.runner.sampling import rows_of, sample
 from core.runner.weights import packed_weights
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
@@ -45,7 +45,7 @@ class ModelRunner:
         """Compute a pass. params: sampling by request id."""
         t0 = self.clock()
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
-        rows = [SamplingRow(params[s.request], s.kv_len) for s in output.scheduled if s.samples]
+        rows = rows_of(output, params)
         t1 = self.clock()
         with self._weights.in_use():
             logits = self.adapter.forward(batch, self.pool, self.backend)

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
+from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 
 _LOW_32 = 0xFFFFFFFF
 
 
 class SamplingRow(NamedTuple):
-    """How to choose the token at `position` of its request."""
+    """How to choose the token at `position` of its request. prompt, generated: its tokens so far, where `params` look back at them."""
 
     params: SamplingParams
     position: int
+    prompt: tuple[int, ...] = ()
+    generated: tuple[int, ...] = ()
 
 
 class Sample(NamedTuple):
-    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin: best logit less the runner-up's."""
+    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin: best logit less the runner-up's.
+
+    Both are of the logits after bias and penalties.
+    """
 
     token_id: int | None
     logprob: float
     margin: float
+
+
+def rows_of(output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> list[SamplingRow]:
+    """A row for each request of a pass that samples, in order. params: by request id."""
+    return [SamplingRow(params[s.request], s.kv_len, s.prompt, s.generated) for s in output.scheduled if s.samples]
 
 
 def sample(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[Sample]:
@@ -45,9 +56,14 @@ def as_samples(tokens: Iterable[float], logprobs: Iterable[float], margins: Iter
     ]
 
 
-def choose(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Tokens (int64), logprobs and margins `[n]` on the device of `logits [n, V]`; a logprob that is not finite if a logit is not."""
-    logits = logits.float()
+def choose(
+    logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens (int64), logprobs and margins `[n]` on the device of `logits [n, V]`; a logprob that is not finite if a logit is not.
+
+    unread: int64 `[n]` on that device, what stands in each row for a generated token that the host has not read.
+    """
+    logits = adjusted(logits.float(), rows, unread)
     best, first = logits.amax(-1), _argmax(logits)
     runner_up = logits.scatter(1, first[:, None], torch.finfo(logits.dtype).min).amax(-1)  # a finite margin where there is none
     tokens = first
@@ -67,23 +83,70 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
 
 
 def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
-    """The Gumbel-max draw from softmax(logits / temperature) after top-k and top-p; int64 `[n]`."""
+    """The Gumbel-max draw from softmax(logits / temperature) after the filters; int64 `[n]`."""
     device = logits.device
     # From the best down, so that no temperature is too near zero: the best stays 0, the others become ever less likely.
     temperatures = torch.tensor([min(max(r.params.temperature, 1e-30), 1e30) for r in rows], device=device)
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperatures[:, None]
     vocab_size = scaled.shape[1]
-    if any(r.params.top_k or r.params.top_p < 1 for r in rows):
-        top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)
-        top_p = torch.tensor([r.params.top_p for r in rows], device=device)
-        ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
-        probabilities = ordered.softmax(-1)
-        before = probabilities.cumsum(-1) - probabilities  # mass of the likelier tokens
-        drop = (before >= top_p[:, None]) | (torch.arange(vocab_size, device=device) >= top_k[:, None])
-        drop[:, 0] = False
-        scaled = torch.empty_like(scaled).scatter_(1, order, ordered.masked_fill(drop, -torch.inf))
+    if any(r.params.filters for r in rows):
+        scaled = filtered(scaled, rows)
     keys = torch.tensor([noise_key(r) for r in rows], device=device)
     return (scaled + gumbel_noise(keys, vocab_size)).argmax(-1)
+
+
+def adjusted(logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None) -> torch.Tensor:
+    """Logits after bias and penalties; the same tensor where no row asks for any. Each row is changed by itself."""
+    if not any(row.params.adjusts for row in rows):
+        return logits
+    logits = logits.clone()
+    for index, row in enumerate(rows):
+        if row.params.adjusts:
+            logits[index] = _adjusted(logits[index], row, None if unread is None else unread[index])
+    return logits
+
+
+def _adjusted(logits: torch.Tensor, row: SamplingRow, unread: torch.Tensor | None) -> torch.Tensor:
+    """One row `[V]`: bias, then repetition, frequency and presence, in vLLM's order."""
+    params, device = row.params, logits.device
+    if params.logit_bias:
+        ids, values = zip(*params.logit_bias, strict=True)
+        logits = logits.index_add(0, _moved(ids, torch.int64, device), _moved(values, torch.float32, device))
+    if not params.looks_back:
+        return logits
+    generated = _moved(row.generated, torch.int64, device)
+    if unread is not None:
+        generated = torch.where(generated < 0, unread, generated)
+    counts = torch.zeros_like(logits).index_add_(0, generated, torch.ones_like(generated, dtype=logits.dtype))
+    if params.repetition_penalty != 1:
+        seen = (counts > 0).index_fill_(0, _moved(row.prompt, torch.int64, device), True)
+        penalised = torch.where(logits > 0, logits / params.repetition_penalty, logits * params.repetition_penalty)
+        logits = torch.where(seen, penalised, logits)
+    return logits - params.frequency_penalty * counts - params.presence_penalty * (counts > 0)
+
+
+def _moved(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """On the device, by a copy that nobody waits for."""
+    tensor = torch.tensor(values, dtype=dtype)
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+
+def filtered(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+    """`scaled [n, V]` with -inf where a token cannot be drawn: top-k, then top-p of what is left, then min-p. The best one stays.
+
+    Of equals the first are kept, so that top-k keeps k.
+    """
+    device, vocab_size = scaled.device, scaled.shape[1]
+    top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)
+    top_p = torch.tensor([r.params.top_p for r in rows], device=device)
+    min_p = torch.tensor([r.params.min_p for r in rows], device=device)
+    ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
+    ordered = ordered.masked_fill(torch.arange(vocab_size, device=device) >= top_k[:, None], -torch.inf)
+    probabilities = ordered.softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities  # mass of the likelier tokens
+    drop = (before >= top_p[:, None]) | (probabilities < min_p[:, None] * probabilities[:, :1])
+    drop[:, 0] = False
+    return torch.empty_like(scaled).scatter_(1, order, ordered.masked_fill(drop, -torch.inf))
 
 
 def gumbel_noise(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:

@@ -13,7 +13,8 @@ class ScheduledRequest(NamedTuple):
     """One request's row or segment in the pass.
 
     tokens: the ids to compute, at positions `start` … `start + len(tokens) - 1`; empty for a finished row that is still computed
-    (as padding) until its wave ends. samples: whether the last position's logits give the request a new token.
+    (as padding) until its wave ends. samples: whether the last position's logits give the request a new token. prompt, generated: all its
+    tokens so far, where its sampling looks back at them; empty elsewhere.
     """
 
     request: str
@@ -23,6 +24,8 @@ class ScheduledRequest(NamedTuple):
     start: int
     block_table: BlockTable
     samples: bool
+    prompt: tuple[int, ...] = ()
+    generated: tuple[int, ...] = ()
 
     @property
     def kv_len(self) -> int:

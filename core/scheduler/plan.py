@@ -52,7 +52,11 @@ def freeze(books: Books, layout: Literal["packed", "padded"], plan: Plan) -> Sch
             decode_tokens += 1
         tokens = tuple(token_ids[start:end])
         samples = end == length and count > 0
-        scheduled.append(ScheduledRequest(state.request.id, lane, phase, tokens, start, state.block_table, samples))
+        entry = ScheduledRequest(state.request.id, lane, phase, tokens, start, state.block_table, samples)
+        if samples and state.request.sampling.looks_back:
+            prompt = state.prompt_token_ids
+            entry = entry._replace(prompt=prompt, generated=tuple(token_ids[len(prompt) :]))
+        scheduled.append(entry)
     facts = books.facts
     facts.decode_tokens += decode_tokens
     facts.prefill_tokens += sum([entry[2] for entry in plan]) - decode_tokens

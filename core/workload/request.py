@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
@@ -34,11 +35,16 @@ def is_text(value: object) -> bool:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How a request's tokens are chosen.
+    """How a request's tokens are chosen, as transformers and vLLM understand these words.
 
-    temperature 0 is argmax; top_k 0 and top_p 1 switch those filters off. Noise is keyed by (seed, position), so the text does
-    not depend on who shares the batch. `stop` strings end the request once they appear in its text; `ignore_eos` goes on past
-    the end-of-sequence token. Raises InvalidRequest for a value out of range.
+    Logits are changed first: `logit_bias` (token id to what is added) is added; `repetition_penalty` divides the positive logits of
+    every token in prompt and answer so far and multiplies the negative ones; `frequency_penalty` is subtracted for each time that a
+    token was generated, `presence_penalty` once. Then temperature 0 takes the best; any other draws from softmax(logits ÷ temperature)
+    over the `top_k` likeliest, of these over the fewest that reach `top_p` of their mass, of these over tokens at least `min_p` times
+    as likely as the best. Noise is keyed by (seed, position), so the text does not depend on who shares the batch.
+
+    `stop` strings end the request once they appear in its text; `ignore_eos` goes on past the end-of-sequence token. Defaults switch
+    everything off. Raises InvalidRequest for a value out of range.
     """
 
     max_new_tokens: int = 32
@@ -48,10 +54,16 @@ class SamplingParams:
     seed: int = 0
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, (list, tuple)):
             object.__setattr__(self, "stop", tuple(self.stop))
+        object.__setattr__(self, "logit_bias", _pairs(self.logit_bias))
         checks = (
             (
                 _is_int(self.max_new_tokens) and 1 <= self.max_new_tokens < 2**31,
@@ -66,10 +78,50 @@ class SamplingParams:
                 "stop must be a list of non-empty strings",
             ),
             (isinstance(self.ignore_eos, bool), "ignore_eos must be true or false"),
+            (_is_number(self.min_p) and 0 <= self.min_p <= 1, "min_p must be from 0 to 1"),
+            (
+                _is_number(self.repetition_penalty) and 0.01 <= self.repetition_penalty <= 100,
+                "repetition_penalty must be from 0.01 to 100",
+            ),
+            (_is_number(self.presence_penalty) and -2 <= self.presence_penalty <= 2, "presence_penalty must be from -2 to 2"),
+            (_is_number(self.frequency_penalty) and -2 <= self.frequency_penalty <= 2, "frequency_penalty must be from -2 to 2"),
+            (_is_bias(self.logit_bias), "logit_bias must give token ids, each once, and for each a number from -100 to 100"),
         )
         for (ok, sentence), f in zip(checks, fields(self), strict=True):
             if not ok:
                 raise InvalidRequest(f"{sentence}, not {shown(getattr(self, f.name))}.")
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the choice depends on the tokens so far, beyond the model's own logits."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether logits are changed before anything is chosen by them."""
+        return self.looks_back or bool(self.logit_bias)
+
+    @property
+    def filters(self) -> bool:
+        """Whether some tokens cannot be drawn."""
+        return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1 or self.min_p > 0)
+
+
+def _pairs(bias: object) -> object:
+    """A logit bias as pairs, however it was given: a mapping (of JSON, with ids as text) or pairs already."""
+    if isinstance(bias, Mapping):
+        bias = [(int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v) for k, v in bias.items()]
+    if isinstance(bias, (list, tuple)):
+        return tuple(tuple(pair) if isinstance(pair, (list, tuple)) else pair for pair in bias)
+    return bias
+
+
+def _is_bias(pairs: object) -> bool:
+    if not isinstance(pairs, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        return False
+    ids = [i for i, _ in pairs]
+    whole = all(_is_int(i) and 0 <= i < 2**31 for i in ids) and len(set(ids)) == len(ids)
+    return whole and all(_is_number(value) and -100 <= value <= 100 for _, value in pairs)
 
 
 @dataclass(frozen=True)

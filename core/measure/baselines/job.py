@@ -81,7 +81,7 @@ def jobs(workload: Workload, tokenizer: Any | None) -> list[Job]:
     found = []
     for request in workload:
         sampling = request.sampling
-        if sampling.temperature or sampling.stop or not sampling.ignore_eos or request.arrival:
+        if sampling.temperature or sampling.adjusts or sampling.stop or not sampling.ignore_eos or request.arrival:
             raise InflightError(
                 f"Request {request.id}: outside baselines run greedily, to the full length, and everything arrives at the start."
             )

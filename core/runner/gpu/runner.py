@@ -25,13 +25,12 @@ from core.runner.gpu.fused_norms import FusedNorms
 from core.runner.gpu.graphs import Capture
 from core.runner.gpu.host_pass import HostPass, LaneTables, lay_out
 from core.runner.gpu.sampling_kernel import sample_rows
-from core.runner.sampling import Sample, SamplingRow, as_samples, choose, noise_key
+from core.runner.sampling import Sample, as_samples, choose, noise_key, rows_of
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 
 MOST_GRAPH_TOKENS = 2048  # a longer pass computes for longer than its launches take
 _LEAST_MIXED_BUCKET = 64
-_GREEDY = SamplingRow(SamplingParams(), 0)
 
 
 class _Planned(NamedTuple):
@@ -215,14 +214,11 @@ class PagedRunner:
     ) -> torch.Tensor:
         """Choose and keep the tokens; what the host will read: float64 `[3, n]`, token, logprob and margin."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
-        filtered = any(p.top_k or p.top_p < 1 for p in chosen)
-        noisy = any(p.temperature for p in chosen)
-        rows = [SamplingRow(params[s.request], s.kv_len) for s in output.scheduled if s.samples] if filtered or noisy else []
-        if not self._execution.fused_sampling or filtered:
-            tokens, logprobs, margins = choose(logits, rows or [_GREEDY] * len(chosen))
-        elif noisy:
+        if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
+            tokens, logprobs, margins = choose(logits, rows_of(output, params), unread=self._last_tokens[lanes])
+        elif any(p.temperature for p in chosen):
             temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
-            keys = torch.tensor([noise_key(row) for row in rows], dtype=torch.int64)
+            keys = torch.tensor([noise_key(row) for row in rows_of(output, params)], dtype=torch.int64)
             tokens, logprobs, margins = sample_rows(logits, self._moved(temperatures), self._moved(keys))
         else:
             tokens, logprobs, margins = sample_rows(logits, self._cold[: len(chosen)], self._no_keys[: len(chosen)])
