@@ -72,7 +72,7 @@ class Turn:
         passes, segments, sampled = [], [], []
         for index, ((output, _), result) in enumerate(zip(self.launched, self.results, strict=True)):
             drawn, tokens, finished = iter(result.samples), 0, []
-            for request, lane, phase, fed, first, _, samples in output.scheduled:
+            for request, lane, phase, fed, first, _, samples, *_ in output.scheduled:
                 if fed:
                     length = len(fed)
                     tokens += length

@@ -70,7 +70,7 @@ class SimulatedRunner:
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`."""
         kv = samples = tokens = 0
-        for _, _, _, fed, start, _, sampled in output.scheduled:
+        for _, _, _, fed, start, _, sampled, *_ in output.scheduled:
             tokens += len(fed)
             kv += start + len(fed)
             samples += sampled
