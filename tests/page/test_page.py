@@ -96,7 +96,7 @@ def test_a_run_streams_in_and_is_called_live(open_page):
     assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", True]
     steps = events_of(page)
     assert steps == list(range(len(steps))) and len(steps) == len(Trace.load(TRACES / f"{SHORT}.jsonl").events)
-    expect(page.locator(".source")).to_contain_text("Live")
+    expect(page.locator(".source")).to_contain_text("Run here")
     expect(page.locator(".run-message")).to_contain_text("Done")
 
 

@@ -23,7 +23,7 @@ from worlds.visual import record, request
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    assert main(["export-site", str(folder)]) == 0
+    export_site(folder)
     return folder
 
 

@@ -35,7 +35,7 @@ def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def space_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same, as a public Space."""
-    return _shared(tmp_path_factory, "space", SPACE_ID="someone/inflight", SYSTEM="spaces")
+    return _shared(tmp_path_factory, "space", SPACE_ID="someone/inflight")
 
 
 def _shared(folders: pytest.TempPathFactory, name: str, **environment: str) -> str:
