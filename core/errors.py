@@ -57,3 +57,15 @@ class UnsupportedModel(InflightError):
 
 class ExecutionFailed(InflightError):
     """A step that could not be computed: the device ran out of memory, or a kernel failed. What ran before it is on record."""
+
+
+class Unavailable(InflightError):
+    """A server that takes no request now: it is full, or closing. retry_after: seconds after which to ask again."""
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class TooManyRequests(Unavailable):
+    """As many requests as a server holds, in all or of one client, are under way."""

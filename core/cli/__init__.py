@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | compare | bench | show | presets | models | check | import`.
+"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | import`.
 
 A command is a function in a module of this package, registered below by name; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
 """
@@ -18,12 +18,14 @@ from core.cli.import_ import import_
 from core.cli.lists import models, presets
 from core.cli.output import sentence
 from core.cli.run import run
+from core.cli.serve import serve
 from core.cli.show import show
 from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
+    "serve": serve,
     "compare": compare,
     "show": show,
     "presets": presets,

@@ -173,6 +173,21 @@ class Engine:
         return round(self._clock() - self._origin, 6)
 
     @property
+    def running(self) -> tuple[str, ...]:
+        """Requests in a lane, those of a step that failed included, in the order in which they were admitted."""
+        return tuple(state.id for state in self._scheduler.running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in line."""
+        return len(self._scheduler.waiting)
+
+    @property
+    def kv_blocks(self) -> tuple[int, int]:
+        """KV blocks in use, and in the pool."""
+        return self._scheduler.pool.num_used, self._num_pool_blocks
+
+    @property
     def num_steps(self) -> int:
         """Turns taken, those without an event included."""
         return self._step

@@ -1,0 +1,81 @@
+"""`serve`: the engine behind HTTP, without the page."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.options import Device, Dtype, Threads, check_policy, engine_for, with_limits
+from core.cli.output import sentence
+from core.config import EngineConfig, Execution
+from core.errors import InflightError
+from core.models.load import BUILTIN_MODELS
+
+_LANES = 16  # more than a run to look at has
+
+
+@with_limits
+def serve(
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id; clients can ask for no other.")
+    ] = BUILTIN_MODELS[0],
+    policy: Annotated[str, typer.Option(help="How requests are batched.")] = "continuous",
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets in the network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="What clients must send as a bearer token.", show_default=False)
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="A page that may call from a browser; may be given several times.", show_default=False),
+    ] = None,
+    max_requests: Annotated[int, typer.Option(min=1, help="Requests under way at once, waiting ones included.")] = 1024,
+    max_requests_per_client: Annotated[int, typer.Option(min=1, help="Of them, of one address.")] = 1024,
+    max_prompt_tokens: Annotated[int, typer.Option(min=1, help="Of a request.")] = 16_384,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Of a request.")] = 4096,
+    drain_seconds: Annotated[
+        float, typer.Option(min=0, help="What requests under way are given when the server is told to end.")
+    ] = 30,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    *,
+    limits: dict[str, Any],
+    execution: dict[str, Any],
+) -> None:
+    """Serve a model over HTTP: /generate, OpenAI's /v1, /health, /metrics and live /events; /docs describes them.
+
+    It listens at loopback unless told otherwise. SIGTERM or Ctrl-C lets what is under way finish.
+    """
+    from core.serving.engine import ServingEngine
+    from core.serving.http.app import create_app
+    from core.serving.limits import ServingLimits
+    from core.serving.server import LOOPBACK
+    from core.serving.server import serve as listen
+
+    check_policy(policy)
+    if api_key is not None and not api_key.strip():
+        raise InflightError("The API key is empty.")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    config = EngineConfig(**{"policy": policy, "max_num_seqs": _LANES, **limits})
+    engine = engine_for(model, config, device, dtype, threads, Execution(**execution))
+    serving = ServingEngine(
+        engine,
+        ServingLimits(
+            max_requests=max_requests,
+            max_requests_per_client=max_requests_per_client,
+            max_prompt_tokens=max_prompt_tokens,
+            max_new_tokens=max_new_tokens,
+            drain_s=drain_seconds,
+        ),
+        model,
+    )
+    at_home = host in LOOPBACK
+    if not at_home and api_key is None:
+        sentence(f"Anybody who reaches {host} may use this server: give --api-key to ask for a key.")
+    app = create_app(
+        serving, api_key=api_key, cors_origins=tuple(cors_origin or ()), hosts=(*LOOPBACK, "[::1]") if at_home else None
+    )
+    listen(serving, app, host, port, lambda address: sentence(f"Serving {model} at {address} ({address}/docs)."))

@@ -1,0 +1,122 @@
+"""What the routes have in common: requests queued together, their pieces as they come, and an end to both when the client goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any
+
+from fastapi import Request
+from sse_starlette import EventSourceResponse
+from starlette.responses import Response
+
+from core.errors import ExecutionFailed, InflightError, InvalidRequest
+from core.serving.engine import ServingEngine
+from core.serving.http.errors import error_body, status_of
+from core.serving.stream import Piece, TokenStream
+from core.workload.request import SamplingParams
+
+Asked = tuple[Sequence[int], SamplingParams]
+
+
+async def submitted(serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str) -> list[TokenStream]:
+    """All of them in line, or none: raises what `ServingEngine.submit` does, the others cancelled."""
+    if len(asked) > serving.limits.max_choices:
+        raise InvalidRequest(f"At most {serving.limits.max_choices} answers are written in one call, not {len(asked)}.")
+    client = request.client.host if request.client else ""
+    streams: list[TokenStream] = []
+    try:
+        for index, (prompt, sampling) in enumerate(asked):
+            name = id if len(asked) == 1 else f"{id}-{index}"
+            streams.append(await serving.submit(prompt, sampling, client=client, id=name))
+    except BaseException:
+        cancel(streams)
+        raise
+    return streams
+
+
+def cancel(streams: Sequence[TokenStream]) -> None:
+    for stream in streams:
+        stream.cancel()
+
+
+async def merged(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Piece]]:
+    """The pieces of several streams as they come, each with the number of its stream; raises as the streams do."""
+    items: asyncio.Queue[tuple[int, Piece] | InflightError] = asyncio.Queue()
+
+    async def pump(index: int, stream: TokenStream) -> None:
+        try:
+            async for piece in stream:
+                if piece.finish_reason == "error":
+                    raise ExecutionFailed("The model gave numbers that are not finite.")
+                items.put_nowait((index, piece))
+        except InflightError as error:
+            items.put_nowait(error)
+
+    pumps = [asyncio.create_task(pump(index, stream)) for index, stream in enumerate(streams)]
+    try:
+        left = len(streams)
+        while left:
+            item = await items.get()
+            if isinstance(item, InflightError):
+                raise item
+            yield item
+            left -= item[1].finish_reason is not None
+    finally:
+        for task in pumps:
+            task.cancel()
+
+
+async def gathered(streams: Sequence[TokenStream]) -> list[list[Piece]]:
+    """All pieces of each stream."""
+    pieces: list[list[Piece]] = [[] for _ in streams]
+    async for index, piece in merged(streams):
+        pieces[index].append(piece)
+    return pieces
+
+
+async def answered(request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]) -> Response:
+    """The response that `work` makes; the streams are cancelled if the client goes before it is made."""
+    making, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({making, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return making.result() if making.done() else Response(status_code=499)  # nobody reads it
+    finally:
+        cancel(streams)
+        making.cancel()
+        leaving.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def event_stream(
+    serving: ServingEngine, streams: Sequence[TokenStream], events: AsyncIterator[dict[str, Any] | str]
+) -> EventSourceResponse:
+    """Each event a `data:` line; the streams are cancelled if the client goes. A failure on the way is one last event."""
+
+    async def lines() -> AsyncIterator[dict[str, str]]:
+        try:
+            async for event in events:
+                yield {"data": event if isinstance(event, str) else compact(event)}
+        except InflightError as error:
+            yield {"data": compact(error_body(status_of(error), str(error)))}
+        finally:
+            cancel(streams)
+
+    return EventSourceResponse(lines(), sep="\n", send_timeout=serving.limits.send_s)
+
+
+def compact(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }

@@ -1,0 +1,55 @@
+"""The whole server as one ASGI application, to be run alone or mounted in another.
+
+    app = create_app(serving)                                # alone: `core.serving.server`
+    routes = [Mount("/serve", app=create_app(serving))]      # in the process of a page that has its own routes
+
+Gradio takes such routes at `Blocks.launch(app_kwargs={"routes": routes})`; OpenAI's clients then use the base URL `…/serve/v1` and those
+who watch `…/serve/events`. The serving engine is started before and closed after by whoever made it; the key, the limits and the shape
+of errors come along with the application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI
+from sse_starlette.sse import AppStatus
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from core.serving.engine import ServingEngine
+from core.serving.http.errors import add_handlers
+from core.serving.http.generate import generate_routes
+from core.serving.http.guard import Guard
+from core.serving.http.openai import openai_routes
+from core.serving.http.watch import watch_routes
+
+# Streams end by themselves when a server closes: requests are given their time, and those who watch are told.
+AppStatus.disable_automatic_graceful_drain()
+
+
+def create_app(
+    serving: ServingEngine,
+    *,
+    api_key: str | None = None,
+    cors_origins: Sequence[str] = (),
+    hosts: Sequence[str] | None = None,
+) -> FastAPI:
+    """api_key: asked of every call but `/health`. cors_origins: pages of these origins may call. hosts: names that the server answers to,
+    None for any; on loopback this keeps out pages that rename themselves to it."""
+    app = FastAPI(
+        title="Inflight",
+        summary="A continuous-batching engine behind HTTP.",
+        docs_url="/docs",
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    for routes in (generate_routes, openai_routes, watch_routes):
+        app.include_router(routes(serving))
+    add_handlers(app, serving.metrics.refused)
+    app.add_middleware(Guard, limits=serving.limits, api_key=api_key, refused=serving.metrics.refused)
+    if cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST"], allow_headers=["*"])
+    if hosts is not None:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    return app

@@ -1,0 +1,61 @@
+"""`POST /generate`, as the server article calls it: one JSON object, or one event a token and a last one with the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from core.serving.engine import ServingEngine
+from core.serving.http.answers import answered, event_stream, gathered, merged, submitted, usage
+from core.serving.http.schemas import GenerateBody
+from core.serving.stream import TokenStream
+
+
+def generate_routes(serving: ServingEngine) -> APIRouter:
+    router = APIRouter(tags=["generate"])
+
+    @router.post("/generate", summary="Continue a prompt")
+    async def generate(body: GenerateBody, request: Request) -> Response:
+        """`{"id", "text", "token_ids", "finish_reason", "usage", "queue_s", "ttft_s", "e2e_s"}`; with `stream`, events
+        `{"id", "index", "token_id", "text"}` and then one with all but the token ids. Times are the engine's, in seconds from arrival."""
+        sampling = body.sampling()
+        prompt = await asyncio.to_thread(serving.check, body.prompt, sampling)
+        streams = await submitted(serving, [(prompt, sampling)], request, f"gen-{secrets.token_hex(8)}")
+        if body.stream:
+            return event_stream(serving, streams, _events(streams[0]))
+        return await answered(request, streams, _whole(streams[0]))
+
+    return router
+
+
+async def _whole(stream: TokenStream) -> Response:
+    (pieces,) = await gathered([stream])
+    token_ids = [piece.token_id for piece in pieces if piece.token_id is not None]
+    return JSONResponse({**_rest(stream, "".join(piece.text for piece in pieces)), "token_ids": token_ids})
+
+
+async def _events(stream: TokenStream) -> AsyncIterator[dict[str, Any]]:
+    text = ""
+    async for _, piece in merged([stream]):
+        text += piece.text
+        if piece.token_id is not None:
+            yield {"id": stream.id, "index": piece.index, "token_id": piece.token_id, "text": piece.text}
+    yield _rest(stream, text)
+
+
+def _rest(stream: TokenStream, text: str) -> dict[str, Any]:
+    times = stream.times
+    return {
+        "id": stream.id,
+        "text": text,
+        "finish_reason": stream.finish_reason,
+        "usage": usage(len(stream.prompt), stream.num_tokens),
+        "queue_s": times.queue_s,
+        "ttft_s": times.ttft_s,
+        "e2e_s": times.e2e_s,
+    }

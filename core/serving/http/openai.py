@@ -1,0 +1,198 @@
+"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`. Its unmodified client is the test's client."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from core.serving.engine import ServingEngine
+from core.serving.http.answers import Asked, answered, event_stream, gathered, merged, submitted, usage
+from core.serving.http.errors import UnknownModel
+from core.serving.http.schemas import ChatBody, CompletionBody
+from core.serving.stream import Piece, TokenStream
+
+
+def openai_routes(serving: ServingEngine) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["openai"])
+    started = int(time.time())
+
+    def described() -> dict[str, Any]:
+        length = serving.engine.adapter.max_model_len
+        return {"id": serving.name, "object": "model", "created": started, "owned_by": "inflight", "max_model_len": length}
+
+    @router.get("/models", summary="The model that is served")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [described()]}
+
+    @router.get("/models/{model:path}", summary="One model")
+    async def model(model: str) -> dict[str, Any]:
+        _check_model(serving, model)
+        return described()
+
+    @router.post("/completions", summary="Continue prompts")
+    async def completions(body: CompletionBody, request: Request) -> Response:
+        _check_model(serving, body.model)
+        asked: list[Asked] = []
+        for prompt in body.prompts:
+            samplings = body.samplings(body.max_tokens or 16)
+            ids = await asyncio.to_thread(serving.check, prompt, samplings[0])
+            asked += [(ids, sampling) for sampling in samplings]
+        shape = _Completions(
+            serving, f"cmpl-{secrets.token_hex(12)}", body.include_usage, body.logprobs is not None, top=bool(body.logprobs)
+        )
+        return await _answer(serving, shape, asked, body.n or 1, body.stream, request)
+
+    @router.post("/chat/completions", summary="Continue a conversation")
+    async def chat(body: ChatBody, request: Request) -> Response:
+        _check_model(serving, body.model)
+        ids = await asyncio.to_thread(serving.chat, [message.plain for message in body.messages])
+        context = serving.engine.adapter.max_model_len or 2**31 - 1
+        room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
+        samplings = body.samplings(body.max_completion_tokens or body.max_tokens or room)
+        ids = await asyncio.to_thread(serving.check, ids, samplings[0])
+        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.include_usage, bool(body.logprobs))
+        return await _answer(serving, shape, [(ids, sampling) for sampling in samplings], len(samplings), body.stream, request)
+
+    return router
+
+
+def _check_model(serving: ServingEngine, model: str) -> None:
+    if model != serving.name:
+        raise UnknownModel(f"The model asked for is not served here; {serving.name} is.")
+
+
+async def _answer(
+    serving: ServingEngine, shape: _Shape, asked: Sequence[Asked], choices: int, stream: bool, request: Request
+) -> Response:
+    """choices: how many answers each prompt gets; its tokens count once."""
+    prompt_tokens = sum(len(prompt) for prompt, _ in asked[::choices])
+    streams = await submitted(serving, asked, request, shape.id)
+    if stream:
+        return event_stream(serving, streams, _chunks(shape, streams, prompt_tokens))
+    return await answered(request, streams, _whole(shape, streams, prompt_tokens))
+
+
+async def _whole(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> Response:
+    choices = [shape.choice(index, pieces) for index, pieces in enumerate(await gathered(streams))]
+    used = usage(prompt_tokens, sum(stream.num_tokens for stream in streams))
+    return JSONResponse({**shape.head(shape.kind), "choices": choices, "usage": used})
+
+
+async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> AsyncIterator[dict[str, Any] | str]:
+    head = shape.head(shape.chunk_kind) | ({"usage": None} if shape.include_usage else {})
+    for index in range(len(streams)):
+        for choice in shape.first(index):
+            yield {**head, "choices": [choice]}
+    async for index, piece in merged(streams):
+        yield {**head, "choices": [shape.delta(index, piece)]}
+    if shape.include_usage:
+        yield {**head, "choices": [], "usage": usage(prompt_tokens, sum(stream.num_tokens for stream in streams))}
+    yield "[DONE]"
+
+
+@dataclass
+class _Shape:
+    """How answers are written. logprobs: whether each token's is told."""
+
+    serving: ServingEngine
+    id: str
+    include_usage: bool
+    logprobs: bool
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    kind = chunk_kind = ""
+
+    def head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.serving.name}
+
+    def first(self, index: int) -> list[dict[str, Any]]:
+        """What a streamed choice begins with."""
+        return []
+
+    def choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def delta(self, index: int, piece: Piece) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _token(self, piece: Piece) -> str:
+        tokenizer = self.serving.tokenizer
+        return f"token_id:{piece.token_id}" if tokenizer is None else tokenizer.decode([piece.token_id])
+
+
+@dataclass
+class _Completions(_Shape):
+    """top: whether the likeliest token, which is the chosen one, is told too."""
+
+    top: bool = False
+    _offsets: dict[int, int] = field(default_factory=dict)  # characters of a choice that were written
+
+    kind = chunk_kind = "text_completion"
+
+    def choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
+        text = "".join(piece.text for piece in pieces)
+        return {
+            "index": index,
+            "text": text,
+            "logprobs": self._logprobs(index, pieces),
+            "finish_reason": pieces[-1].finish_reason,
+        }
+
+    def delta(self, index: int, piece: Piece) -> dict[str, Any]:
+        return {
+            "index": index,
+            "text": piece.text,
+            "logprobs": self._logprobs(index, [piece]),
+            "finish_reason": piece.finish_reason,
+        }
+
+    def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any] | None:
+        if not self.logprobs:
+            return None
+        offsets = []
+        for piece in pieces:
+            offsets.append(self._offsets.get(index, 0))
+            self._offsets[index] = offsets[-1] + len(piece.text)
+        told = [(self._token(p), p.logprob, at) for p, at in zip(pieces, offsets, strict=True) if p.token_id is not None]
+        return {
+            "tokens": [token for token, _, _ in told],
+            "token_logprobs": [logprob for _, logprob, _ in told],
+            "top_logprobs": [{token: logprob} for token, logprob, _ in told] if self.top else None,
+            "text_offset": [at for _, _, at in told],
+        }
+
+
+@dataclass
+class _Chat(_Shape):
+    kind, chunk_kind = "chat.completion", "chat.completion.chunk"
+
+    def first(self, index: int) -> list[dict[str, Any]]:
+        return [{"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}]
+
+    def choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
+        message = {"role": "assistant", "content": "".join(piece.text for piece in pieces)}
+        return {"index": index, "message": message, "logprobs": self._logprobs(pieces), "finish_reason": pieces[-1].finish_reason}
+
+    def delta(self, index: int, piece: Piece) -> dict[str, Any]:
+        return {
+            "index": index,
+            "delta": {"content": piece.text},
+            "logprobs": self._logprobs([piece]),
+            "finish_reason": piece.finish_reason,
+        }
+
+    def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
+        if not self.logprobs:
+            return None
+        return {"content": [self._told(piece) for piece in pieces if piece.token_id is not None], "refusal": None}
+
+    def _told(self, piece: Piece) -> dict[str, Any]:
+        token = self._token(piece)
+        return {"token": token, "logprob": piece.logprob, "bytes": list(token.encode()), "top_logprobs": []}

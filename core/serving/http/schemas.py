@@ -1,0 +1,165 @@
+"""What comes in, field by field: the names and defaults of the server article for `/generate`, OpenAI's for `/v1`.
+
+What this engine cannot do is a field too, and must be left at the value that asks for nothing; unknown fields are refused. Nothing is
+taken silently for something else.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.errors import InvalidRequest
+from core.workload.request import SamplingParams
+
+Temperature = Annotated[float, Field(ge=0, le=100)]
+Tokens = Annotated[int, Field(ge=1, lt=2**31)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Choices = Annotated[int, Field(ge=1, le=1024)]
+TokenIds = list[Annotated[int, Field(strict=True)]]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+
+class GenerateBody(_Body):
+    """`POST /generate`. Greedy unless a temperature is given."""
+
+    prompt: str | TokenIds
+    max_tokens: Tokens = 16
+    stream: bool = False
+    temperature: Temperature = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: Seed = 0
+    stop: str | list[str] | None = None
+    ignore_eos: bool = False
+
+    def sampling(self) -> SamplingParams:
+        """Raises InvalidRequest for values out of range."""
+        return SamplingParams(
+            self.max_tokens, self.temperature, self.top_k, self.top_p, self.seed, _strings(self.stop), self.ignore_eos
+        )
+
+
+class StreamOptions(_Body):
+    include_usage: bool = False
+
+
+class _OpenAIBody(_Body):
+    """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are vLLM's extensions.
+
+    seed: drawn where none is given. The other fields ask for what this engine does not do.
+    """
+
+    model: str
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Choices | None = 1
+    temperature: Temperature | None = 1.0
+    top_p: float | None = 1.0
+    top_k: int | None = 0
+    seed: Seed | None = None
+    stop: str | list[str] | None = None
+    ignore_eos: bool = False
+    user: str | None = Field(None, description="Taken and not used.")
+    presence_penalty: float | None = 0
+    frequency_penalty: float | None = 0
+    repetition_penalty: float | None = 1
+    min_p: float | None = 0
+    logit_bias: dict[str, float] | None = None
+
+    def _refused(self) -> dict[str, Any]:
+        """Fields that ask for what is not done here, and what to leave them at."""
+        return {"presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0, "logit_bias": {}}
+
+    def _sampling(self, max_tokens: int, seed: int, choice: int) -> SamplingParams:
+        for name, neutral in self._refused().items():
+            value = getattr(self, name)
+            if value is not None and value != neutral:
+                raise InvalidRequest(f"{name} is not supported here: leave it out.")
+        if self.stream_options is not None and not self.stream:
+            raise InvalidRequest("stream_options needs stream: true.")
+        return SamplingParams(
+            max_tokens,
+            1.0 if self.temperature is None else self.temperature,
+            max(0, self.top_k or 0),  # -1 is vLLM's word for all
+            1.0 if self.top_p is None else self.top_p,
+            (seed + choice) % 2**63,
+            _strings(self.stop),
+            self.ignore_eos,
+        )
+
+    def samplings(self, max_tokens: int) -> list[SamplingParams]:
+        """One for each of the `n` choices, each with a seed of its own; raises InvalidRequest for values out of range."""
+        seed = secrets.randbits(62) if self.seed is None else self.seed
+        return [self._sampling(max_tokens, seed, choice) for choice in range(self.n or 1)]
+
+    @property
+    def include_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class CompletionBody(_OpenAIBody):
+    """`POST /v1/completions`. logprobs: 0 for the chosen tokens', 1 for the likeliest too, which greedy sampling chooses."""
+
+    prompt: str | list[str] | TokenIds | list[TokenIds]
+    max_tokens: Tokens | None = 16
+    logprobs: Annotated[int, Field(ge=0)] | None = None
+    echo: bool | None = False
+    best_of: int | None = None
+    suffix: str | None = None
+
+    def _refused(self) -> dict[str, Any]:
+        return {**super()._refused(), "echo": False, "best_of": self.n, "suffix": ""}
+
+    @property
+    def prompts(self) -> list[str | TokenIds]:
+        """Each prompt by itself."""
+        prompt = self.prompt
+        if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int):
+            return [prompt]  # type: ignore[list-item]
+        return list(prompt)  # type: ignore[arg-type]
+
+    def samplings(self, max_tokens: int) -> list[SamplingParams]:
+        if self.logprobs is not None and self.logprobs > (1 if self.temperature == 0 else 0):
+            raise InvalidRequest("logprobs are on record for the chosen token alone: 0, or 1 at temperature 0.")
+        return super().samplings(max_tokens)
+
+
+class TextPart(_Body):
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(_Body):
+    role: Annotated[str, Field(max_length=32)]
+    content: str | list[TextPart]
+    name: str | None = None
+
+    @property
+    def plain(self) -> dict[str, str]:
+        content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": self.role, "content": content}
+
+
+class ChatBody(_OpenAIBody):
+    """`POST /v1/chat/completions`. Without max_tokens an answer may be as long as context and server allow."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    max_tokens: Tokens | None = None
+    max_completion_tokens: Tokens | None = None
+    logprobs: bool | None = False
+    top_logprobs: int | None = 0
+    tools: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+    def _refused(self) -> dict[str, Any]:
+        return {**super()._refused(), "top_logprobs": 0, "tools": [], "response_format": {"type": "text"}}
+
+
+def _strings(stop: str | list[str] | None) -> tuple[str, ...]:
+    return () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)

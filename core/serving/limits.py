@@ -1,0 +1,29 @@
+"""What clients may ask of a server, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServingLimits:
+    """max_requests: under way at once, waiting ones included; max_requests_per_client: of one address.
+
+    max_prompt_tokens, max_new_tokens: of a request. max_choices: prompts times `n` in one call. max_stop_strings and
+    max_stop_characters: of a request. max_body_bytes: of a call. body_s: seconds a call may take to arrive. send_s: seconds a client
+    may take to accept what it is sent. max_viewers: of the live events at once. drain_s: seconds that requests under way are given
+    when the server is told to end.
+    """
+
+    max_requests: int = 1024
+    max_requests_per_client: int = 1024
+    max_prompt_tokens: int = 16_384
+    max_new_tokens: int = 4096
+    max_choices: int = 64
+    max_stop_strings: int = 8
+    max_stop_characters: int = 256
+    max_body_bytes: int = 2**20
+    body_s: float = 10.0
+    send_s: float = 30.0
+    max_viewers: int = 256
+    drain_s: float = 30.0

@@ -1,0 +1,142 @@
+"""What Prometheus reads: vLLM's metrics under our prefix, counted from the engine's events. Knows nothing of HTTP.
+
+A board for vLLM serves after one replacement of `vllm:` by `inflight:`; `assets/grafana/serving.json` is such a board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+from core.serving.stream import TokenStream
+from core.trace.events import StepEvent
+from core.workload.request import FinishReason
+
+PREFIX = "inflight:"
+# The bounds of vLLM's histograms, and below them those that a small model on a CPU needs.
+_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
+_ITL = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    20.0,
+    40.0,
+    80.0,
+)
+_SECONDS = (0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
+_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+_STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+
+class ServingMetrics:
+    """Of one engine, in a registry of its own. running, waiting, kv_use: asked when somebody looks."""
+
+    def __init__(
+        self,
+        model: str,
+        cache: dict[str, str],
+        running: Callable[[], float],
+        waiting: Callable[[], float],
+        kv_use: Callable[[], float],
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._labels = {"model_name": model, "engine": "0"}
+        self._prefix_caching = cache["enable_prefix_caching"] == "True"
+        gauge, counter, histogram = self._gauge, self._counter, self._histogram
+        gauge("num_requests_running", "Requests in a lane.").set_function(running)
+        gauge("num_requests_waiting", "Requests in line.").set_function(waiting)
+        gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.").set_function(kv_use)
+        Info(PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry).info({**cache, "engine": "0"})
+        self._preemptions = counter("num_preemptions", "Preemptions, by recomputation.")
+        self._prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests that have their first token.")
+        self._generation_tokens = counter("generation_tokens", "Tokens generated.")
+        self._queries = counter("prefix_cache_queries", "Prompt tokens looked for in the prefix cache.")
+        self._hits = counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.")
+        self._success = Counter(
+            PREFIX + "request_success",
+            "Requests that ended, by reason.",
+            [*self._labels, "finished_reason"],
+            registry=self.registry,
+        )
+        self._step_tokens = histogram("iteration_tokens_total", "Tokens computed in a step.", _STEP_TOKENS)
+        self._ttft = histogram("time_to_first_token_seconds", "From arrival to the first token.", _TTFT)
+        self._itl = histogram("inter_token_latency_seconds", "Between two tokens of a request.", _ITL)
+        self._tpot = histogram("request_time_per_output_token_seconds", "A request's mean time between tokens.", _ITL)
+        self._e2e = histogram("e2e_request_latency_seconds", "From arrival to the last token.", _SECONDS)
+        self._queue = histogram("request_queue_time_seconds", "From arrival to a lane.", _SECONDS)
+        self._inference = histogram("request_inference_time_seconds", "From a lane to the last token.", _SECONDS)
+        self._prefill = histogram("request_prefill_time_seconds", "From a lane to the first token.", _SECONDS)
+        self._decode = histogram("request_decode_time_seconds", "From the first token to the last.", _SECONDS)
+        self._request_prompt = histogram("request_prompt_tokens", "Prompt tokens of a request.", _TOKENS)
+        self._request_generation = histogram("request_generation_tokens", "Tokens generated for a request.", _TOKENS)
+        self._max_tokens = histogram("request_params_max_tokens", "The most tokens a request asked for.", _TOKENS)
+        self.step_failures = counter("step_failures", "Steps that failed, with the requests in them.")
+        self._refusals = Counter(PREFIX + "http_refusals", "Calls refused, by HTTP status.", ["status"], registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(PREFIX + name, text, list(self._labels), registry=self.registry).labels(**self._labels)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(PREFIX + name, text, list(self._labels), registry=self.registry).labels(**self._labels)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        made = Histogram(PREFIX + name, text, list(self._labels), registry=self.registry, buckets=buckets)
+        return made.labels(**self._labels)
+
+    def step(self, event: StepEvent) -> None:
+        self._step_tokens.observe(sum(p.tokens for p in event.passes))
+        self._generation_tokens.inc(len(event.sampled))
+        self._preemptions.inc(len(event.preempted))
+        self._hits.inc(sum(hit.num_cached_tokens for hit in event.kv.prefix_hits))
+
+    def admitted(self, stream: TokenStream) -> None:
+        if self._prefix_caching:
+            self._queries.inc(len(stream.prompt))
+
+    def token(self, stream: TokenStream, t: float) -> None:
+        """A token came at `t`; the stream's times are those before it."""
+        times = stream.times
+        if times.last_token is None:
+            self._prompt_tokens.inc(len(stream.prompt))
+            self._ttft.observe(max(0.0, t - times.arrived))
+        else:
+            self._itl.observe(t - times.last_token)
+
+    def finished(self, stream: TokenStream, reason: FinishReason) -> None:
+        times = stream.times
+        self._success.labels(**self._labels, finished_reason=_VLLM_REASONS[reason]).inc()
+        self._request_prompt.observe(len(stream.prompt))
+        self._request_generation.observe(stream.num_tokens)
+        self._max_tokens.observe(stream.sampling.max_new_tokens)
+        if times.admitted is None or times.first_token is None or times.last_token is None:
+            return
+        self._e2e.observe(max(0.0, times.last_token - times.arrived))
+        self._queue.observe(max(0.0, times.admitted - times.arrived))
+        self._inference.observe(max(0.0, times.last_token - times.admitted))
+        self._prefill.observe(max(0.0, times.first_token - times.admitted))
+        self._decode.observe(times.last_token - times.first_token)
+        if stream.num_tokens > 1:
+            self._tpot.observe((times.last_token - times.first_token) / (stream.num_tokens - 1))
+
+    def refused(self, status: int) -> None:
+        self._refusals.labels(status=str(status)).inc()
+
+
+_VLLM_REASONS: dict[FinishReason, str] = {"length": "length", "stop": "stop", "cancelled": "abort", "error": "error"}

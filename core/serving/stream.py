@@ -1,0 +1,121 @@
+"""One request's tokens on their way from the engine's thread to the coroutine that waits for them, and when each thing happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from core.errors import ExecutionFailed, InflightError
+from core.serving.text import ClientText
+from core.workload.request import FinishReason, SamplingParams
+
+
+class Token(NamedTuple):
+    """As the engine's thread hands it over. token_id: None where a request ended without one more."""
+
+    token_id: int | None
+    logprob: float = 0.0
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """As a client sees it. index: of the token in the answer. text: what can be shown since the last one, often more or less than
+    the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token.
+    """
+
+    index: int
+    token_id: int | None
+    text: str
+    logprob: float
+    finish_reason: FinishReason | None
+
+
+@dataclass
+class Times:
+    """Seconds on the engine's clock, None for what has not happened."""
+
+    arrived: float
+    admitted: float | None = None
+    first_token: float | None = None
+    last_token: float | None = None
+
+    @property
+    def queue_s(self) -> float | None:
+        return None if self.admitted is None else round(max(0.0, self.admitted - self.arrived), 6)
+
+    @property
+    def ttft_s(self) -> float | None:
+        return None if self.first_token is None else round(max(0.0, self.first_token - self.arrived), 6)
+
+    @property
+    def e2e_s(self) -> float | None:
+        return None if self.last_token is None else round(max(0.0, self.last_token - self.arrived), 6)
+
+
+class TokenStream:
+    """Iterate it once, in the loop it was made in. Whoever stops early calls `cancel`; one that has ended does not mind."""
+
+    def __init__(
+        self,
+        id: str,
+        prompt: Sequence[int],
+        sampling: SamplingParams,
+        text: ClientText,
+        client: str,
+        arrived: float,
+        cancel: Callable[[TokenStream], None],
+    ) -> None:
+        self.id, self.prompt, self.sampling, self.client = id, tuple(prompt), sampling, client
+        self.times = Times(arrived)
+        self.num_tokens = 0  # of the engine's thread: handed over
+        self.finish_reason: FinishReason | None = None  # once the last piece has been read
+        self.loop = asyncio.get_running_loop()
+        self.accepted: asyncio.Future[None] = self.loop.create_future()
+        self._tokens: asyncio.Queue[Token | InflightError] = asyncio.Queue()
+        self._text, self._cancel = text, cancel
+
+    def cancel(self) -> None:
+        """Its lane and blocks are free in the next step."""
+        if self.finish_reason is None:
+            self._cancel(self)
+
+    async def __aiter__(self) -> AsyncIterator[Piece]:
+        """The pieces; raises ExecutionFailed where the step that concerned it failed."""
+        index = 0
+        while self.finish_reason is None:
+            token = await self._tokens.get()
+            if isinstance(token, InflightError):
+                self.finish_reason = "error"
+                raise token
+            text = "" if token.token_id is None else self._text.add(token.token_id)
+            if token.finish_reason is not None:
+                text += self._text.finish()
+                self.finish_reason = token.finish_reason
+            yield Piece(index, token.token_id, text, token.logprob, token.finish_reason)
+            index += 1
+
+    # -- from the engine's thread, through the loop -----------------------------------------------------------------
+
+    def accept(self) -> None:
+        """The engine has it in line."""
+        if not self.accepted.done():
+            self.accepted.set_result(None)
+
+    def put(self, token: Token) -> None:
+        self._tokens.put_nowait(token)
+
+    def fail(self, error: InflightError) -> None:
+        """It ends here; before it was accepted, whoever asked is told instead."""
+        if not self.accepted.done():
+            self.finish_reason = "error"
+            self.accepted.set_exception(error)
+        else:
+            self._tokens.put_nowait(error)
+
+
+def step_failed() -> ExecutionFailed:
+    """What clients are told; the reason is for the log, for it may quote anything."""
+    return ExecutionFailed("The step that computed this request failed; the server goes on.")

@@ -1,0 +1,82 @@
+"""A server over real HTTP, in this process: uvicorn in a thread, on a port of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import httpx
+import uvicorn
+
+from core import Engine, EngineConfig
+from core.serving.engine import ServingEngine
+from core.serving.http.app import create_app
+from core.serving.limits import ServingLimits
+
+MODEL = "shakespeare-char"
+
+
+@cache
+def _loaded() -> Engine:
+    return Engine.from_pretrained(MODEL, device="cpu")
+
+
+def char_engine(**limits: Any) -> Engine:
+    """The smallest built-in model; weights are shared."""
+    loaded = _loaded()
+    return Engine(loaded.adapter, loaded.tokenizer, EngineConfig(**{"max_num_seqs": 4, "num_blocks": 64, **limits}))
+
+
+@dataclass
+class Served:
+    """A server that runs."""
+
+    url: str
+    serving: ServingEngine
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+    def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
+        return httpx.post(self.url + path, json=body, timeout=60, **options)
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=60, **options)
+
+
+@contextmanager
+def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODEL, **options: Any) -> Iterator[Served]:
+    """options: of `create_app`."""
+    serving = ServingEngine(engine, limits, name)
+    config = uvicorn.Config(
+        create_app(serving, **options), port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1, backlog=2048
+    )
+    server, loop = uvicorn.Server(config), asyncio.new_event_loop()
+    ready = threading.Event()
+
+    async def run() -> None:
+        serve = asyncio.create_task(server.serve())
+        while not server.started and not serve.done():
+            await asyncio.sleep(0.01)
+        ready.set()
+        await serve
+
+    serving.start()
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
+    thread.start()
+    try:
+        assert ready.wait(30) and server.started
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Served(f"http://127.0.0.1:{port}", serving)
+    finally:
+        serving.drain()
+        server.should_exit = True
+        thread.join(30)
+        serving.close()
+        loop.close()
