@@ -259,7 +259,7 @@ class ServingEngine:
             handed.setdefault(stream.loop, []).append((stream, Token(token_id, logprob, self._finish(stream, reasons))))
         for request in list(reasons):
             stream = streams[request]
-            handed.setdefault(stream.loop, []).append((stream, Token(None, 0.0, self._finish(stream, reasons))))
+            handed.setdefault(stream.loop, []).append((stream, Token(None, None, self._finish(stream, reasons))))
         metrics.step(event)
         self.feed.add(event)
         for loop, tokens in handed.items():

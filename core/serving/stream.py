@@ -16,7 +16,7 @@ class Token(NamedTuple):
     """As the engine's thread hands it over. token_id: None where a request ended without one more."""
 
     token_id: int | None
-    logprob: float = 0.0
+    logprob: float | None = None
     finish_reason: FinishReason | None = None
 
 
@@ -29,7 +29,7 @@ class Piece:
     index: int
     token_id: int | None
     text: str
-    logprob: float
+    logprob: float | None
     finish_reason: FinishReason | None
 
 
