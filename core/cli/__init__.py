@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | import`.
+"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | import | watch`.
 
 A command is a function in a module of this package, registered below by name; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
 """
@@ -20,6 +20,7 @@ from core.cli.output import sentence
 from core.cli.run import run
 from core.cli.serve import serve
 from core.cli.show import show
+from core.cli.watch import watch
 from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
 
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "models": models,
     "check": check,
     "import": import_,
+    "watch": watch,
 }
 
 PROGRAM = "python -m core"

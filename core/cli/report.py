@@ -143,21 +143,26 @@ def print_steps(trace: Trace) -> None:
     """One line a step: who computed how much in which lane, and what changed."""
     names = letters(trace)
     num_lanes = EngineConfig.from_json(trace.header["config"]).num_lanes
-    holders: dict[str, int] = {}  # request -> lane
-    rows = []
-    for event in trace.events:
-        for preempted in event.preempted:
-            holders.pop(preempted.request, None)
-        holders |= {admitted.request: admitted.lane for admitted in event.admitted}
-        tokens, pads = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
-        numbers = (event.step, tokens, pads, f"{event.kv.used}/{event.kv.total}", event.waiting.count)
-        rows.append((*map(str, numbers), _lanes(event, num_lanes, names, holders), _changes(event, names)))
-    table(
-        ("step", "tokens", "pads", "blocks", "waiting", "lanes", "what changed"),
-        rows,
-        right=("step", "tokens", "pads", "blocks", "waiting"),
-    )
+    holders: dict[str, int] = {}
+    rows = [step_row(event, num_lanes, names, holders) for event in trace.events]
+    table(STEP_COLUMNS, rows, right=STEP_COLUMNS[:5])
     line()
+
+
+STEP_COLUMNS = ("step", "tokens", "pads", "blocks", "waiting", "lanes", "what changed")
+
+
+def step_row(event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]) -> tuple[str, ...]:
+    """The cells of `STEP_COLUMNS`. names: letters by request. holders: lanes by request before the step; kept up to date here."""
+    for preempted in event.preempted:
+        holders.pop(preempted.request, None)
+    holders |= {admitted.request: admitted.lane for admitted in event.admitted}
+    tokens, pads = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
+    numbers = (event.step, tokens, pads, f"{event.kv.used}/{event.kv.total}", event.waiting.count)
+    row = (*map(str, numbers), _lanes(event, num_lanes, names, holders), _changes(event, names))
+    for left in event.left:
+        holders.pop(left.request, None)
+    return row
 
 
 def one_line(text: str) -> str:
@@ -165,7 +170,7 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else "↵" if c == "\n" else " " for c in text)
 
 
-def _lanes(event: StepEvent, num_lanes: int, names: dict[str, str], holders: dict[str, int]) -> str:
+def _lanes(event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]) -> str:
     """`A5 B ~C (D) ·`: five tokens of A, a decode of B, a finished row of C, D stalled, an empty lane."""
     cells = {holders[stalled.request]: f"({names[stalled.request]})" for stalled in event.stalled}
     for forward in event.passes:
@@ -179,7 +184,7 @@ def _lanes(event: StepEvent, num_lanes: int, names: dict[str, str], holders: dic
     return " ".join(shown) if num_lanes <= 16 else " ".join(cell for cell in shown if cell != "·")
 
 
-def _changes(event: StepEvent, names: dict[str, str]) -> str:
+def _changes(event: StepEvent, names: Mapping[str, str]) -> str:
     parts = [f"{names[p.request]} preempted, {p.tokens_lost} tokens lost" for p in event.preempted]
     parts += [f"{names[a.request]} admitted to lane {a.lane}" for a in event.admitted]
     for why, group in groupby(sorted(event.stalled, key=lambda s: s.why), key=lambda s: s.why):

@@ -68,7 +68,7 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     header = recording.header
     steps = _followable(recording)
     start = min((a["t"] for step in steps for a in step["arrived"]), default=steps[0]["t_start"] if steps else 0.0)
-    conversion = _Conversion(recording, start)
+    conversion = Conversion(recording, start)
     computed = [frozenset(s["request"] for s in step["segments"]) for step in steps] + [frozenset()]
     events = [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
     model = _model_folder(header.get("model", ""))
@@ -112,7 +112,7 @@ class _Changes:
         return tuple(self._records)
 
 
-class _Conversion:
+class Conversion:
     """Follows the steps of a recording, one event each. later: the requests of the step after, since an engine that schedules ahead
     computes one more row for a request that has just ended.
     """
@@ -195,6 +195,18 @@ class _Conversion:
             left=tuple(left),
             drafts=drafts,
         )
+
+    def abort(self, aborts: list[dict[str, Any]]) -> None:
+        """Requests ended from outside, as they become known."""
+        self._aborts += aborts
+
+    def forget_finished(self) -> None:
+        """Drop what is known of requests that are over and gone: for a run that has no end."""
+        gone = self._over - self._lanes.keys()
+        for request in gone:
+            del self._known[request]
+        self._over -= gone
+        self._requests.clear()
 
     # -- requests in and out -----------------------------------------------------------------------------------------
 

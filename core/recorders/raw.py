@@ -110,7 +110,7 @@ def _read(path: Path) -> Recording:
         )
     for number, line in enumerate(lines, 2):
         try:
-            _take(recording, json.loads(line))
+            take(recording, json.loads(line))
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
             if line.endswith("\n"):
                 recording.faults.append(f"{path.name}, line {number}: this is no record; what follows it is not shown.")
@@ -120,7 +120,8 @@ def _read(path: Path) -> Recording:
     return recording
 
 
-def _take(recording: Recording, data: dict[str, Any]) -> None:
+def take(recording: Recording, data: dict[str, Any]) -> None:
+    """Add a record. Raises KeyError, TypeError or ValueError for what is none."""
     kind = data["kind"]
     if kind == "step":
         for needed in ("step", "t_start", "segments", "arrived"):
@@ -156,6 +157,12 @@ def _sort(recording: Recording) -> None:
     times = [step["t_start"] for step in recording.steps]
     if any(later < earlier for earlier, later in pairwise(times)):
         recording.faults.append("The clock of this recording runs backwards, so its times cannot be trusted.")
+
+
+def next_part(path: Path) -> Path:
+    """The name of the file that follows this one, if the recording goes on."""
+    stem, number = _part(path)
+    return Path(f"{stem}.{number + 1}.jsonl")
 
 
 def _part(path: Path) -> tuple[str, int]:

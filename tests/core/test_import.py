@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from core import Trace, metrics
 from core.cli import main
 from core.errors import InvalidTrace
 from core.recorders.convert import to_trace
+from core.recorders.follow import Follower
 from core.recorders.raw import Recording, read_raw
 
-VLLM = Path(__file__).resolve().parents[1] / "data" / "vllm-0.32.raw.jsonl.gz"
+DATA = Path(__file__).resolve().parents[1] / "data"
+VLLM = DATA / "vllm-0.32.raw.jsonl.gz"
+SPECULATION = DATA / "vllm-0.32-speculation.raw.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +78,27 @@ def test_its_texts_are_those_of_the_same_model_here(trace):
         assert first is None or margins[first] < 1e-4
 
 
-def test_speculation_is_drawn_as_what_it_is(trace, raw):
-    """Two tokens drafted, one taken: the step samples two, and the cache forgets the third position."""
-    steps = [json.loads(json.dumps(r)) for r in raw if r["kind"] == "step"][:3]
-    request = steps[2]["segments"][0]["request"]
-    segment = next(s for s in steps[2]["segments"] if s["request"] == request)
-    segment["length"], segment["draft"] = 3, 2
-    steps[2]["sampled"][request] = [11, 12]
-    made = to_trace(Recording("x", raw[0], steps))
-    event = made.events[2]
-    assert [tuple(d) for d in event.drafts] == [(request, 2, 1)]
-    assert [s.token_id for s in event.sampled if s.request == request] == [11, 12]
-    assert next(s.phase for s in event.segments if s.request == request) == "decode"
-    lines = list(made.lines())
-    assert Trace.from_lines(lines).events[2].drafts == event.drafts
+def test_speculation_is_recorded_as_what_it_is():
+    """vLLM guessing up to three tokens from the prompt: what it took of them, and what it forgot."""
+    recording = read_raw([SPECULATION])[0]
+    trace = to_trace(recording)
+    drafts = [draft for event in trace.events for draft in event.drafts]
+    assert sum(d.drafted for d in drafts) == sum(s["draft"] for step in recording.steps for s in step["segments"]) == 489
+    assert {(d.drafted, d.accepted) for d in drafts} >= {(3, 0), (3, 1), (3, 2), (3, 3)}
+    for event, step in zip(trace.events, recording.steps, strict=True):
+        for draft in event.drafts:
+            assert (
+                sum(s.request == draft.request for s in event.sampled)
+                == draft.accepted + 1
+                == len(step["sampled"][draft.request])
+            )
+    again = Trace.from_lines(trace.lines())
+    assert again.complete and again.events == trace.events
+    tampered = trace.events[40]
+    assert tampered.drafts
+    trace.events[40] = replace(tampered, drafts=tuple(d._replace(accepted=d.drafted + 1) for d in tampered.drafts))
+    with pytest.raises(InvalidTrace, match="cannot have been drafted"):
+        Trace.from_lines(trace.lines())
 
 
 def test_a_request_that_is_aborted_in_its_step_has_computed_for_nothing(raw):
@@ -127,3 +138,35 @@ def test_the_command_imports_and_says_what_it_found(tmp_path, capsys):
     with pytest.raises(SystemExit) as refused:
         main(["import", str(tmp_path / "run.jsonl"), "--out", str(tmp_path / "again.jsonl")])
     assert refused.value.code == 2 and "no raw recording" in capsys.readouterr().err
+
+
+def test_a_recording_is_followed_while_it_grows(tmp_path, raw, trace):
+    """In pieces that end anywhere, over two parts: the same events, and nothing kept of requests that are over."""
+    first, second = tmp_path / "run.raw.jsonl", tmp_path / "run.raw.2.jsonl"
+    texts = [json.dumps(record) + "\n" for record in raw]
+    follower = Follower(first)
+    found: list = []
+    for path, content in (
+        (first, "".join(texts[:120])),
+        (second, texts[0] + "".join(texts[120:]) + '{"kind":"end","dropped":0}\n'),
+    ):
+        with path.open("w") as file:
+            for start in range(0, len(content), 7_001):
+                file.write(content[start : start + 7_001])
+                file.flush()
+                found += follower.events()
+    assert follower.is_over and len(found) == len(trace.events)
+    strip = [
+        replace(e, t_start=0, t_end=0, arrived=(), passes=(), timings=trace.events[0].timings) for e in (*found, *trace.events)
+    ]
+    assert strip[: len(found)] == strip[len(found) :]  # times count from the first arrival there, from the recording's start here
+    assert not follower._conversion._known and not follower._conversion._requests
+
+
+def test_the_command_watches_to_the_end(tmp_path, raw, capsys):
+    path = tmp_path / "run.raw.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in (*raw, {"kind": "end", "dropped": 0})))
+    with pytest.raises(SystemExit):
+        main(["watch", str(path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "vllm 0.32.0, shakespeare-bpe" and lines[2] == "… 182 more steps" and "F finished (length)" in lines[3]
