@@ -40,8 +40,12 @@ class StepFacts:
     blocks_used: int = 0
 
     def budget(self, limit: int | None) -> Budget:
+        """What the token budget was spent on, and which limit bound: a spent budget before whatever else the first in line lacks."""
         used = self.decode_tokens + self.prefill_tokens
-        if self.waiting.why is not None:
+        held_back = self.cut == "budget" or self.waiting.why is not None
+        if used == limit and held_back:
+            binding: Limit = "budget"
+        elif self.waiting.why is not None:
             binding = self.waiting.why.limit
         elif self.stalled:
             binding = self.stalled[0].why.limit
