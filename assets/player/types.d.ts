@@ -117,7 +117,7 @@ interface Action {
 }
 
 interface Window {
-  Inflight: { mount(root: HTMLElement, options?: object): App; icon: Function };
+  Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
   inflight: App;
   inflightModules: Record<string, any>;
   inflightParts: Function;

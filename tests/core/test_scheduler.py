@@ -85,7 +85,9 @@ def test_budget_512_leaves_209() -> None:
 
 def test_a_spent_budget_binds_whatever_else_the_first_in_line_lacks() -> None:
     world = line("continuous", ((5, 9), (20, 9), (3, 2)), max_num_seqs=2, max_num_batched_tokens=8)
-    bound = [world.turn().facts.budget(8) for _ in range(5)]  # 5 + 3, 1 + 7, 1 + 7, 1 + 3, 1 + 1; r2 waits for a lane all the while
+    bound = [
+        world.turn().facts.budget(8) for _ in range(5)
+    ]  # 5 + 3, 1 + 7, 1 + 7, 1 + 3, 1 + 1; r2 waits for a lane all the while
     assert [b.unused for b in bound] == [0, 0, 0, 4, 6]
     assert [b.binding for b in bound] == ["budget", "budget", "budget", "lanes", "lanes"]
 

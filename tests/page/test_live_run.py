@@ -153,3 +153,37 @@ def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):
     chooser.value.set_files(tmp_path / "bad.jsonl")
     page.wait_for_selector(".toast:not([hidden])")
     assert "cannot be opened" in page.inner_text(".toast") and page.evaluate("inflight.run.header.source") == "uploaded"
+
+
+def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit, page_url):
+    page = visit(url=f"{page_url}/")
+    page.click(".edit-button")
+    page.wait_for_selector(".request-rows > *")
+    page.select_option(".preset-select", "nanogpt-chunked-4")
+    page.wait_for_function("() => inflight.entry && inflight.entry.name === 'nanogpt-chunked-4'")
+    page.fill("[name=max_num_seqs]", "2")
+    page.click(".presets button >> nth=1")  # another run on screen
+    page.wait_for_function("() => inflight.entry.name === 'gpt2-six'")
+    assert page.input_value("[name=max_num_seqs]") == "2" and "These are your edits" in page.inner_text(".run-message")
+    page.click(".run-message .mini")
+    assert page.input_value("[name=max_num_seqs]") == "3" and page.locator(".request-row").count() == 6
+    page.click(".run-message .mini")  # and back
+    assert page.input_value("[name=max_num_seqs]") == "2" and page.locator(".request-row").count() == 4
+    said = page.evaluate("inflight.editor.said()")
+    assert said["spec"]["config"]["max_num_seqs"] == 2  # what Compare is given is what the form shows
+    page.click(".run-button")
+    page.wait_for_function("() => inflight.running")
+    page.click(".presets button >> nth=0")
+    page.wait_for_function("() => !inflight.running && inflight.visit.runs.length === 1", timeout=120_000)
+    page.click(".runs-button")
+    kept = page.locator(".visit-run")
+    assert kept.count() == 1 and "2 lanes" in kept.inner_text()
+    kept.locator(".run-choice").click()
+    assert page.evaluate("[inflight.run.header.source, inflight.run.header.config.max_num_seqs, inflight.run.complete]") == [
+        "live",
+        2,
+        True,
+    ]
+    page.click(".runs-button")
+    page.click(".visit-run .icon-button")
+    assert page.locator(".visit-run").count() == 0

@@ -9,6 +9,8 @@ from pathlib import Path
 from core.assets import ASSETS
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset
+from visualizer.charts.theme import deal
+from visualizer.words.questions import QUESTIONS, question_of
 
 TRACES = ASSETS / "traces"
 
@@ -29,9 +31,32 @@ def entry(preset: Preset, trace: Trace) -> dict:
         "title": preset.title,
         "shows": preset.shows,
         "policy": trace.header["policy"],
+        "question": question_of(preset.name),
         "steps": len(trace.events),
+        "lanes": thumbnail(trace),
         "recorded": _day(trace.header.get("created", "")),
     }
+
+
+def questions() -> list[dict]:
+    """What the runs are grouped by: `{"title", "answer"}`, in order; an entry's `question` is an index into them."""
+    return [{"title": q.title, "answer": q.answer} for q in QUESTIONS]
+
+
+def thumbnail(trace: Trace) -> list[list[list[int]]]:
+    """Lane by lane who computed in it: [first step, end, hue] for steps that follow each other; hue -1: computed for nobody."""
+    hues = deal(trace)
+    lanes: list[list[list[int]]] = [[] for _ in range(trace.header["config"]["max_num_seqs"])]
+    for i, event in enumerate(trace.events):
+        held = {s.lane: hues[s.request] for s in event.segments}
+        held |= {row.lane: -1 for forward in event.passes for row in forward.finished_rows}
+        for lane, hue in held.items():
+            pieces = lanes[lane]
+            if pieces and pieces[-1][1:] == [i, hue]:
+                pieces[-1][1] = i + 1
+            else:
+                pieces.append([i, i + 1, hue])
+    return [pieces for pieces in lanes if pieces]
 
 
 def _day(created: str) -> str:

@@ -86,9 +86,9 @@ def page_html(options: dict, parts: dict | None = None) -> str:
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
 
-def standalone_html(replay: dict) -> str:
-    """One file with everything in it: opens from disk, asks no network."""
-    return page_html({"replay": replay})
+def standalone_html(replay: dict, step: int | None = None) -> str:
+    """One file with everything in it: opens from disk, at a step if one is named; asks no network."""
+    return page_html({"replay": replay} | ({} if step is None else {"step": step}))
 
 
 def inert_json(data: object) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import gradio as gr
 
+from visualizer.documents.catalogue import questions
 from visualizer.page.bundle import inert_json, markup, script, standalone_html, style
 
 __all__ = ["Player", "standalone_html"]
@@ -21,7 +22,7 @@ class Player(gr.HTML):
     """
 
     def __init__(self, catalogue: Sequence[dict], tabs: Sequence[dict] = (), **gradio) -> None:
-        options = {"catalogue": list(catalogue), "tabs": list(tabs), "server": True}
+        options = {"catalogue": list(catalogue), "questions": questions(), "tabs": list(tabs), "server": True}
         super().__init__(
             html_template=_literal(markup()),
             js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});',

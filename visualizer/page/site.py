@@ -9,7 +9,7 @@ from core.assets import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import TRACES, entry
+from visualizer.documents.catalogue import TRACES, entry, questions
 from visualizer.documents.comparison import document
 from visualizer.documents.comparison_files import RECORDED, load, recorded
 from visualizer.documents.replay import replay
@@ -32,7 +32,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             trace = Trace.load(path)
             catalogue.append(entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))})
         parts = _compare(folder, comparisons)
-        page = page_html({"catalogue": catalogue, "tabs": TABS if parts else []}, parts)
+        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": TABS if parts else []}, parts)
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"

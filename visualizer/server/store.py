@@ -56,7 +56,7 @@ class Shelf:
     def export(self, kind: str, run: str, step: int | None = None) -> dict:
         """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
 
-        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay), "plotly" (a step as a figure). run: its id or its replay's url.
+        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure). run: its id or its replay's url.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
             raise InflightError(f"There is no export {str(kind)[:20]!r}; there are jsonl, perfetto, html and plotly.")
@@ -65,7 +65,8 @@ class Shelf:
             return self._named(path, "inflight-trace.jsonl")
         if kind == "html":
             data = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            return self._named(_store(path.with_suffix(".html"), standalone_html(data)), "inflight-replay.html")
+            at = step if isinstance(step, int) and not isinstance(step, bool) else None
+            return self._named(_store(path.with_suffix(f".{at}.page.html"), standalone_html(data, at)), "inflight-replay.html")
         trace = Trace.load(path)
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)

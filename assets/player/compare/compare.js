@@ -3,9 +3,10 @@
 
 import { download, h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
 import { Fork } from "./fork.js";
-import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast } from "../parts/look.js";
+import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { FIRST, NewComparison } from "./new_comparison.js";
 import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
@@ -16,11 +17,11 @@ import { Tooltip } from "../parts/tooltip.js";
 export class Compare {
   /**
    * root: the element of compare.html. options: {tabs, plotly: url, server: whether there is an API, base, comparisons: [{name, title,
-   * shows, url}] (without a server), remember(hash), watched() → the spec of the Watch tab}.
+   * shows, url}] (without a server), watched() → the spec of the Watch tab}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
-    this.options = { tabs: [], comparisons: [], server: false, remember: (_hash) => {}, watched: null, ...options };
+    this.options = { tabs: [], comparisons: [], server: false, watched: null, ...options };
     this.layout = "desk";
     this.doc = null;
     this.spec = null; // what the document ran: {workload, config, model, device}
@@ -31,6 +32,7 @@ export class Compare {
     this.$ = $;
     this._documents = new Map();
     this.visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
+    this.wanted = addressed(); // what a link asks for, until it is shown
     this._theme();
     this._size();
     this.server = this.options.server ? new Server(this.options.base) : null;
@@ -68,13 +70,33 @@ export class Compare {
       this._chips();
       if (this.server) this.form.fill(this.catalogue);
       if (this.server) this.fork.knobs(this.catalogue.knobs);
-      const wanted = new URLSearchParams(location.hash.slice(1)).get("comparison");
-      const entry = this.catalogue.recorded.find((e) => e.name === wanted) || this.catalogue.recorded[0];
+      await this._follow();
+      const entry = this.catalogue.recorded[0];
+      if (this.doc) return;
       if (entry) await this.open(entry);
       else this.empty("There is no recorded comparison here yet. Run one.");
     } catch (error) {
       this.empty(`Nothing to compare could be fetched: ${error.message}.`);
     }
+  }
+
+  /** Open what the address asks for, at its moment. */
+  async _follow() {
+    const name = this.wanted.get("comparison");
+    const entry = this.catalogue.recorded.find((e) => e.name === name);
+    if (name && !entry) this.toast(`There is no comparison ${name} here.`);
+    if (!entry) return;
+    if (entry !== this.entry) await this.open(entry);
+    if (entry !== this.entry) return; // it could not be opened
+    const { wanted } = this;
+    const who = (wanted.get("who") || "").split(",").filter((n) => this.race.all.has(n));
+    if (who.length) this.chosen = new Set(who);
+    this._who();
+    this._race();
+    this.race.setClock(wanted.get("axis") !== "steps");
+    const at = wanted.has("at") ? Number(wanted.get("at")) : NaN;
+    if (Number.isFinite(at)) this.race.seek(at);
+    this._remember();
   }
 
   // -- documents -------------------------------------------------------------------------------------------------------
@@ -208,6 +230,7 @@ export class Compare {
   _moment() {
     const { race } = this;
     this.bar.draw();
+    this._remember();
     const gap = race.gap();
     setText(this.$(".gap"), gap ? `${gap[0]} is ${plural(gap[1], "token")} ahead of ${gap[2]}` : race.now >= race.span ? "all are done" : "");
   }
@@ -215,9 +238,21 @@ export class Compare {
   _top() {
     const { $ } = this;
     fillTabs(this.root, this.options.tabs, "compare");
-    const name = () => `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}`;
-    $(".csv-button").addEventListener("click", () => this.doc && download(`${name()}.csv`, new Blob([this.doc.csv], { type: "text/csv" })));
-    $(".json-button").addEventListener("click", () => this.doc && download(`${name()}.json`, new Blob([JSON.stringify(this.doc.data, null, 1)], { type: "application/json" })));
+    $(".csv-button").addEventListener("click", () => this._save("csv"));
+    $(".json-button").addEventListener("click", () => this._save("json"));
+    $(".share-button").addEventListener("click", () => this._share());
+    window.addEventListener("hashchange", () => {
+      this.wanted = addressed();
+      if (this.wanted.get("part") === "compare") this._follow();
+    });
+  }
+
+  /** What was measured, as a file. */
+  _save(kind) {
+    if (!this.doc) return;
+    const name = `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}-compared`;
+    const [text, type] = kind === "csv" ? [this.doc.csv, "text/csv"] : [JSON.stringify(this.doc.data, null, 1), "application/json"];
+    download(`${name}.${kind}`, new Blob([text], { type }));
   }
 
   _chips() {
@@ -247,14 +282,39 @@ export class Compare {
 
   // -- around it -----------------------------------------------------------------------------------------------------------
 
+  /** theme: also where it is the host's, for a link. */
+  _hash(theme = false) {
+    const p = new URLSearchParams({ part: "compare" });
+    const { race } = this;
+    if (this.entry) {
+      p.set("comparison", this.entry.name);
+      p.set("at", race.clock ? race.now.toFixed(3) : String(Math.floor(race.now)));
+      if (!race.clock) p.set("axis", "steps");
+      p.set("who", race.racers.map((r) => r.name).join());
+    }
+    if (theme || addressed().has("theme")) p.set("theme", this.palette.dark ? "dark" : "light");
+    return `#${p}`;
+  }
+
+  /** What is on screen into the address, soon: browsers limit how often it may change. Not before what a link asked for is shown. */
   _remember() {
-    if (document.documentElement.dataset.part === "compare") this.options.remember(`#part=compare${this.entry ? `&comparison=${encodeURIComponent(this.entry.name)}` : ""}`);
+    if (this._remembering || !this.doc) return;
+    this._remembering = setTimeout(() => {
+      this._remembering = 0;
+      if (document.documentElement.dataset.part === "compare") setAddress(this._hash());
+    }, 300);
+  }
+
+  _share() {
+    if (!this.doc) return;
+    if (this.entry) copyLink(this.root, linkTo(this._hash(true)), () => this.toast("Link copied: it opens this comparison at this moment."));
+    else noLink(this.root, "This comparison was measured here, for you: nobody else can open it.", { text: "Save what was measured (JSON)", act: () => this._save("json") });
   }
 
   _theme() {
     /** @type {HTMLElement | null} */
     const player = document.querySelector("#watch .inflight[data-theme]");
-    const wanted = new URLSearchParams(location.hash.slice(1)).get("theme");
+    const wanted = this.wanted.get("theme");
     const dark = player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
     if (this.palette && this.palette.dark === dark) return;
     this.palette = paintTheme(this.root, dark);
@@ -304,8 +364,9 @@ export function mountCompare(holder, options) {
   holder.innerHTML = markup; // our own file, nothing of anybody's data
   const root = holder.querySelector(".inflight-compare");
   root.classList.add("inflight");
-  window.inflightCompare = new Compare(root, options);
-  return window.inflightCompare;
+  return new Promise((resolve) => {
+    whenStyled(root, () => resolve(window.inflightCompare = new Compare(root, options)));
+  });
 }
 
 window.inflightCompareMount = mountCompare;

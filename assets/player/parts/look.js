@@ -9,6 +9,12 @@ export function prefersDark() {
   return host || (!document.querySelector("gradio-app") && matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
+/** Act once the style sheet is there: without it every colour would be read as black. */
+export function whenStyled(root, act) {
+  if (getComputedStyle(root).getPropertyValue("--scheme").trim()) act();
+  else requestAnimationFrame(() => whenStyled(root, act));
+}
+
 /** Put a theme on a part; its palette, whose hues style sheets find as variables. */
 export function paintTheme(root, dark) {
   root.dataset.theme = dark ? "dark" : "light";
@@ -22,7 +28,7 @@ export function paintTheme(root, dark) {
 /** Call when the theme may be another; `also`: an element whose data-theme is to be followed. */
 export function onTheme(act, also = null) {
   const watch = new MutationObserver(act);
-  watch.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  for (const host of [document.body, document.documentElement]) watch.observe(host, { attributes: true, attributeFilter: ["class"] });
   if (also) watch.observe(also, { attributes: true, attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", act);
 }

@@ -1,5 +1,6 @@
 // Menus under buttons, and the list of keys.
 
+import { showCard } from "./card.js";
 import { clamp, h } from "./dom.js";
 
 export class Menu {
@@ -67,11 +68,6 @@ const KEYS = [
   [["?"], "this list"],
 ];
 
-export function showKeys(dialog) {
-  dialog.setAttribute("aria-label", "Keys");
-  dialog.replaceChildren(
-    h("h2", {}, "Keys"),
-    h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k)])), h("dd", {}, what)])),
-    h("form", { method: "dialog" }, h("button", { class: "button primary" }, "Close")));
-  dialog.showModal();
+export function showKeys(root) {
+  showCard(root, "Keys", h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k)])), h("dd", {}, what)])));
 }

@@ -2,7 +2,7 @@
 //
 //   the DOM event "inflight-tab" {name, wish} (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
 
-const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
+import { addressed, setAddress } from "./link.js";
 
 /** holder: where a part goes. parts: {name: {script, mounts, options}}. */
 export function pageParts(holder, parts) {
@@ -10,19 +10,10 @@ export function pageParts(holder, parts) {
   const opened = new Map();
   let watching = "";
 
-  const remember = (hash) => {
-    try {
-      history.replaceState(history.state, "", hash || "#");
-    } catch {
-      return; // a page without an address of its own
-    }
-    if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
-  };
-
   const open = async (name, wish) => {
     const part = parts[name];
     if (!part) {
-      if (page.dataset.part && page.dataset.part !== "watch") remember(watching);
+      if (page.dataset.part && page.dataset.part !== "watch") setAddress(watching);
       page.dataset.part = "watch";
       window.inflight?.redraw();
       return;
@@ -36,7 +27,7 @@ export function pageParts(holder, parts) {
       opened.set(name, new Promise((resolve, reject) => {
         const script = document.createElement("script");
         script.src = part.script;
-        script.onload = () => resolve(/** @type {any} */ (window)[part.mounts](holder, { ...part.options, remember, watched: window.inflight?.server ? () => window.inflight.editor.said() : null }));
+        script.onload = () => resolve(/** @type {any} */ (window)[part.mounts](holder, { ...part.options, watched: window.inflight?.server ? () => window.inflight.editor.said() : null }));
         script.onerror = () => reject(new Error("the script could not be fetched"));
         document.head.append(script);
       }));
@@ -51,8 +42,13 @@ export function pageParts(holder, parts) {
   };
 
   document.addEventListener("inflight-tab", (/** @type {CustomEvent} */ e) => open(e.detail.name, e.detail.wish));
-  const wanted = () => new URLSearchParams(location.hash.slice(1)).get("part");
-  window.addEventListener("hashchange", () => { if (wanted() && wanted() !== page.dataset.part) open(wanted()); });
+  const wanted = () => addressed().get("part");
+  window.addEventListener("hashchange", () => {
+    const part = wanted() || "watch";
+    if (part === (page.dataset.part || "watch")) return;
+    if (part === "watch") watching = location.hash;
+    open(part);
+  });
   if (parts[wanted()]) open(wanted());
   return open;
 }

@@ -169,11 +169,12 @@ export class BlocksView {
     const bh = Math.min(h / rows, bw * 1.25, app.presenter ? 64 : 48);
     Object.assign(this, { cols, bw, bh, group, tiles });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
-    const size = app.presenter ? Math.min(20, bh - 8) : Math.min(12, bh - 4);
+    const wide = app.presenter ? 34 : 22;
+    const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (app.presenter ? 20 : 13) : 0; // for the label, below the fill
     for (let tile = 0; tile < tiles; tile += 1) {
       const x = (tile % cols) * bw;
       const y = Math.floor(tile / cols) * bh;
-      if (group === 1) this._block(g, tile, x, y, bw - gap, bh - gap, size);
+      if (group === 1) this._block(g, tile, x, y, bw - gap, bh - gap - strip, strip);
       else this._tile(g, tile, x, y, bw - gap, bh - gap);
     }
     g.globalAlpha = 1;
@@ -181,7 +182,8 @@ export class BlocksView {
     setAttr(surface.canvas, "aria-label", `Block map: ${kv.used} of ${kv.total} blocks in use${shared ? `, ${shared} shared` : ""}${this.ghosts.size ? `, ${this.ghosts.size} freed by preemption` : ""}`);
   }
 
-  _block(g, block, x, y, w, h, size) {
+  /** h: of the fill; strip: what is left below it for a label, or 0. */
+  _block(g, block, x, y, w, h, strip) {
     const { palette, focus, hot, run } = this.app;
     const owners = this.owned.get(block);
     const ghost = this.ghosts.get(block);
@@ -213,7 +215,6 @@ export class BlocksView {
       g.fillRect(x + n * part, y + h * (1 - o.fill), part, h * o.fill);
     });
     g.globalAlpha = lit ? 1 : 0.2;
-    const [first] = owners;
     if (owners.some((o) => o.fresh) && w > 7) { // new in this step
       g.strokeStyle = palette.ink;
       g.lineWidth = 1.5;
@@ -226,20 +227,7 @@ export class BlocksView {
       g.strokeRect(x + 1, y + 1, w - 2, h - 2);
       g.setLineDash([]);
     }
-    if (w >= 22 && size >= 9) {
-      setFont(g, `700 ${size}px ${palette.mono}`);
-      g.textBaseline = "middle";
-      const text = owners.length > 1 ? owners.map((o) => o.request.letter).join("") : `${first.request.letter}${first.at}`;
-      const label = shorten(g, text, w - 6);
-      const width = measure(g, label);
-      if (label) { // on a pale flag: white on a solid hue would miss 4.5 : 1
-        g.fillStyle = palette.of(first.request).tint;
-        g.fillRect(x + 3, y + 3, width + 4, Math.min(size + 3, h - 5));
-        g.fillStyle = palette.ink;
-        g.fillText(label, x + 5, y + 3 + Math.min(size + 3, h - 5) / 2 + 0.5);
-      }
-    }
-    if (ghost && w >= 14) this._struck(g, ghost.request, x + w, y + h, Math.min(12, size));
+    if (strip) this._label(g, owners, ghost && ghost.request, x, y + h + 1, w, strip);
     if (hot && hot.keys && owners.some((o) => o.request === hot.request && hot.keys[0] < (o.at + 1) * run.blockSize && hot.keys[1] > o.at * run.blockSize)) {
       g.strokeStyle = palette.ink;
       g.lineWidth = 2.5;
@@ -247,17 +235,21 @@ export class BlocksView {
     }
   }
 
-  /** Whose block this was until this step: its letter, struck through, in the lower corner. */
-  _struck(g, request, right, bottom, size) {
+  /** Below the fill, never on it: whose block it is, and, struck through, whose it was until this step. */
+  _label(g, owners, lost, x, y, w, strip) {
     const { palette } = this.app;
-    setFont(g, `700 ${size}px ${palette.mono}`);
-    const width = measure(g, request.letter);
-    g.fillStyle = palette.of(request).tint;
-    g.fillRect(right - width - 7, bottom - size - 4, width + 5, size + 2);
+    setFont(g, `700 ${strip - 2}px ${palette.mono}`);
+    g.textBaseline = "middle";
+    const middle = y + strip / 2;
+    const was = lost ? measure(g, lost.letter) + 3 : 0;
+    const text = owners.length > 1 ? owners.map((o) => o.request.letter).join("") : `${owners[0].request.letter}${owners[0].at}`;
     g.fillStyle = palette.ink;
-    g.fillText(request.letter, right - width - 4.5, bottom - size / 2 - 2.5);
+    g.fillText(shorten(g, text, w - was), x + 1, middle);
+    if (!lost || was > w) return;
+    g.fillStyle = palette.soft;
+    g.fillText(lost.letter, x + w - was + 2, middle);
     g.fillStyle = palette.warn;
-    g.fillRect(right - width - 6.5, bottom - size / 2 - 3.5, width + 4, 1.6);
+    g.fillRect(x + w - was, middle - 1, was, 1.6);
   }
 
   _tile(g, tile, x, y, w, h) {

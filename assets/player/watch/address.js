@@ -1,53 +1,73 @@
-// The address: run, step, selection and view in the hash, so that a link shows the same. In a frame the parent is told.
+// What of the Watch tab stands in the address: run, step, selection, view and theme, so that a link shows the same.
 
-const PARENT = "https://huggingface.co"; // a Space shows the page in a frame there
+import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
+
+/** Four whole numbers that name a part of a mask, or null. */
+function viewFrom(text) {
+  const view = (text || "").split(",").map(Number);
+  return view.length === 4 && view.every((n) => Number.isInteger(n) && n >= 0) && view[0] < view[1] && view[2] < view[3] ? view : null;
+}
+
+const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
 export class Address {
+  /** @param {App} app */
   constructor(app) {
     this.app = app;
     window.addEventListener("hashchange", () => this._follow());
   }
 
   read() {
-    const p = new URLSearchParams(location.hash.slice(1));
-    const step = p.has("step") ? Number(p.get("step")) : null;
+    const { app } = this;
+    const p = addressed();
     const theme = p.get("theme");
-    if (theme === "dark" || theme === "light") this.app.setTheme(theme);
-    if (p.get("axis") === "time") this.app.lanes.clock || this.app.setClock(true);
-    if (p.get("present") === "1" && !this.app.presenter) this.app.present(true, true);
+    if (theme === "dark" || theme === "light") app.setTheme(theme);
+    if (p.get("axis") === "time" && !app.lanes.clock) app.setClock(true);
+    if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
-      run: p.get("run"),
-      step: Number.isInteger(step) && step >= 0 ? step : null,
-      pin: p.get("pin"),
-      zoom: p.get("zoom") === "1",
-      tab: p.get("tab"),
-      spec: p.get("spec"),
+      run: p.get("run"), step: wholeFrom(p.get("step")), pin: p.get("pin"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
+      tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"),
     };
   }
 
-  write() {
+  /** Why no link can show the run on screen, or null. */
+  get hindrance() {
     const { app } = this;
-    if (!app.run || !app.run.length || (document.documentElement.dataset.part || "watch") !== "watch") return; // another part has the address
+    const { run, entry } = app;
+    if (!run || !run.length) return "There is no run on screen.";
+    if (entry && (entry.name || entry.spec)) return null;
+    if (app.options.replay && app.replay === app.options.replay) return null; // the page is the run
+    if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
+    if (run.header.source === "uploaded") return "This run was opened from a file: it is on your machine alone.";
+    return entry ? "What this run was asked is too long for an address." : "This run did not come to its end, and is kept nowhere.";
+  }
+
+  /** theme: also where it is the host's, for a link. */
+  _hash(theme = false) {
+    const { app } = this;
     const p = new URLSearchParams();
-    if (app.entry && app.entry.name) p.set("run", app.entry.name);
-    const spec = app.editor && app.editor.spoken;
-    if (spec) p.set("spec", spec);
-    p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
-    if (app.pinned) p.set("pin", app.pinned.letter);
-    if (app.mask.zoom && app.mask.zoom.request) p.set("zoom", "1");
+    if (!this.hindrance) {
+      if (app.entry && app.entry.name) p.set("run", app.entry.name);
+      else if (app.entry && app.entry.spec) p.set("spec", app.entry.spec);
+      p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
+      if (app.pinned) p.set("pin", app.pinned.letter);
+      const { zoom, layer } = app.mask;
+      if (zoom) p.set("zoom", zoom.request ? "1" : zoom.view.join());
+      if (layer !== null) p.set("layer", String(layer));
+      if (app.pass !== Infinity) p.set("pass", String(app.pass));
+    }
     if (app.layout !== "desk" && app.tab !== "mask") p.set("tab", app.tab);
     if (app.lanes.clock) p.set("axis", "time");
     if (app.presenter) p.set("present", "1");
-    if (app._chosenTheme) p.set("theme", app._chosenTheme);
-    const hash = `#${p}`;
-    if (hash === location.hash) return;
-    this._written = hash;
-    try {
-      history.replaceState(history.state, "", hash);
-    } catch {
-      return; // a page without an address of its own (srcdoc)
-    }
-    if (window.parent !== window) window.parent.postMessage({ hash }, PARENT);
+    if (app.presenter && app.root.dataset.focusView) p.set("view", app.root.dataset.focusView);
+    if (app.chosenTheme || theme) p.set("theme", app.palette.dark ? "dark" : "light");
+    return `#${p}`;
+  }
+
+  write() {
+    if (!this.app.run || (document.documentElement.dataset.part || "watch") !== "watch" || addressed().has("part")) return; // another part has the address
+    this._written = this._hash();
+    setAddress(this._written);
   }
 
   /** Browsers limit how often the address may change. */
@@ -60,28 +80,25 @@ export class Address {
   }
 
   _follow() {
-    if (location.hash === this._written || new URLSearchParams(location.hash.slice(1)).has("part")) return;
+    if (location.hash === this._written || addressed().has("part")) return;
     const wanted = this.read();
     const { app } = this;
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
-    else if (app.run && wanted.step !== null) app.seekStep(wanted.step);
+    else if (wanted.spec && app.server && wanted.spec !== app.entry?.spec) app.editor.restore(wanted);
+    else if (app.run) app.look(wanted);
   }
 
-  /** The link that works elsewhere: inside a Space's frame that is the Space's own page. */
-  link() {
-    this.write();
-    const inSpace = window.parent !== window && document.referrer.startsWith(PARENT) && new URL(document.referrer).pathname.startsWith("/spaces/");
-    return (inSpace ? document.referrer.split("#")[0] : location.href.split("#")[0]) + location.hash;
-  }
-
-  async copy() {
-    const link = this.link();
-    try {
-      await navigator.clipboard.writeText(link);
-      this.app.toast("Link copied: it opens this run at this step.");
-    } catch {
-      window.prompt("Copy this link", link);
+  share() {
+    const { app } = this;
+    const why = this.hindrance;
+    if (why) {
+      const id = app.server && app.entry && app.entry.id;
+      return noLink(app.root, why, app.run && app.run.length ? id
+        ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
+        : { text: "Save its replay (JSON)", act: () => app.take("replay") } : null);
     }
+    this.write();
+    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast("Link copied: it opens this run at this step."));
   }
 }

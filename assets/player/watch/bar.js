@@ -5,6 +5,7 @@ import { exportMenu } from "./export.js";
 import { factsOf, notesOf, showFacts, sourceOf } from "./facts.js";
 import { fillTabs } from "../parts/look.js";
 import { showKeys } from "../parts/menu.js";
+import { showRuns } from "./runs_card.js";
 
 export class Bar {
   constructor(app) {
@@ -13,32 +14,26 @@ export class Bar {
     fillTabs(root, options.tabs, "watch");
     this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", title: entry.shows, onclick: () => app.open(entry) }, entry.title));
     $(".presets").replaceChildren(...this.chips);
-    $(".runs-button").hidden = options.catalogue.length < 2;
+    $(".runs-button").hidden = options.catalogue.length < 2 && !app.server;
+    $(".runs-button").addEventListener("click", () => showRuns(app));
     /** @type {[string, () => any[]][]} */
-    const menus = [[".runs-button", () => this._runs()], [".export-button", () => exportMenu(app)], [".more-button", () => this._more()]];
+    const menus = [[".export-button", () => exportMenu(app)], [".more-button", () => this._more()]];
     for (const [selector, items] of menus) {
       const button = $(selector);
       button.addEventListener("click", () => app.menu.toggle(button, items()));
     }
-    $(".source").addEventListener("click", () => app.run && showFacts($(".card"), app.run));
-    $(".share-button").addEventListener("click", () => app.address.copy());
+    $(".source").addEventListener("click", () => app.run && showFacts(root, app.run));
+    $(".share-button").addEventListener("click", () => app.address.share());
     const edit = $(".edit-button");
     edit.hidden = !app.server;
     edit.addEventListener("click", () => app.editor.toggle());
-  }
-
-  _runs() {
-    const { app } = this;
-    return app.options.catalogue.map((entry) => ({
-      text: entry.title, note: `${entry.shows}${entry.steps ? ` · ${entry.steps} steps` : ""}`, checked: app.entry === entry, act: () => app.open(entry),
-    }));
   }
 
   _more() {
     const { app } = this;
     const items = [];
     if (app.layout === "phone") {
-      items.push(...exportMenu(app), { text: "Copy link", act: () => app.address.copy() }, "-",
+      items.push(...exportMenu(app), { text: "Copy link", act: () => app.address.share() }, "-",
         { text: `Axis: ${app.lanes.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.lanes.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
     } else {
@@ -47,8 +42,8 @@ export class Bar {
     items.push(
       { text: app.palette.dark ? "Light" : "Dark", act: () => app.setTheme(app.palette.dark ? "light" : "dark") },
       { text: app.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => app.tables.toggle() },
-      { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.$(".card")) });
-    if (app.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(app.$(".card"), app.run) });
+      { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.root) });
+    if (app.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(app.root, app.run) });
     return items;
   }
 

@@ -17,8 +17,8 @@ export class Editor {
     this.app = app;
     this.rows = []; // {el, prompt, tokens, arrival, request}
     this.limits = {};
+    this._opening = false; // a recording of what the form says
     this.visitor = null; // who asks, to the server: a number of this page alone
-    this.spoken = null; // the spec of the run on screen, for the address
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
@@ -33,7 +33,7 @@ export class Editor {
     const compare = $(".compare-these");
     compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
     compare.addEventListener("click", () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: "watched" }, bubbles: true })));
-    this.field("preset").addEventListener("change", () => this._preset(this.field("preset").value));
+    this.field("preset").addEventListener("change", () => this._setAside(() => this._preset(this.field("preset").value)));
     this.field("policy").addEventListener("change", () => this._policy());
     drawer.addEventListener("input", (e) => {
       if (SAMPLING.includes(e.target.name)) this.touchedSampling.add(e.target.name);
@@ -51,11 +51,44 @@ export class Editor {
     if (on) await this._follow();
   }
 
-  /** The form says the run on screen, unless it says already what became of that one. False where no engine answers. */
+  /** The form says the run on screen, unless it has edits: those stay until they are given up. False where no engine answers. */
   async _follow() {
     if (!(await this._state())) return false;
-    if (this.app.run && this.shown !== this.app.run) this._fromRun();
+    const { run } = this.app;
+    if (!run || this.shown === run) return true;
+    if (this.shown && this.changed) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this._setAside(() => this._fromRun()) });
+    else this._fromRun();
     return true;
+  }
+
+  /** Another run came on screen. */
+  followed() {
+    const { app } = this;
+    if (this._opening || (app.running && app.run === app.live.run)) this.shown = app.run; // what the form says
+    else if (this.frame.isOpen && this.state) this._follow();
+  }
+
+  /** Whether the form says something else than what is on screen. */
+  get changed() {
+    return this.asShown !== JSON.stringify(this.spec());
+  }
+
+  /** Fill the form anew; edits that this overwrites can be brought back. */
+  _setAside(fill) {
+    const edits = this.rows.length && this.changed ? this.spec() : null;
+    fill();
+    if (edits) this.frame.say("Your edits were set aside.", false, { text: "Bring them back", act: () => {
+      this.fill(edits);
+      this.asShown = null;
+      this._touch();
+    } });
+  }
+
+  /** Say a spec in the form. */
+  async take(spec) {
+    if (!(await this._state())) return;
+    this._setAside(() => this.fill(spec));
+    this.shown = this.app.run;
   }
 
   /** What the form says, for whoever else wants to run it: {spec, says}. Throws a sentence. */
@@ -260,10 +293,10 @@ export class Editor {
     setText(this.$(".preset-shows"), preset.shows);
     this.fill(preset.spec);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
-    if (entry && entry !== this.app.entry) this.app.open(entry).then(() => { // its recording is at hand: show it at once
-      this.shown = this.app.run;
-      this._touch();
-    });
+    if (entry && entry !== this.app.entry) { // its recording is at hand: show it at once
+      this._opening = true;
+      this.app.open(entry).finally(() => { this._opening = false; });
+    }
     this.asShown = entry ? JSON.stringify(this.spec()) : null;
     this._touch();
   }
@@ -307,7 +340,7 @@ export class Editor {
 
   /** Picture and controls never disagree in silence. */
   _touch() {
-    const changed = this.asShown !== JSON.stringify(this.spec());
+    const { changed } = this;
     setText(this.frame.button, changed ? "Run these changes" : "Run");
     if (!this.app.running) this._say(changed ? "Changed: the picture still shows the last run." : "");
   }
@@ -364,23 +397,36 @@ export class Editor {
       },
     });
     frame.busy(false);
+    const { ended } = app.live;
+    if (ran && ended && ended.entry) {
+      ended.entry.spec = await pack(this._brief(spec));
+      app.visit.add(ended.run, ended.entry, spec, this._titleOf(spec));
+      app.bar.marks();
+    }
     if (ran && app.run === app.live.run) {
       this.asShown = said;
       this.shown = app.run;
       setText(frame.button, said === JSON.stringify(this.spec()) ? "Run" : "Run these changes");
-      this.spoken = await pack(this._brief(spec));
       app.changed();
     }
     return ran;
   }
 
+  /** What a run of a spec is called among those of this visit. */
+  _titleOf(spec) {
+    const asked = canonical(spec.workload);
+    const preset = this.state.presets.find((p) => canonical(p.spec.workload) === asked);
+    return preset ? preset.title : `${plural(spec.workload.requests.length, "request")} of yours`;
+  }
+
   /** The shortest that says the same: a preset and what differs from it, else everything. */
   _brief(spec) {
-    const asked = canonical(spec.workload.requests);
-    const preset = this.state && this.state.presets.find((p) => canonical(p.spec.workload.requests) === asked);
+    const asked = canonical(spec.workload);
+    const preset = this.state && this.state.presets.find((p) => canonical(p.spec.workload) === asked);
     if (!preset) return spec;
-    const config = Object.fromEntries(Object.entries(spec.config).filter(([k, v]) => preset.spec.config[k] !== v));
-    return { preset: preset.name, config, model: spec.model === preset.spec.model ? undefined : spec.model };
+    const differs = ([key, value]) => preset.spec.config[key] !== value;
+    const same = (key) => (spec[key] === preset.spec[key] ? undefined : spec[key]);
+    return { preset: preset.name, config: Object.fromEntries(Object.entries(spec.config).filter(differs)), model: same("model"), device: same("device") };
   }
 
   /** Run again what a link says, and go to its step. */
@@ -396,15 +442,11 @@ export class Editor {
     if (spec.preset) {
       const preset = this.state.presets.find((p) => p.name === spec.preset);
       if (!preset) return this.app.toast("This link names a preset that is not here.");
-      spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model };
+      spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model, device: spec.device || preset.spec.device };
     }
     this.app.toast("Running what the link describes.");
     this.fill(spec);
-    if (await this.runSpec(spec)) {
-      if (wanted.step !== null) this.app.seekStep(wanted.step);
-      const request = wanted.pin && this.app.run.requests.find((r) => r.letter === wanted.pin);
-      if (request) this.app.pin(request);
-    }
+    if (await this.runSpec(spec)) this.app.look(wanted);
   }
 
   // -- files -------------------------------------------------------------------------------------------------------------------
@@ -435,9 +477,9 @@ export class Editor {
 }
 
 /** The same text for the same data, whatever the order of its keys; defaults count as given. */
-function canonical(requests) {
-  return JSON.stringify(requests.map((r) => [r.id, r.prompt ?? null, r.prompt_token_ids ?? null, r.arrival,
-    Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1))]));
+function canonical({ requests, arrival_unit: unit }) {
+  return JSON.stringify([unit || "step", requests.map((r) => [r.id, r.prompt ?? null, r.prompt_token_ids ?? null, r.arrival,
+    Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1))])]);
 }
 
 async function through(bytes, stream) {

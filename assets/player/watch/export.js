@@ -46,53 +46,66 @@ export async function picture(app) {
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
 }
 
-export function exportMenu(app) {
+/** What files of the run on screen are called: the run, and the step where the file is of a step. */
+function nameOf(app, step = null) {
+  const run = app.entry && /^[\w-]+$/.test(app.entry.name || "") ? app.entry.name : app.run.header.source === "uploaded" ? "uploaded" : app.run.header.policy;
+  return [NAME, run, ...(step === null ? [] : ["step", step])].join("-");
+}
+
+const FILES = {
+  jsonl: { text: "Trace", note: "JSON lines: open it here again, or with core.Trace.load", ending: "jsonl" },
+  html: { text: "One page", note: "HTML that opens from disk at this step, with no network", ending: "html", step: true },
+  perfetto: { text: "Perfetto", note: "JSON for ui.perfetto.dev: a track for each lane", ending: "perfetto.json" },
+  plotly: { text: "This step as a figure", note: "HTML, interactive; 5 MB, as Plotly is in it", ending: "figure.html", step: true },
+};
+
+/** Give the visitor the run on screen as a file. kind: png, replay or what the server writes. */
+export async function take(app, kind) {
   const step = app.frame ? app.frame.event.step : 0;
-  const name = app.entry && /^[\w-]+$/.test(app.entry.name || "") ? `${NAME}-${app.entry.name}` : NAME;
-  /** @type {any[]} */
-  const items = [{
-    text: "Picture of this view", note: "PNG", act: async () => {
-      try {
-        download(`${name}-step-${step}.png`, await picture(app));
-      } catch {
-        app.toast("This browser could not draw the picture.");
-      }
-    },
-  }];
-  if (!app.running && (app.replay || app.entry)) items.push({ text: "Replay", note: "JSON: every step, text and sentence", act: () => saveReplay(app, name) });
-  if (app.server && !app.running) {
-    for (const [kind, text, note] of [
-      ["jsonl", "Trace", "JSON lines: open it here again, or with core.Trace.load"],
-      ["html", "One page", "HTML that opens from disk, with no network"],
-      ["perfetto", "Perfetto", "JSON for ui.perfetto.dev: a track for each lane"],
-      ["plotly", "This step as a figure", "HTML, interactive"],
-    ]) {
-      items.push({ text, note, act: async () => {
-        const id = app.entry && app.entry.id;
-        if (!id) return app.toast("Only recorded, uploaded and finished runs can be exported.");
-        try {
-          const answer = await app.server.call("export", kind, id, step);
-          if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
-          const a = document.createElement("a");
-          a.href = answer.url;
-          a.download = `${name}${kind === "plotly" ? `-step-${step}` : ""}.${{ jsonl: "jsonl", perfetto: "perfetto.json" }[kind] || "html"}`;
-          a.click();
-        } catch (error) {
-          app.toast(`The export failed: ${error.message}`);
-        }
-      } });
-    }
-    items.push("-", { text: "Open a trace", note: "JSON lines saved from here or by core", act: () => openTrace(app) });
+  try {
+    if (kind === "png") return download(`${nameOf(app, step)}.png`, await picture(app));
+    if (kind === "replay") return await saveReplay(app);
+    const id = app.entry && app.entry.id;
+    if (!id) return app.toast("Only recorded, uploaded and finished runs can be exported.");
+    const answer = await app.server.call("export", kind, id, step);
+    if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
+    const file = FILES[kind];
+    const blob = await (await fetch(answer.url)).blob();
+    download(`${nameOf(app, file.step ? step : null)}.${file.ending}`, blob);
+    if (blob.size > 2 ** 20) app.toast(`The file has ${(blob.size / 2 ** 20).toFixed(1)} MiB.`);
+  } catch (error) {
+    app.toast(kind === "png" ? "This browser could not draw the picture." : `The export failed: ${error.message}`);
   }
+}
+
+export function exportMenu(app) {
+  const file = (kind, text, note) => ({ text, note, act: () => take(app, kind) });
+  /** @type {any[]} */
+  const items = [file("png", "Picture of this view", "PNG")];
+  if (!app.running && app.run) items.push(file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"));
+  if (app.server && !app.running) for (const [kind, { text, note }] of Object.entries(FILES)) items.push(file(kind, text, note));
+  items.push("-", { text: app.server ? "Open a trace or a replay" : "Open a replay", note: app.server ? "Saved from here or by core" : "JSON saved from here", act: () => openFile(app) });
   return items;
 }
 
-async function saveReplay(app, name) {
-  const data = app.replay || (await (await fetch(app.entry.url)).json());
-  download(`${name}.json`, new Blob([JSON.stringify(data)], { type: "application/json" }));
+/** The replay as it came; a run that was streamed in has its pieces. */
+async function saveReplay(app) {
+  const data = app.replay || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
+  if (!data) throw new Error("this run is kept nowhere");
+  download(`${nameOf(app)}.replay.json`, new Blob([JSON.stringify(data)], { type: "application/json" }));
 }
 
-function openTrace(app) {
+/** The replay in a text, or null where it is something else. */
+function replayIn(text) {
+  try {
+    const data = JSON.parse(text);
+    return data && data.header && Array.isArray(data.events) && Array.isArray(data.captions) ? data : null;
+  } catch {
+    return null;
+  }
+}
+
+function openFile(app) {
   const input = document.createElement("input");
   input.type = "file";
   input.accept = ".jsonl,.json,application/json";
@@ -102,11 +115,15 @@ function openTrace(app) {
     const most = app.editor.limits.upload_bytes || 32 * 2 ** 20;
     if (file.size > most) return app.toast(`The file has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`);
     try {
-      const answer = await app.server.call("upload", await file.text());
+      const text = await file.text();
+      const replay = replayIn(text);
+      if (replay) return app.openReplay({ ...replay, header: { ...replay.header, source: replay.header.source === "simulated" ? "simulated" : "uploaded" } });
+      if (!app.server) return app.toast("This is not a replay.");
+      const answer = await app.server.call("upload", text);
       if (answer.error) return app.toast(answer.error, 8000);
       await app.open({ name: null, title: "Uploaded", ...answer });
     } catch (error) {
-      app.toast(`The upload failed: ${error.message}`);
+      app.toast(`The file could not be opened: ${error.message}`);
     }
   });
   input.click();

@@ -1,5 +1,6 @@
 // What the run on screen ran on, as a list: model, device, limits, memory, and what its engine had to say about them. From the header alone.
 
+import { showCard } from "../parts/card.js";
 import { h } from "../parts/dom.js";
 import { count, plural } from "../parts/format.js";
 
@@ -42,11 +43,6 @@ export function factsOf(run) {
 
 export const notesOf = (header) => (Array.isArray(header.notes) ? header.notes.filter((note) => typeof note === "string" && note) : []);
 
-export function showFacts(dialog, run) {
-  dialog.setAttribute("aria-label", "About this run");
-  dialog.replaceChildren(
-    h("h2", {}, "About this run"),
-    h("dl", {}, ...factsOf(run).flatMap(([name, words]) => [h("dt", {}, name), h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words))])),
-    h("form", { method: "dialog" }, h("button", { class: "button primary" }, "Close")));
-  dialog.showModal();
+export function showFacts(root, run) {
+  showCard(root, "About this run", h("dl", {}, ...factsOf(run).flatMap(([name, words]) => [h("dt", {}, name), h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words))])));
 }

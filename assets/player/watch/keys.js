@@ -14,10 +14,13 @@ function leave(app) {
   else if (app.presenter) app.present(false);
 }
 
-function focusView(app, view) {
+/** One view alone on the screen, or again all of them. */
+export function focusView(app, view) {
+  if (!FOCUS_VIEWS.includes(view)) return;
   if (app.root.dataset.focusView === view) delete app.root.dataset.focusView;
   else app.root.dataset.focusView = view;
   app.redraw();
+  app.changed();
 }
 
 export function playerKeys(app) {
@@ -28,7 +31,7 @@ export function playerKeys(app) {
     if (isTyping(el) || (el.closest && el.closest(".menu")) || pressesButton(e)) return;
     if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;
     if (app.transport.key(e)) e.preventDefault();
-    else if (e.key === "?") showKeys(app.$(".card"));
+    else if (e.key === "?") showKeys(app.root);
     else if (e.key === "p") app.present(!app.presenter);
     else if (e.key === "t") app.tables.toggle();
     else if (e.key === "c") app.setClock(!app.lanes.clock);

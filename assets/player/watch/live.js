@@ -9,6 +9,7 @@ export class Live {
     this.app = app;
     this.id = null;
     this.run = null; // the one that goes on, or went on last
+    this.ended = null; // {run, entry} of the last, where it came to an end
   }
 
   /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
@@ -69,6 +70,7 @@ export class Live {
       }
     }
     app.redraw();
+    this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
     if (ended.error) this._failed(ended.error, app.run === this.run ? before : this._held(), tell);
     else tell.done(ended.stopped || (this.run ? `Done: ${plural(this.run.length, "step")}.` : "Done: there was nothing to compute."));
     return !ended.error;

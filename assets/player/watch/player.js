@@ -4,7 +4,7 @@
 //   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
 
 import { h, icon, clamp, setAttr, setText, reducedMotion } from "../parts/dom.js";
-import { drawSoon, layoutOf, onTheme, paintTheme, prefersDark, showEmpty, showToast } from "../parts/look.js";
+import { drawSoon, layoutOf, onTheme, paintTheme, prefersDark, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { Run } from "../run/run.js";
 import { MaskView } from "../views/mask/mask.js";
 import { PackedRow } from "../views/packed_row.js";
@@ -18,17 +18,19 @@ import { Tooltip } from "../parts/tooltip.js";
 import { Tables } from "../parts/tables.js";
 import { Menu } from "../parts/menu.js";
 import { Bar } from "./bar.js";
-import { playerKeys } from "./keys.js";
+import { focusView, playerKeys } from "./keys.js";
 import { pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
+import { take } from "./export.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Live } from "./live.js";
+import { Visit } from "./visit.js";
 import { Editor } from "./editor.js";
 import { plain } from "../parts/chips.js";
 
 export class Player {
   /**
-   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url,
+   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step,
    * server: whether there is an API to run on, base: where it is, tabs: [{name, title}], embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
@@ -48,7 +50,9 @@ export class Player {
     this.tab = "mask";
     this.drawn = -1;
     this.lastMs = 0;
-    this._pass = Infinity; // the last one, unless chosen
+    this.pass = Infinity; // the last one, unless chosen
+    /** @type {"dark" | "light" | null} */
+    this.chosenTheme = null; // by hand or by the address
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (s) => root.querySelector(s);
     this.$ = $;
@@ -74,6 +78,7 @@ export class Player {
     this.menu = new Menu($(".menu"), this);
     this.address = new Address(this);
     this.server = this.options.server ? new Server(this.options.base) : null;
+    this.visit = new Visit(this);
     this.live = new Live(this);
     this.editor = new Editor($(".drawer"), this);
     this.bar = new Bar(this);
@@ -89,13 +94,15 @@ export class Player {
   async start() {
     const { options, address } = this;
     const wanted = address.read();
+    if (wanted.step === null && Number.isInteger(options.step)) wanted.step = options.step;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else {
       const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
       if (entry) await this.open(entry, wanted);
       else this.empty("There is no recorded run here yet. Edit requests and run them.");
     }
-    if (this.server && wanted.spec) await this.editor.restore(wanted);
+    if (wanted.spec && this.server) await this.editor.restore(wanted);
+    else if (wanted.spec) this.toast("This link describes a run that only a page with an engine can make.", 8000);
   }
 
   /** A recorded run of the catalogue: fetched once, then kept. */
@@ -117,6 +124,19 @@ export class Player {
     }
   }
 
+  /** A replay from a file. A broken one leaves what is on screen. */
+  openReplay(replay) {
+    const run = new Run(replay);
+    for (let i = 0; i < run.length; i += 1) run.frame(i);
+    this.entry = null;
+    this.show(replay);
+  }
+
+  /** The run on screen as a file; see export.js. */
+  take(kind) {
+    return take(this, kind);
+  }
+
   /** Draw a replay. wanted: {step, pin, view} from an address. */
   show(replay, wanted = {}) {
     if (!replay || !replay.header || !Array.isArray(replay.events)) {
@@ -134,21 +154,30 @@ export class Player {
     const { run } = this;
     this.pinned = this.hovered = this.focus = this.hot = null;
     this.frame = null;
-    this._pass = Infinity;
+    this.pass = Infinity;
     this.mask.reset();
     this.bar.marks();
+    this.editor.followed();
     if (!run.length) {
       if (!this.running) this.empty("This run has no steps: no request was ever computed.");
       return;
     }
     this.empty(null);
-    this.index = Number.isInteger(wanted.step) ? run.indexOf(wanted.step) : run.openingStep();
-    if (wanted.pin) {
-      const request = run.requests.find((r) => r.letter === wanted.pin);
-      if (request) this.pin(request);
-      if (request && wanted.zoom) this.mask.zoom = { request };
-    }
+    this.index = run.openingStep();
+    this.look(wanted);
+  }
+
+  /** Show of the run on screen what an address says. wanted: see `Address.read`. */
+  look(wanted) {
+    const { run } = this;
+    if (Number.isInteger(wanted.step)) this.index = run.indexOf(wanted.step);
+    const request = wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null;
+    if (request && request !== this.pinned) this.pin(request);
+    if (Number.isInteger(wanted.pass)) this.pass = wanted.pass;
+    if (Number.isInteger(wanted.layer) && wanted.layer < run.windows.length) this.mask.layer = wanted.layer;
+    if (wanted.zoom) this.mask.zoom = wanted.zoom === "pin" ? request && { request } : { view: wanted.zoom };
     if (wanted.tab) this.chooseTab(wanted.tab);
+    if (wanted.view && this.presenter) focusView(this, wanted.view);
     this.redraw();
   }
 
@@ -206,11 +235,11 @@ export class Player {
   }
 
   passIndex(frame) {
-    return clamp(this._pass, 0, Math.max(0, frame.passes.length - 1));
+    return clamp(this.pass, 0, Math.max(0, frame.passes.length - 1));
   }
 
   choosePass(index, frame) {
-    this._pass = index === frame.passes.length - 1 ? Infinity : index;
+    this.pass = index === frame.passes.length - 1 ? Infinity : index;
     this.mask.zoom = null;
     this.redraw();
   }
@@ -333,13 +362,13 @@ export class Player {
   }
 
   setTheme(theme) {
-    this._chosenTheme = theme;
+    this.chosenTheme = theme;
     this._theme();
     this.changed();
   }
 
   _theme() {
-    this.palette = paintTheme(this.root, this._chosenTheme ? this._chosenTheme === "dark" : prefersDark());
+    this.palette = paintTheme(this.root, this.chosenTheme ? this.chosenTheme === "dark" : prefersDark());
     if (this.run) this.redraw();
   }
 
@@ -381,7 +410,7 @@ export class Player {
 
   readMask(pass = null) {
     if (pass !== null) {
-      this._pass = pass;
+      this.pass = pass;
       this.draw();
     }
     return this.mask.read();
@@ -397,11 +426,9 @@ export class Player {
   }
 }
 
-/** Mount every player whose markup is in `within`; the last one is `window.inflight`. */
+/** A player in its markup, as soon as that is styled; the last one is `window.inflight`. */
 export function mount(root, options) {
-  const player = new Player(root, options);
-  window.inflight = player;
-  return player;
+  whenStyled(root, () => { window.inflight = new Player(root, options); });
 }
 
 window.Inflight = { mount, icon };

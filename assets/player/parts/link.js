@@ -1,0 +1,49 @@
+// The page's address and links to it: what a part writes after the #, the link that shows the same elsewhere, and what to say where there is
+// none. Knows no part.
+
+import { showCard } from "./card.js";
+import { h } from "./dom.js";
+
+const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
+
+/** What the address says, by name. */
+export const addressed = () => new URLSearchParams(location.hash.slice(1));
+
+/** Write the address; in a frame the page around it is told. */
+export function setAddress(hash) {
+  if ((hash || "#") === (location.hash || "#")) return;
+  try {
+    history.replaceState(history.state, "", hash || "#");
+  } catch {
+    return; // a page without an address of its own (srcdoc)
+  }
+  if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
+}
+
+/** The link that works elsewhere: inside a Space's frame that is the Space's own page. */
+export function linkTo(hash) {
+  const inSpace = window.parent !== window && document.referrer.startsWith(SPACES) && new URL(document.referrer).pathname.startsWith("/spaces/");
+  return (inSpace ? document.referrer.split("#")[0] : location.href.split("#")[0]) + hash;
+}
+
+/**
+ * Copy a link; where the browser does not allow that, show it.
+ * @param {HTMLElement} root with a `dialog.card`
+ * @param {string} link
+ * @param {() => void} copied
+ */
+export async function copyLink(root, link, copied) {
+  try {
+    await navigator.clipboard.writeText(link);
+    copied();
+  } catch {
+    const field = h("input", { type: "text", readonly: true, value: link, "aria-label": "Link", class: "link-field" });
+    showCard(root, "Copy this link", field);
+    field.select();
+  }
+}
+
+/** Say that no link can show this, and what can be taken instead. */
+export function noLink(root, sentence, action = null) {
+  showCard(root, "No link can show this", h("p", {}, sentence), action && h("button", { type: "button", class: "button", onclick: action.act }, action.text));
+}

@@ -1,0 +1,63 @@
+// All runs that can be opened, as a card: those of this visit, then the recorded ones by the question they answer, each with its lanes in small.
+
+import { bareCard } from "../parts/card.js";
+import { h, icon } from "../parts/dom.js";
+import { duration, plural } from "../parts/format.js";
+
+const [WIDTH, HEIGHT] = [132, 40];
+
+/** A run's lanes in small. */
+function thumbnail(app, { lanes, steps }) {
+  const canvas = h("canvas", { class: "thumb", "aria-hidden": "true", width: WIDTH * 2, height: HEIGHT * 2 });
+  const g = canvas.getContext("2d");
+  g.scale(2, 2);
+  const { palette } = app;
+  const pitch = HEIGHT / Math.max(1, lanes.length);
+  const gap = pitch > 5 ? 1.5 : pitch > 2.5 ? 0.5 : 0;
+  const unit = WIDTH / Math.max(1, steps);
+  lanes.forEach((pieces, lane) => {
+    g.fillStyle = palette.empty;
+    g.fillRect(0, lane * pitch, WIDTH, pitch - gap);
+    for (const [from, end, hue] of pieces) {
+      g.fillStyle = hue < 0 ? palette.pad : palette.hues[hue].solid;
+      g.fillRect(from * unit, lane * pitch, Math.max(0.7, (end - from) * unit - (unit > 3 ? 0.5 : 0)), pitch - gap);
+    }
+  });
+  return canvas;
+}
+
+function recorded(app, dialog, entry) {
+  return h("button", { type: "button", class: "run-choice", "aria-current": app.entry === entry ? "true" : null, onclick: () => { dialog.close(); app.open(entry); } },
+    entry.lanes ? thumbnail(app, entry) : null,
+    h("span", { class: "run-words" }, h("b", {}, entry.title), h("small", {}, entry.shows), h("small", { class: "run-facts" }, [entry.policy, entry.steps && plural(entry.steps, "step")].filter(Boolean).join(" · "))));
+}
+
+function ofThisVisit(app, dialog, kept, again) {
+  const { visit } = app;
+  const act = (name, what) => h("button", { type: "button", class: "button", onclick: () => { dialog.close(); what(); } }, name);
+  return h("div", { class: "visit-run", "aria-current": app.run === kept.run ? "true" : null },
+    h("button", { type: "button", class: "run-choice", onclick: () => { dialog.close(); visit.open(kept); } }, thumbnail(app, kept),
+      h("span", { class: "run-words" }, h("b", {}, h("bdi", {}, kept.title)), h("small", {}, kept.says),
+        h("small", { class: "run-facts" }, `${plural(kept.steps, "step")} · ${duration(kept.seconds)} · ${kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`))),
+    h("span", { class: "visit-acts" },
+      app.options.tabs.some((tab) => tab.name === "compare") ? act("Compare", () => visit.compare(kept)) : null, act("Share", () => visit.share(kept)),
+      h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: () => { visit.remove(kept); again(); } }, icon("trash"))));
+}
+
+export function showRuns(app) {
+  const dialog = bareCard(app.root, "Runs", "runs-card");
+  const fill = () => {
+    const { catalogue, questions } = app.options;
+    const groups = (questions || []).map((question, n) => [question, catalogue.filter((e) => e.question === n)]);
+    const rest = catalogue.filter((e) => !Number.isInteger(e.question));
+    if (rest.length) groups.push([{ title: "Recorded runs", answer: "" }, rest]);
+    dialog.replaceChildren(
+      h("header", { class: "runs-head" }, h("h2", {}, "Runs"), h("form", { method: "dialog" }, h("button", { class: "icon-button", "aria-label": "Close" }, icon("close")))),
+      ...(app.visit.runs.length ? [h("section", {}, h("h3", {}, "Runs of this visit"), h("p", {}, "Made here; they go when the page is closed."),
+        h("div", { class: "run-choices visit" }, ...app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill))))] : []),
+      ...groups.filter(([, entries]) => entries.length).map(([{ title, answer }, entries]) => h("section", {}, h("h3", {}, title), h("p", {}, answer),
+        h("div", { class: "run-choices" }, ...entries.map((entry) => recorded(app, dialog, entry))))));
+  };
+  fill();
+  dialog.showModal();
+}

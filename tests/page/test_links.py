@@ -1,0 +1,92 @@
+"""Links: what the page copies shows the same in a fresh browser, and where no link can exist it says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from visualizer.documents.catalogue import TRACES
+
+DENIED = "void (navigator.clipboard.writeText = () => Promise.reject(new Error()))"  # a frame without the permission
+
+
+@pytest.fixture
+def open_page(visit, page_url):
+    return lambda **how: visit(url=f"{page_url}/", **how)
+
+
+def shared(page, part: str = "#watch") -> str:
+    """What Share shows where it may not copy."""
+    page.evaluate(DENIED)
+    page.locator(f"{part} .share-button").click()
+    link = page.locator(".card[open] .link-field").input_value()
+    page.keyboard.press("Escape")
+    return link
+
+
+def compared(page) -> None:
+    page.wait_for_function("() => window.inflightCompare && inflightCompare.doc", timeout=60_000)
+
+
+def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
+    page = open_page(hash="part=compare&comparison=equal-lengths")
+    compared(page)
+    assert page.evaluate("inflightCompare.doc.name") == "equal-lengths"
+    page.evaluate("(inflightCompare.race.setClock(false), inflightCompare.race.seek(7), inflight.setTheme('dark'))")
+    page.click(".who >> text=dynamic")
+    link = shared(page, "#parts")
+    again = open_page(hash=link.split("#")[1], color_scheme="light")
+    compared(again)
+    again.wait_for_function("() => inflightCompare.race.now === 7 && !inflightCompare.race.clock")
+    seen = "[inflightCompare.doc.name, inflightCompare.palette.dark, inflightCompare.race.racers.map(r => r.name).join()]"
+    assert again.evaluate(seen) == page.evaluate(seen)
+    again.wait_for_function("() => location.hash.includes('comparison=equal-lengths') && location.hash.includes('at=7')")
+
+
+def test_a_link_to_a_step_opens_its_view_and_theme(open_page):
+    page = open_page(hash="run=kv-pressure&step=30&axis=time", color_scheme="dark")
+    page.evaluate(
+        "(inflight.pin(inflight.frame.lanes[1].request), inflight.mask.zoom = {view: [0, 2, 0, 40]}, inflight.redraw())"
+    )
+    link = shared(page)
+    again = open_page(hash=link.split("#")[1], color_scheme="light")
+    seen = "[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.mask.zoom.view, inflight.palette.dark, inflight.lanes.clock]"
+    assert again.evaluate(seen) == page.evaluate(seen) == ["kv-pressure", 30, "B", [0, 2, 0, 40], True, True]
+
+
+def test_what_no_link_can_show_is_said_and_offered_as_a_file(open_page):
+    page = open_page()
+    page.click(".export-button")
+    with page.expect_file_chooser() as chosen:
+        page.get_by_text("Open a trace").click()
+    chosen.value.set_files(TRACES / "chunk-7-by-4.jsonl")
+    page.wait_for_function("() => inflight.run.header.source === 'uploaded'", timeout=30_000)
+    page.wait_for_function("() => !location.hash.includes('step=') && !location.hash.includes('run=')")
+    page.evaluate("inflight.seek(3)")
+    page.click("#watch .share-button")
+    card = page.locator(".card[open]")
+    assert "opened from a file" in card.inner_text() and not card.locator(".link-field").count()
+    with page.expect_download(timeout=60_000) as download:
+        card.get_by_text("Save it as one page").click()
+    assert download.value.suggested_filename == f"inflight-uploaded-step-{page.evaluate('inflight.frame.event.step')}.html"
+    html = download.value.path().read_text(encoding="utf-8")
+    page.route("http://saved.test/", lambda route: route.fulfill(body=html, content_type="text/html"))
+    saved = page.context.new_page()
+    saved.set_content(html)
+    saved.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert saved.evaluate("inflight.index") == 3
+
+
+def test_a_run_that_arrives_in_seconds_is_shared_in_seconds(open_page):
+    page = open_page()
+    page.click(".edit-button")
+    page.wait_for_selector(".request-rows > *")
+    page.select_option(".preset-select", "nanogpt-chunked-4")
+    page.select_option("[name=arrival_unit]", "s")
+    page.click(".run-button")
+    page.wait_for_function("() => !inflight.running && inflight.entry && inflight.entry.spec", timeout=120_000)
+    link = shared(page)
+    again = open_page(hash=link.split("#")[1])
+    again.wait_for_function("() => inflight.run.header.source === 'live' && !inflight.running", timeout=120_000)
+    assert again.evaluate("inflight.run.header.workload.arrival_unit") == "s"
+    again.click(".presets button >> nth=0")  # another run's address has nothing of it
+    again.wait_for_function("() => location.hash.includes('run=') && !location.hash.includes('spec=')")
