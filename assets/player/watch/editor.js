@@ -183,116 +183,6 @@ export class Editor {
     setText(this.$(".preset-shows"), preset.shows);
     this.fill(preset.spec);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
-    if (entry && entry !== this.app.entry) this.app.open(entry).then(() => { // its recording is at hand: show it at once
-      this.shown = this.app.run;
-      this._touch();
-    });
-    this.asShown = entry ? JSON.stringify(this.spec()) : null;
-    this._touch();
-  }
-
-  _policy() {
-    const policy = this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
-    if (!policy) return;
-    setText(this.$(".policy-shows"), policy.shows);
-    for (const name of SOME_POLICIES) {
-      this.field(name).disabled = !policy.knobs.includes(name);
-      if (this.field(name).disabled && OFF_ELSEWHERE.includes(name)) this.field(name).checked = false;
-    }
-  }
-
-  /** What the form says, for whoever else wants to run it: {spec, says}. Throws a sentence. */
-  async said() {
-    if (!(await this._follow())) throw new Error(this.frame.message.textContent);
-    const fault = this._fault();
-    if (fault) throw new Error(`The Watch tab's requests cannot be run: ${fault}`);
-    return { spec: this.spec(), says: `${plural(this.rows.length, "request")}, ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
-  }
-
-  /** What can be run here, asked once. */
-  async _state() {
-    if (this.state) return true;
-    try {
-      this.state = await this.app.server.call("state");
-    } catch (error) {
-      this._say(`The engine cannot be reached: ${error.message}.`, true);
-      return false;
-    }
-    const { presets, policies, models, limits } = this.state;
-    this.limits = limits || {};
-    this.field("preset").replaceChildren(h("option", { value: "" }, "the run on screen"), ...presets.map((p) => h("option", { value: p.name }, p.title)));
-    this.field("policy").replaceChildren(...policies.map((p) => h("option", { value: p.name }, p.name)));
-    this.field("model").replaceChildren(...models.map((m) => h("option", { value: m }, m.split("/").at(-1))));
-    return true;
-  }
-
-  // -- the form ------------------------------------------------------------------------------------------------------------
-
-  _row(request, focus = false) {
-    const ids = request.prompt_token_ids;
-    const prompt = h("textarea", { rows: "1", "aria-label": `Prompt of request ${this.rows.length + 1}`, spellcheck: "false" });
-    prompt.value = ids ? `${ids.length} token ids` : request.prompt || "";
-    if (ids) prompt.title = "Given as token ids; type to replace them with text";
-    const tokens = h("input", { type: "number", inputmode: "numeric", min: "1", step: "1", "aria-label": "New tokens" });
-    tokens.value = String((request.sampling || {}).max_new_tokens ?? 32);
-    const arrival = h("input", { type: "number", inputmode: "decimal", min: "0", step: "any", "aria-label": "Arrival" });
-    arrival.value = String(request.arrival ?? 0);
-    const remove = h("button", { type: "button", class: "icon-button", "aria-label": "Remove this request" }, icon("trash"));
-    const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);
-    const row = { el, prompt, tokens, arrival, request, asGiven: prompt.value };
-    remove.addEventListener("click", () => {
-      this.rows.splice(this.rows.indexOf(row), 1);
-      el.remove();
-      this._touch();
-    });
-    this.rows.push(row);
-    this.$(".request-rows").append(el);
-    if (focus) prompt.focus();
-  }
-
-  fill({ workload, config, model, device }) {
-    this.rows = [];
-    this.$(".request-rows").replaceChildren();
-    for (const request of (workload || {}).requests || []) this._row(request);
-    this.workloadName = (workload || {}).name || "custom";
-    this.field("arrival_unit").value = (workload || {}).arrival_unit || "step";
-    this.field("policy").value = config.policy;
-    for (const name of NUMBERS) this.field(name).value = config[name] ?? "";
-    this.field("num_blocks").value = config.num_blocks ?? "";
-    for (const name of CHECKS) this.field(name).checked = Boolean(config[name]);
-    const models = this.field("model");
-    if (model && ![...models.options].some((o) => o.value === model)) models.append(h("option", { value: model }, model.split("/").at(-1)));
-    if (model) models.value = model;
-    this.field("device").value = device || "auto";
-    const first = ((workload || {}).requests || [])[0];
-    for (const name of SAMPLING) this.field(name).value = (first && first.sampling && first.sampling[name]) ?? SAMPLING_DEFAULTS[name];
-    this.touchedSampling.clear();
-    this._policy();
-    this.asShown = JSON.stringify(this.spec());
-    this._touch();
-  }
-
-  _fromRun() {
-    const { header } = this.app.run;
-    const known = this.app.entry && this.state.presets.find((p) => p.name === this.app.entry.name);
-    this.shown = this.app.run;
-    this.field("preset").value = known ? known.name : "";
-    setText(this.$(".preset-shows"), known ? known.shows : "");
-    const name = (header.model && header.model.name) || "";
-    const model = this.state.models.find((m) => m === name || m.split("/").at(-1) === name.split("/").at(-1));
-    this.fill(known ? known.spec : { workload: header.workload, config: header.config, model: model || name, device: "auto" });
-    this._say("");
-  }
-
-  _preset(name) {
-    const preset = this.state.presets.find((p) => p.name === name);
-    if (!preset) {
-      this._fromRun();
-      return;
-    }
-    setText(this.$(".preset-shows"), preset.shows);
-    this.fill(preset.spec);
-    const entry = this.app.options.catalogue.find((e) => e.name === name);
     if (entry && entry !== this.app.entry) { // its recording is at hand: show it at once
       this._opening = true;
       this.app.open(entry).finally(() => { this._opening = false; });
@@ -305,10 +195,10 @@ export class Editor {
     const policy = this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
     if (!policy) return;
     setText(this.$(".policy-shows"), policy.shows);
-    const budget = policy.token_budget !== false;
-    for (const name of ["max_num_batched_tokens", "chunked_prefill"]) this.field(name).disabled = !budget;
-    for (const name of ["prefix_caching", "prefill_first"]) this.field(name).disabled = policy.name !== "continuous";
-    if (policy.name !== "continuous") for (const name of ["prefix_caching", "prefill_first"]) this.field(name).checked = false;
+    for (const name of SOME_POLICIES) {
+      this.field(name).disabled = !policy.knobs.includes(name);
+      if (this.field(name).disabled && OFF_ELSEWHERE.includes(name)) this.field(name).checked = false;
+    }
   }
 
   /** What the form says, as the engine takes it. */
