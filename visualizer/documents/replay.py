@@ -1,6 +1,6 @@
 """A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about its steps, as plain data.
 
-    {"schema": 2, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […]}
+    {"schema": 2, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […], "totals": […]}
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on. Knows nothing of Gradio or HTML.
 """
@@ -19,6 +19,7 @@ from core.trace.events import StepEvent
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
+from visualizer.words.totals import totals
 
 SCHEMA = 2
 _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
@@ -34,6 +35,7 @@ def replay(trace: Trace) -> dict:
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
         "events": [plain_event(event) for event in trace.events],
         "captions": captions(trace),
+        "totals": totals(trace),
     }
 
 

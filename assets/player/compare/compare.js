@@ -56,12 +56,23 @@ export class Compare {
     this.ready = this._start();
   }
 
-  /** The part is opened. wish: "watched" to compare the Watch tab's requests. */
+  /** The part is opened. wish: see `_grant`. */
   shown(wish) {
-    if (wish === "watched" && this.server) this.ready.then(() => this.form.openOnWatched());
+    if (wish) this.ready.then(() => this._grant(wish));
     this._theme();
     this.race.redraw();
     this._remember();
+  }
+
+  /** What another part asked for: "watched", a form on its requests; {race: a recorded run's name}, the race of it if there is one. */
+  async _grant(wish) {
+    const entry = wish.race && this.catalogue.recorded.find((e) => e.name === wish.race);
+    if (entry) {
+      if (entry !== this.entry) await this.open(entry);
+      this.race.seek(0);
+      this.race.toggle(true);
+    } else if (this.server) this.form.openOnWatched();
+    else this.toast("This run has no recorded race; a page with an engine can measure one.");
   }
 
   async _start() {

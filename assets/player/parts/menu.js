@@ -60,14 +60,16 @@ const KEYS = [
   [["Space"], "play, pause"],
   [["b", "n"], "previous, next event of the chosen kind"],
   [["−", "+"], "slower, faster"],
-  [["click"], "pin a request; Esc lets it go"],
-  [["z"], "zoom the mask to the pinned request; the wheel zooms too"],
+  [["click"], "select a request; Esc lets it go"],
+  [["j", "k"], "select the next, the previous request"],
+  [["z"], "zoom the mask to the selected request; the wheel zooms too"],
   [["c"], "lanes over steps or measured time"],
   [["t"], "tables in place of pictures"],
   [["p"], "presenter; there 1 to 6 show one view, F fills the screen"],
   [["?"], "this list"],
 ];
 
-export function showKeys(root) {
-  showCard(root, "Keys", h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k)])), h("dd", {}, what)])));
+/** about: what this is, in a sentence. */
+export function showKeys(root, about) {
+  showCard(root, "Keys", about && h("p", {}, about), h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k)])), h("dd", {}, what)])));
 }

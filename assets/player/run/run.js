@@ -32,6 +32,7 @@ export class Run {
     this.header = replay.header;
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps are to come
+    this.totals = replay.totals || []; // {name, value, means}
     this.events = [];
     this.captions = [];
     this.requests = []; // in order of arrival

@@ -2,7 +2,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { exportMenu } from "./export.js";
-import { factsOf, notesOf, showFacts, sourceOf } from "./facts.js";
+import { factsOf, limitsOf, notesOf, showFacts, sourceOf } from "./facts.js";
 import { fillTabs } from "../parts/look.js";
 import { showKeys } from "../parts/menu.js";
 import { showRuns } from "./runs_card.js";
@@ -22,6 +22,9 @@ export class Bar {
       const button = $(selector);
       button.addEventListener("click", () => app.menu.toggle(button, items()));
     }
+    for (const chip of root.querySelectorAll(".policy-chip")) chip.addEventListener("click", () => app.run && showFacts(root, app.run));
+    $(".race-button").hidden = !options.tabs.some((tab) => tab.name === "compare");
+    $(".race-button").addEventListener("click", () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && app.entry.name } }, bubbles: true })));
     $(".source").addEventListener("click", () => app.run && showFacts(root, app.run));
     $(".share-button").addEventListener("click", () => app.address.share());
     const edit = $(".edit-button");
@@ -32,17 +35,20 @@ export class Bar {
   _more() {
     const { app } = this;
     const items = [];
-    if (app.layout === "phone") {
-      items.push(...exportMenu(app), { text: "Copy link", act: () => app.address.share() }, "-",
+    if (app.layout === "phone" || app.narrow) {
+      const race = app.$(".race-button");
+      if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
+      items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
         { text: `Axis: ${app.lanes.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.lanes.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
-    } else {
+    }
+    if (app.layout !== "phone") {
       items.push({ text: "Presenter", note: "Larger type, fewer panels; Esc leaves", act: () => app.present(true) });
     }
     items.push(
       { text: app.palette.dark ? "Light" : "Dark", act: () => app.setTheme(app.palette.dark ? "light" : "dark") },
       { text: app.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => app.tables.toggle() },
-      { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.root) });
+      { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.root, app.intro.words) });
     if (app.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(app.root, app.run) });
     return items;
   }
@@ -50,6 +56,7 @@ export class Bar {
   /** Labels that belong to the run: where it came from, which preset is on. */
   marks() {
     const { app } = this;
+    const { root } = app;
     const { header } = app.run;
     const source = header.source || "recorded";
     const model = (header.model && header.model.name) || "";
@@ -59,6 +66,12 @@ export class Bar {
     mark.title = factsOf(app.run).map(([name, words]) => `${name}: ${words}`).join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
+    const limits = limitsOf(app.run);
+    for (const chip of root.querySelectorAll(".policy-chip")) {
+      setText(chip, limits.map(([words]) => words).join(" · "));
+      chip.title = `${limits.map(([, name]) => name).join("\n")}\nThe names are vLLM's.`;
+    }
+    root.querySelector(".totals").replaceChildren(...(app.run.totals || []).map(({ name, value, means }) => h("span", { title: means }, `${name} `, h("b", {}, value))));
     this.chips.forEach((chip, i) => chip.classList.toggle("on", app.options.catalogue[i] === app.entry));
     app.root.querySelector(".legend-pad").hidden = (header.batching || {}).layout === "packed";
     app.root.querySelector(".mask .legend-overrun").hidden = !app.run.asynchronous;

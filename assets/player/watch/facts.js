@@ -41,6 +41,21 @@ export function factsOf(run) {
   ].filter(([, words]) => words);
 }
 
+/** The policy and its limits: in our words, and in vLLM's. */
+export function limitsOf(run) {
+  const { config = {}, policy = config.policy, batching = {} } = run.header;
+  const budget = config.max_num_batched_tokens;
+  const unlimited = batching.token_budget === false;
+  return [
+    [policy, `policy: ${policy}`],
+    [plural(run.numLanes, "lane"), `max_num_seqs = ${run.numLanes}`],
+    ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`]] : []),
+    ...(budget && !unlimited ? [[config.chunked_prefill ? "chunked" : "whole prompts", `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`]] : []),
+    ...(run.numBlocks ? [[`${count(run.numBlocks)} blocks of ${run.blockSize}`, `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`]] : []),
+    ...(config.prefix_caching ? [["prefix cache", "enable_prefix_caching = True"]] : []),
+  ];
+}
+
 export const notesOf = (header) => (Array.isArray(header.notes) ? header.notes.filter((note) => typeof note === "string" && note) : []);
 
 export function showFacts(root, run) {

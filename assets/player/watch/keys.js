@@ -14,6 +14,16 @@ function leave(app) {
   else if (app.presenter) app.present(false);
 }
 
+/** Select the next request of those in lanes and those that wait, in that order. */
+function selectNext(app, by) {
+  if (!app.frame) return;
+  const present = [...new Set([...app.frame.lanes.map((l) => l.request).filter(Boolean), ...app.frame.waiting.map((w) => w.request)])];
+  if (!present.length) return;
+  const at = present.indexOf(app.pinned);
+  const next = present[at < 0 ? (by > 0 ? 0 : present.length - 1) : (at + by + present.length) % present.length];
+  if (next !== app.pinned) app.pin(next);
+}
+
 /** One view alone on the screen, or again all of them. */
 export function focusView(app, view) {
   if (!FOCUS_VIEWS.includes(view)) return;
@@ -31,10 +41,11 @@ export function playerKeys(app) {
     if (isTyping(el) || (el.closest && el.closest(".menu")) || pressesButton(e)) return;
     if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;
     if (app.transport.key(e)) e.preventDefault();
-    else if (e.key === "?") showKeys(app.root);
+    else if (e.key === "?") showKeys(app.root, app.intro.words);
     else if (e.key === "p") app.present(!app.presenter);
     else if (e.key === "t") app.tables.toggle();
     else if (e.key === "c") app.setClock(!app.lanes.clock);
+    else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
     else if (app.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
     else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, FOCUS_VIEWS[Number(e.key) - 1]);

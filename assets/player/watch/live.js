@@ -2,6 +2,7 @@
 // it if the run fails: what ran until then is a click away.
 
 import { plural } from "../parts/format.js";
+import { fetchJson } from "../parts/server.js";
 import { Run } from "../run/run.js";
 
 export class Live {
@@ -68,12 +69,24 @@ export class Live {
         app.entry = this._entry;
         app.bar.marks();
       }
+      this._total(this.run, ended.url);
     }
     app.redraw();
     this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
     if (ended.error) this._failed(ended.error, app.run === this.run ? before : this._held(), tell);
     else tell.done(ended.stopped || (this.run ? `Done: ${plural(this.run.length, "step")}.` : "Done: there was nothing to compute."));
     return !ended.error;
+  }
+
+  /** What the whole run cost, from what the server has kept of it. */
+  async _total(run, url) {
+    if (!url) return;
+    try {
+      run.totals = (await fetchJson(url)).totals;
+    } catch {
+      return; // the run itself is here
+    }
+    if (this.app.run === run) this.app.bar.marks();
   }
 
   /** Say why; where a run was on screen before, it comes back, and the two can be changed for each other. */

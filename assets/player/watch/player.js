@@ -13,6 +13,7 @@ import { BlocksView, LengthsView } from "../views/kv.js";
 import { QueueView } from "../views/queue.js";
 import { TextsView } from "../views/texts.js";
 import { Narration } from "../views/narration.js";
+import { RequestCard } from "../views/request_card.js";
 import { Transport, SPEEDS } from "./transport.js";
 import { Tooltip } from "../parts/tooltip.js";
 import { Tables } from "../parts/tables.js";
@@ -25,6 +26,7 @@ import { take } from "./export.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Live } from "./live.js";
 import { Visit } from "./visit.js";
+import { Intro } from "./intro.js";
 import { Editor } from "./editor.js";
 import { plain } from "../parts/chips.js";
 
@@ -47,6 +49,7 @@ export class Player {
     this.following = false; // the live edge
     this.running = false;
     this.layout = "desk";
+    this.narrow = false; // a tablet on which not all buttons fit
     this.tab = "mask";
     this.drawn = -1;
     this.lastMs = 0;
@@ -69,10 +72,11 @@ export class Player {
     this.queue = new QueueView($(".panel.queue"), this);
     this.texts = new TextsView($(".panel.text"), this);
     this.narration = new Narration($(".say"), this);
+    this.card = new RequestCard($(".request-card"), this);
     this.transport = new Transport($(".transport"), this);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
     this.tables = new Tables(this, canvases.map((v) => [v, v.surface.canvas]));
-    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.lanes, this.transport, this.tables];
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.transport, this.tables];
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
     pointElements(this);
     this.menu = new Menu($(".menu"), this);
@@ -82,6 +86,7 @@ export class Player {
     this.live = new Live(this);
     this.editor = new Editor($(".drawer"), this);
     this.bar = new Bar(this);
+    this.intro = new Intro($(".intro"), this);
     this._buttons();
     playerKeys(this);
     new ResizeObserver(() => this._size()).observe($(".stage"));
@@ -206,6 +211,7 @@ export class Player {
     if (!this.run || !this.run.length) return;
     const to = clamp(Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0), 0, this.run.length - 1);
     if (byHand && this.running) this.following = to === this.run.length - 1;
+    if (byHand) this.intro.used();
     if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
     this.index = to;
     this.redraw();
@@ -375,7 +381,10 @@ export class Player {
   _size() {
     const width = this.$(".stage").clientWidth || this.root.clientWidth;
     const layout = this.presenter ? "desk" : layoutOf(width);
-    this.root.toggleAttribute("data-narrow", layout === "tablet" && width < 800);
+    const short = layout === "tablet" && this.root.clientHeight < 500;
+    this.narrow = layout === "tablet" && (width < 800 || short);
+    this.root.toggleAttribute("data-narrow", this.narrow);
+    this.root.toggleAttribute("data-short", short);
     if (layout !== this.layout) {
       this.layout = layout;
       this.root.dataset.layout = layout;

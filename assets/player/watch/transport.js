@@ -52,6 +52,7 @@ export class Transport {
     const { app } = this;
     if (on === this.playing || !app.run) return;
     this.playing = on;
+    if (on) app.intro.used();
     this.playButton.setAttribute("aria-label", on ? "Pause" : "Play");
     this.playButton.setAttribute("aria-pressed", String(on));
     this.playButton.classList.toggle("on", on);

@@ -1,0 +1,115 @@
+// The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, what its cache takes. Up to the step on screen.
+
+import { h, setText } from "../parts/dom.js";
+import { count, milliseconds, plural } from "../parts/format.js";
+import { Surface } from "../parts/surface.js";
+import { chip } from "../parts/chips.js";
+
+/**
+ * The times of a request up to step i, in seconds since its arrival; null for what has not happened.
+ * @param {Run} run
+ * @param {RunRequest} request
+ * @param {number} i
+ */
+export function timesOf(run, request, i) {
+  const n = run.numGenerated(request, i);
+  const at = request.samples.slice(0, n).map((step) => {
+    const event = run.events[step];
+    const sampled = event.sampled.find((s) => s.request === request.id);
+    return event.passes[sampled.passIndex].tEnd;
+  });
+  const first = run.events.findIndex((e, step) => step <= i && e.segments.some((s) => s.request === request.id));
+  const began = first < 0 ? null : run.events[first].passes[run.events[first].segments.find((s) => s.request === request.id).passIndex].tStart;
+  const gaps = at.slice(1).map((t, k) => t - at[k]);
+  return {
+    waited: began === null ? null : began - request.arrived, ttft: n ? at[0] - request.arrived : null, gaps,
+    tpot: gaps.length ? (at.at(-1) - at[0]) / gaps.length : null,
+    preemptions: request.waits.filter(([from, , preempted]) => preempted && from <= i).length,
+  };
+}
+
+/** What the cache of n positions takes: the model's own bytes a position, or null where they are not known. */
+export function cacheWords(run, n) {
+  const bytes = (run.header.model || {}).kv_bytes_per_token;
+  if (!bytes) return null;
+  const total = n * bytes;
+  const words = total >= 2 ** 20 ? `${(total / 2 ** 20).toFixed(2)} MiB` : `${(total / 2 ** 10).toFixed(total < 10240 ? 1 : 0)} KiB`;
+  return [words, `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${plural(run.header.model.layers, "layer")})`];
+}
+
+export class RequestCard {
+  /**
+   * @param {HTMLElement} panel
+   * @param {App} app
+   */
+  constructor(panel, app) {
+    this.app = app;
+    this.panel = panel;
+    this.name = panel.querySelector(".card-name");
+    this.list = panel.querySelector("dl");
+    this.gapsKey = panel.querySelector(".gaps-key");
+    this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
+    panel.querySelector(".card-close").addEventListener("click", () => app.pin(null));
+    this.rows = new Map();
+    this._request = this._run = null; // whose name is shown
+  }
+
+  _row(name, value, note = null) {
+    let row = this.rows.get(name);
+    if (!row) {
+      row = { dt: h("dt", {}, name), dd: h("dd", {}), value: document.createTextNode(""), note: h("small", {}) };
+      row.dd.append(row.value, row.note);
+      this.list.append(row.dt, row.dd);
+      this.rows.set(name, row);
+    }
+    if (row.value.data !== value) row.value.data = value;
+    setText(row.note, note || "");
+  }
+
+  /** @param {Frame} frame */
+  draw(frame) {
+    const { app } = this;
+    const { run, pinned: request } = app;
+    this.panel.hidden = !request;
+    app.root.toggleAttribute("data-card", Boolean(request));
+    if (!request) return;
+    if (this._request !== request || this._run !== run) {
+      [this._request, this._run] = [request, run];
+      this.name.replaceChildren(chip(app, request, true), ` request ${request.id}`);
+    }
+    const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, frame.i);
+    const lane = frame.lanes.find((l) => l.request === request);
+    const n = run.numGenerated(request, frame.i);
+    const done = request.finished && request.finished.step <= frame.i;
+    const here = request.arrived !== null && request.waits.length > 0 && request.waits[0][0] <= frame.i;
+    this._row("Now", !here ? "has not arrived" : done ? `finished in step ${run.stepOf(request.finished.step)}` : lane ? `in lane ${lane.lane}` : "waits");
+    this._row("Arrived", here ? `step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived)}` : "–");
+    this._row("Tokens", `${plural(run.promptLength(request), "prompt token")} + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`);
+    this._row("Waited", here && waited !== null ? milliseconds(waited) : "–");
+    this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");
+    this._row("TPOT", tpot === null ? "–" : milliseconds(tpot));
+    this._row("Preempted", preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never");
+    const cache = lane ? cacheWords(run, lane.kvLen) : null;
+    this._row("Cache", cache ? cache[0] : lane ? plural(lane.kvLen, "position") : "none", cache && cache[1]);
+    this._gaps(gaps);
+  }
+
+  /** Every gap as a bar; the mean of them is TPOT. */
+  _gaps(gaps) {
+    const { surface } = this;
+    const { palette } = this.app;
+    const most = Math.max(...gaps, 1e-9);
+    setText(this.gapsKey, gaps.length ? `${plural(gaps.length, "gap")}, longest ${milliseconds(most)}` : "none yet");
+    if (!surface.visible) return;
+    const g = surface.begin();
+    g.fillStyle = palette.empty;
+    g.fillRect(0, 0, surface.w, surface.h);
+    if (!gaps.length) return;
+    const unit = Math.min(14, surface.w / gaps.length);
+    g.fillStyle = palette.of(this.app.pinned).solid;
+    gaps.forEach((gap, k) => {
+      const height = Math.max(1, (gap / most) * (surface.h - 4));
+      g.fillRect(k * unit, surface.h - height, Math.max(0.7, unit - (unit > 3 ? 1 : 0)), height);
+    });
+  }
+}

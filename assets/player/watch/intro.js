@@ -1,0 +1,31 @@
+// One line that says what this is, until the page is used for the first time; `?` shows it again.
+
+const SEEN = "inflight-seen";
+
+export class Intro {
+  constructor(el, app) {
+    this.el = el;
+    this.app = app;
+    el.querySelector(".intro-play").addEventListener("click", () => app.transport.toggle(true));
+    el.querySelector(".intro-close").addEventListener("click", () => this.used());
+    try {
+      el.hidden = Boolean(localStorage.getItem(SEEN)) || app.options.embedded;
+    } catch {
+      el.hidden = true; // a frame that may store nothing would show it for ever
+    }
+  }
+
+  get words() {
+    return this.el.querySelector("span").textContent;
+  }
+
+  used() {
+    if (this.el.hidden) return;
+    this.el.hidden = true;
+    try {
+      localStorage.setItem(SEEN, "1");
+    } catch {
+      return; // shown again next time
+    }
+  }
+}
