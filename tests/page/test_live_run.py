@@ -162,7 +162,7 @@ def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit,
     page.select_option(".preset-select", "nanogpt-chunked-4")
     page.wait_for_function("() => inflight.entry && inflight.entry.name === 'nanogpt-chunked-4'")
     page.fill("[name=max_num_seqs]", "2")
-    page.click(".presets button >> nth=1")  # another run on screen
+    page.evaluate("inflight.open(inflight.options.catalogue[1])")  # another run on screen
     page.wait_for_function("() => inflight.entry.name === 'gpt2-six'")
     assert page.input_value("[name=max_num_seqs]") == "2" and "These are your edits" in page.inner_text(".run-message")
     page.click(".run-message .mini")
@@ -173,7 +173,7 @@ def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit,
     assert said["spec"]["config"]["max_num_seqs"] == 2  # what Compare is given is what the form shows
     page.click(".run-button")
     page.wait_for_function("() => inflight.running")
-    page.click(".presets button >> nth=0")
+    page.evaluate("inflight.open(inflight.options.catalogue[0])")
     page.wait_for_function("() => !inflight.running && inflight.visit.runs.length === 1", timeout=120_000)
     page.click(".runs-button")
     kept = page.locator(".visit-run")

@@ -64,7 +64,7 @@ export class Editor {
   /** Another run came on screen. */
   followed() {
     const { app } = this;
-    if (this._opening || (app.running && app.run === app.live.run)) this.shown = app.run; // what the form says
+    if (this._opening) this.shown = app.run; // what the form says
     else if (this.frame.isOpen && this.state) this._follow();
   }
 

@@ -114,6 +114,7 @@ export class Live {
 
   _show({ run, entry, replay, index }) {
     Object.assign(this.app, { run, entry, replay });
+    this.app.editor.shown = run; // the form stays: it says what was asked
     this.app.entered({ step: run.length ? run.stepOf(Math.min(index, run.length - 1)) : null });
   }
 
