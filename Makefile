@@ -3,6 +3,7 @@
 #   make run      the page (ARGS are for app.py); the command line is `.venv/bin/python -m core`
 #   make test     the tests; SLOW=1 runs the slow ones too, ARGS are for pytest
 #   make lint     ruff, mypy; tsc and ESLint where Node is there
+#   make mutants  make forty faults, one by one, and see the tests notice each; ARGS choose by words
 #   make traces   record the shipped runs anew
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ MARKS := $(if $(SLOW),,-m "not slow")
 LIMITS := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 TORCH := $(if $(CONSTRAINTS),$(shell sed -n 's/^torch==//p' $(CONSTRAINTS)),2.13.0)
 
-.PHONY: run test lint traces clean
+.PHONY: run test lint mutants traces clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.run
@@ -29,6 +30,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@.ci/javascript lint
+
+mutants: $(VENV)/.test
+	$(BIN)/python tests/mutants $(ARGS)
 
 traces: $(VENV)/.run
 	$(BIN)/python -m visualizer record $(ARGS)

@@ -50,6 +50,13 @@ def test_prefixes_are_found_by_content_and_one_token_is_left() -> None:
     assert pool.match([1, 2]) == pool.match([3, 4, 5]) == pool.match([2, 1, 3]) == ()
 
 
+def test_equal_keys_are_not_enough() -> None:
+    """Python's hash of 2 ** 61 - 1 is that of 0."""
+    pool = BlockPool(4, 2)
+    filled(pool, [0, 5])
+    assert hash((0, 5)) == hash((2**61 - 1, 5)) and pool.match([2**61 - 1, 5, 9]) == () != pool.match([0, 5, 9])
+
+
 def test_what_is_unused_stays_findable_until_its_space_is_needed_tail_first() -> None:
     pool = BlockPool(4, 2)
     blocks = filled(pool, [1, 2, 3, 4])

@@ -7,6 +7,10 @@ import torch
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Workload
 from core.config import POLICIES
+from core.runner.eager import ModelRunner
+from core.scheduler.scheduler import Scheduler
+from core.scheduler.state import RequestState
+from worlds import small
 
 PROMPTS = {
     "shakespeare-char": ["O Romeo, ", "KING HENRY:\nWhat", "a", "Now is the winter of our discontent made", "Why? "],
@@ -146,3 +150,13 @@ def test_a_run_can_be_repeated_and_is_the_same_but_for_its_times():
     first, second = (e.run(workload("shakespeare-char", temperature=1.0, seed=3)) for _ in range(2))
     assert first.outputs == second.outputs
     assert [event.segments for event in first.events] == [event.segments for event in second.events]
+
+
+def test_a_pass_lasts_until_its_tokens_are_sampled():
+    """Under a clock that moves by one each time it is read: packed, computed, sampled."""
+    ticks = iter(range(100))
+    scheduler, state = Scheduler(EngineConfig(), 8), RequestState(small.request("r0", 3, 2), (4, 5, 6))
+    scheduler.add(state)
+    (output,) = scheduler.schedule()
+    result = ModelRunner(small.MemoryModel(), 8, 16, clock=lambda: next(ticks)).launch(output, {"r0": state.request.sampling})
+    assert (result.t_start, result.t_end) == (0, 3) and (result.prepare, result.forward, result.sample) == (1, 1, 1)

@@ -12,6 +12,7 @@ from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import Why
 from core.workload.request import Request, SamplingParams
+from worlds import small
 from worlds.small import line
 
 
@@ -244,6 +245,14 @@ def test_prefix_hits() -> None:
     assert world.chunks("r1") == [3, 1] and world.chunks("r2") == [1, 1]
 
 
+def test_a_block_that_decoding_filled_is_found_by_all_its_tokens() -> None:
+    """r0's second block holds two tokens of its prompt and two that it wrote; no other two are taken for them."""
+    prompt = tuple(range(4, 10))
+    rows = ((prompt, 6, 0), ((*prompt, 1, 1, 9), 2, 8), ((*prompt, 1, 2, 9), 2, 9))
+    world = line("continuous", rows, block_size=4, prefix_caching=True).run()
+    assert {h.request: h.num_cached_tokens for t in world.turns for h in t.facts.prefix_hits} == {"r1": 8, "r2": 4}
+
+
 def test_a_whole_prompt_in_the_cache_leaves_one_block_to_compute() -> None:
     world = line("continuous", ((tuple(range(8)), 2, 0), (tuple(range(8)), 2, 3)), block_size=4, prefix_caching=True).run()
     assert world.chunks("r1") == [4, 1]
@@ -287,6 +296,20 @@ def test_static_cancel_keeps_the_row_until_the_barrier() -> None:
     assert world.turn().passes == [(("r0", 0), ("r1", 1))]
     world.run()
     assert world.turns[3].admitted == ["r2"]
+
+
+@pytest.mark.parametrize("eos", [frozenset({1, 40}), frozenset({0, 1})])
+def test_each_of_several_end_tokens_ends_a_request(eos) -> None:
+    """The line answers with token 1, whether it is the least of them or the largest."""
+    scheduler = Scheduler(EngineConfig(), 64, eos)
+    for name, ignores in (("ends", False), ("goes on", True)):
+        scheduler.add(RequestState(small.request(name, 3, 4, ignore_eos=ignores), (4, 5, 6)))
+    (output,) = scheduler.schedule()
+    scheduler.update_from_output(output, [1, 1])
+    assert dict(scheduler.end_step().finished) == {"ends": "stop"}
+    (output,) = scheduler.schedule()
+    scheduler.update_from_output(output, [2])
+    assert not scheduler.end_step().finished
 
 
 def test_error_and_stop_end_a_request() -> None:

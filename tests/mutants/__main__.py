@@ -1,0 +1,105 @@
+"""`python tests/mutants [WORDS …]`: make each fault of the list (or those whose name has these words) in a copy of the sources and run its tests.
+
+Exits with 1 if a fault survives, or if the tests fail without one. `--table` prints the list as CONTRIBUTING.md shows it. Each fault has a process of
+its own, forked after the heavy imports, as many at a time as there are processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TRITON_INTERPRET="1")
+
+import hypothesis  # noqa: F401
+import pytest
+import torch
+import transformers  # noqa: F401
+from faults import FAULTS, Fault, table
+from transformers import generation  # noqa: F401
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 600  # seconds: a fault that makes a run endless is noticed by that
+
+
+def copy(folder: Path, fault: Fault | None) -> None:
+    """The sources and tests, with the fault in them."""
+    for name in ("core", "visualizer", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    for name in ("assets", "README.md", "CONTRIBUTING.md", "pyproject.toml"):
+        (folder / name).symlink_to(ROOT / name)
+    if fault is not None:
+        path = folder / fault.file
+        source = path.read_text(encoding="utf-8")
+        assert source.count(fault.old) == 1, f"{fault.file} has {source.count(fault.old)} of {fault.old!r}"
+        path.write_text(source.replace(fault.old, fault.new), encoding="utf-8")
+
+
+def start(folder: Path, tests: list[str]) -> int:
+    """Run tests of a copy in a process forked from this one; its id."""
+    child = os.fork()
+    if child:
+        return child
+    os.chdir(folder)
+    sys.path[:0] = [str(folder), str(folder / "tests")]
+    said = os.open("said", os.O_CREAT | os.O_WRONLY)
+    os.dup2(said, 1), os.dup2(said, 2)
+    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
+    code = 4
+    try:
+        code = pytest.main([*options, *(f"tests/{test}" for test in tests)])
+    finally:
+        os._exit(int(code))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python tests/mutants", description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    if options.table:
+        print(table())
+        return 0
+    torch.set_num_threads(1)
+    chosen = [fault for fault in FAULTS if all(word in fault.what for word in options.words)]
+    everything = sorted({test for fault in chosen for test in fault.tests})
+    waiting: list[Fault | None] = [None, *chosen]  # None: the sources as they are, under which all tests must pass
+    running: dict[int, tuple[Fault | None, Path, float]] = {}
+    wrong = 0
+    with tempfile.TemporaryDirectory() as top:
+        while waiting or running:
+            while waiting and len(running) < (os.cpu_count() or 1):
+                fault = waiting.pop(0)
+                folder = Path(tempfile.mkdtemp(dir=top))
+                copy(folder, fault)
+                running[start(folder, everything if fault is None else list(fault.tests))] = (fault, folder, time.monotonic())
+            child, status = os.waitpid(-1, os.WNOHANG)
+            for late in [pid for pid, (_, _, began) in running.items() if time.monotonic() - began > PATIENCE]:
+                os.kill(late, 9)
+            if not child:
+                time.sleep(0.1)
+                continue
+            fault, folder, began = running.pop(child)
+            code = os.waitstatus_to_exitcode(status)
+            said = (folder / "said").read_text(encoding="utf-8", errors="replace")
+            if fault is None:
+                good, word = code == 0, "all pass" if code == 0 else f"FAIL WITHOUT ANY FAULT\n{said[-3000:]}"
+            elif code in (1, -9):
+                failed = [line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith("FAILED")]
+                good, word = True, f"noticed by {failed[0]}" if failed else "noticed: it never ends"
+            else:
+                good, word = False, "SURVIVES" if code == 0 else f"cannot be judged (pytest says {code})\n{said[-1500:]}"
+            wrong += not good
+            print(f"{fault.what if fault else 'the sources as they are'}: {word} ({time.monotonic() - began:.0f} s)", flush=True)
+            shutil.rmtree(folder)
+    print(f"{len(chosen)} faults, {wrong} of them or of the tests not as they should be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

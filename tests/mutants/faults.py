@@ -1,0 +1,126 @@
+"""Faults that the tests have to notice: forty edits of the sources, each with the tests that fail under it.
+
+`make mutants` makes each in a copy and runs its tests; a fault under which they all pass has survived. The table in CONTRIBUTING.md is made from
+this list.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """`old` occurs once in `file`. tests: of tests/, each a file or a test of it."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+POOL, SCHEDULER, PROPERTIES = "core/test_block_pool.py", "core/test_scheduler.py", "core/test_properties.py"
+TRACE, SAMPLING, METRICS = "core/test_trace.py", "core/test_sampling.py", "core/test_metrics.py"
+ENGINE, ERRORS, ASYNC = "core/test_engine.py", "core/test_engine_errors.py", "core/test_async.py"
+
+FAULTS = (
+    # -- the scheduler's books
+    Fault("prefix blocks are registered though not full", "core/scheduler/books.py",
+          "range(start // size, end // size)", "range(start // size, -(-end // size))", (SCHEDULER, PROPERTIES)),
+    Fault("a prefix's key leaves out its parent", "core/scheduler/block_pool.py",
+          "        key = hash((parent, tokens))\n        self._content", "        key = hash((0, tokens))\n        self._content", (POOL,)),
+    Fault("a prefix is found by its key alone", "core/scheduler/block_pool.py",
+          "!= CachedBlock(key, parent, tokens)", "is None", (POOL,)),
+    Fault("a prefix hit leaves nothing to compute", "core/scheduler/block_pool.py",
+          "range(0, len(token_ids) - size, size)", "range(0, len(token_ids) - size + 1, size)", (POOL, SCHEDULER)),
+    Fault("eviction takes a prefix's head first", "core/scheduler/block_pool.py",
+          "for block in reversed(blocks):", "for block in blocks:", (POOL,)),
+    Fault("a shared block is freed with its first holder", "core/scheduler/block_pool.py",
+          "if self._references[block] == 0:", "if self._references[block] >= 0:", (POOL,)),
+    Fault("computed tokens are kept through a preemption", "core/scheduler/books.py",
+          "state.num_computed_tokens = state.num_cached_tokens = 0", "state.num_cached_tokens = 0", (SCHEDULER, PROPERTIES)),
+    Fault("the oldest makes room", "core/scheduler/books.py",
+          "state = self.running.pop()", "state = self.running.pop(0)", (SCHEDULER,)),
+    Fault("a preempted request goes to the end of the line", "core/scheduler/line.py",
+          "self._preempted.appendleft(state)", "self._preempted.append(state)", (SCHEDULER, PROPERTIES)),
+    Fault("blocks are given without counting those held", "core/scheduler/books.py",
+          "more = self.blocks_for(state.num_computed_tokens + count) - len(held)", "more = self.blocks_for(state.num_computed_tokens + count)",
+          (SCHEDULER,)),
+    # -- who computes
+    Fault("the highest free lane is taken", "core/scheduler/lanes.py",
+          "lane = heappop(self._returned)", "lane = self._returned.pop()", (SCHEDULER,)),
+    Fault("admission looks beyond the lanes", "core/scheduler/admission.py",
+          "if not books.lanes.num_free:", "if books.lanes.num_free < 0:", (SCHEDULER,)),
+    Fault("admission ignores blocks that decodes are about to need", "core/scheduler/admission.py",
+          "pool.num_unused(matched) - growing", "pool.num_unused(matched)", (SCHEDULER, PROPERTIES)),
+    Fault("a policy that promises room to the end promises the prompt's", "core/scheduler/admission.py",
+          "need = books.blocks_for(state.max_num_tokens)", "need = books.blocks_for(state.num_tokens)", (SCHEDULER,)),
+    Fault("the budget is exceeded by one", "core/scheduler/plan.py",
+          "        if count > left:\n", "        if count > left + 1:\n", (SCHEDULER, PROPERTIES)),
+    Fault("static refills a lane before the barrier", "core/scheduler/layouts.py",
+          'if books.policy.admission == "immediate" or not books.running:', "if books.policy.admission:", (SCHEDULER,)),
+    Fault("static leaves finished rows out", "core/scheduler/layouts.py",
+          "for s in books.lanes if s.finish_reason is not None]", "for s in books.lanes if s.finish_reason is None and False]", (SCHEDULER,)),
+    Fault("the packed row is in order of admission", "core/scheduler/plan.py",
+          "in sorted(plan):", "in plan:", (SCHEDULER,)),
+    Fault("a split turn decodes newcomers beyond its budget", "core/scheduler/layouts.py",
+          "and s.is_decoding][:left])", "and s.is_decoding])", (SCHEDULER,)),
+    Fault("a request that stops by itself is said to have run its length", "core/scheduler/scheduler.py",
+          'self._finish(state, "stop", facts, releases)', 'self._finish(state, "length", facts, releases)', (SCHEDULER, PROPERTIES)),
+    Fault("ignore_eos is ignored", "core/scheduler/scheduler.py",
+          " and not state.request.sampling.ignore_eos)", ")", (SCHEDULER, PROPERTIES, ERRORS)),
+    Fault("only the largest end token ends a request", "core/scheduler/scheduler.py",
+          "token in self.eos_token_ids and", "token == max(self.eos_token_ids, default=None) and", (SCHEDULER,)),
+    Fault("a model's list of end tokens is cut to its first", "core/models/adapter.py",
+          "frozenset(ids if isinstance(ids, (list, tuple)) else [ids])", "frozenset(ids[:1] if isinstance(ids, (list, tuple)) else [ids])",
+          ("core/test_models.py", ENGINE)),
+    # -- what is computed
+    Fault("a window is one key wider", "core/attention/batch.py",
+          "mask &= queries - keys < window", "mask &= queries - keys <= window", ("core/test_attention.py",)),
+    Fault("a query sees the key after it", "core/attention/batch.py",
+          "mask = (keys <= queries) &", "mask = (keys <= queries + 1) &", ("core/test_attention.py",)),
+    Fault("positions of a chunk begin anew", "core/attention/batch.py",
+          "positions += range(start, kv_len)", "positions += range(length)", (ENGINE,)),
+    Fault("the mask on record forgets the window", "core/trace/mask.py",
+          "allowed &= q[:, None, 1] - k[None, :, 1] < window", "allowed &= q[:, None, 1] >= k[None, :, 1]", (TRACE,)),
+    Fault("top-p leaves out the token that reaches it", "core/runner/sampling.py",
+          "drop = (before >= top_p[:, None])", "drop = (before + probabilities >= top_p[:, None])", (SAMPLING,)),
+    Fault("noise does not depend on the position", "core/runner/sampling.py",
+          "(row.position + 1) *", "1 *", (SAMPLING,)),
+    Fault("the margin is taken to the best itself", "core/runner/sampling.py",
+          "return tokens, logprobs, best - runner_up", "return tokens, logprobs, best - best", (SAMPLING,)),
+    Fault("a pass ends before its tokens are sampled", "core/runner/eager.py",
+          "return PassResult(samples, t0, t3,", "return PassResult(samples, t0, t2,", (ENGINE,)),
+    Fault("the forward pass is charged with the sampling", "core/runner/eager.py",
+          "t1 - t0, t2 - t1, t3 - t2)", "t1 - t0, t3 - t1, t3 - t2)", (ENGINE,)),
+    # -- what is on record
+    Fault("any running request may be preempted", "core/trace/rules.py",
+          "if self._own and request != fold.running[-1]:", "if False:", (TRACE,)),
+    Fault("anybody may be admitted", "core/trace/rules.py",
+          "if request not in self._next():", "if request not in self._fold.line:", (TRACE,)),
+    Fault("tokens need not be counted against the budget", "core/trace/rules.py",
+          "if limit is not None and (unused < 0 or decode + prefill + unused != limit):", "if False:", (TRACE,)),
+    Fault("a cache may have holes", "core/trace/rules.py",
+          " or s.start != fold.computed[s.request]:", ":", (TRACE,)),
+    # -- what is said of it
+    Fault("padding waste is divided by tokens", "core/measure/metrics.py",
+          '_ratio(positions["padding"], positions["computed"])', '_ratio(positions["padding"], positions["tokens"])', (METRICS,)),
+    Fault("prompts of requests that never ran are counted", "core/measure/metrics.py",
+          "life.num_prompt_tokens for life in lives if life.num_tokens)", "life.num_prompt_tokens for life in lives)", (METRICS,)),
+    Fault("TTFT is counted from the first pass", "core/measure/metrics.py",
+          "return self.token_times[0] - self.arrival if self.token_times and self.arrival is not None else None",
+          "return self.token_times[0] - self.first_pass if self.token_times and self.first_pass is not None else None", (METRICS,)),
+    Fault("an overrun is counted as useful work", "core/measure/metrics.py",
+          "tokens, padding = sum(p.tokens for p in passes) - in_vain,", "tokens, padding = sum(p.tokens for p in passes),", (METRICS, ASYNC)),
+    Fault("only the first run of a contender is compared", "core/measure/compare.py",
+          "differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]",
+          "differences += first_differences(reference, turn.run, turn.contender) if number == 0 else []", ("core/test_compare.py",)),
+    Fault("a character is handed out before it is whole", "core/trace/detokenize.py",
+          "return text[: len(text) - self._held]", "return text", ("core/test_detokenize.py",)),
+)  # fmt: skip
+
+
+def table() -> str:
+    """The faults as CONTRIBUTING.md shows them."""
+    rows = [f"| {fault.what} | `{fault.file}` | {', '.join(f'`{test}`' for test in fault.tests)} |" for fault in FAULTS]
+    return "\n".join(["| fault | in | noticed by tests of |", "|---|---|---|", *rows])
