@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | import | watch`.
+"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | import | watch | workload`.
 
 A command is a function in a module of this package, registered below by name; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
 """
@@ -21,6 +21,7 @@ from core.cli.run import run
 from core.cli.serve import serve
 from core.cli.show import show
 from core.cli.watch import watch
+from core.cli.workload import workload
 from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
 
@@ -34,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "import": import_,
     "watch": watch,
+    "workload": workload,
 }
 
 PROGRAM = "python -m core"

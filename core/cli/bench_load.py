@@ -38,7 +38,8 @@ from core.models import load as models
 from core.simulate.cost import cost_named
 from core.simulate.runner import SimulatedEngine
 from core.simulate.totals import flow
-from core.workload.arrivals import Lengths, arrivals, load_shapes, request
+from core.workload.arrivals import Lengths, arrivals, request
+from core.workload.datasets import read_dataset
 from core.workload.request import Request
 
 _SIMULATE = "Simulation"
@@ -63,7 +64,9 @@ def load(
     point_seconds: Annotated[float, typer.Option(help="Time of a point, at most 20.")] = POINT_SECONDS,
     prompt_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.prompt,
     output_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.output,
-    lengths: Annotated[Path | None, typer.Option(help="JSONL of prompt tokens, output tokens and perhaps arrival.")] = None,
+    lengths: Annotated[
+        Path | None, typer.Option(help="Lengths and arrivals: JSONL of our own or Mooncake's, Azure's or BurstGPT's CSV.")
+    ] = None,
     slo: SLO = None,
     simulate: Annotated[
         str | None,
@@ -87,7 +90,7 @@ def load(
     writable(out)
     sweep = Sweep(
         _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
-        shapes=tuple(load_shapes(lengths)) if lengths else None, slos=parse_slos(slo) or SLOs(),
+        shapes=read_dataset(lengths).shapes if lengths else None, slos=parse_slos(slo) or SLOs(),
     )  # fmt: skip
     policies = policy or (["continuous"] if requests else ["static", "continuous"])
     for name in policies:

@@ -1,0 +1,229 @@
+"""Workloads that real services recorded and published, read as lengths and arrivals, and scaled to the model at hand. Runs nothing.
+
+    Mooncake   JSONL: `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of the prompt's blocks of 512 tokens
+               (github.com/kvcache-ai/Mooncake, FAST25-release/traces)
+    Azure LLM  CSV: TIMESTAMP, ContextTokens, GeneratedTokens (github.com/Azure/AzurePublicDataset, 2023)
+    BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, … (github.com/HPMLL/BurstGPT)
+    ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
+    our own    JSONL: see `core.workload.arrivals.load_shapes`
+
+None of them has texts but ShareGPT. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes are shared as they were.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any
+
+from core.errors import InvalidWorkload
+from core.workload.arrivals import MAX_FILE_BYTES, Shape, load_shapes
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
+
+HASHED_TOKENS = 512  # of a Mooncake block
+_AZURE = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
+_BURST = ["Timestamp", "Request tokens", "Response tokens"]
+
+CountTokens = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a file holds.
+
+    shapes: in order of arrival. hash_ids: of each prompt's blocks, empty where the file has none. skipped: requests without an answer.
+    scale: what lengths were multiplied with. block_tokens: in a block of `hash_ids`, after scaling.
+    """
+
+    name: str
+    shapes: tuple[Shape, ...]
+    hash_ids: tuple[tuple[int, ...], ...] = ()
+    skipped: int = 0
+    scale: float = 1.0
+    block_tokens: int = HASHED_TOKENS
+
+    def first(self, count: int) -> Dataset:
+        return replace(self, shapes=self.shapes[:count], hash_ids=self.hash_ids[:count])
+
+    def scaled(self, context: int) -> Dataset:
+        """Lengths multiplied so that the longest prompt and its answer fit `context` tokens; at their own size where they do."""
+        longest = max(shape.prompt_tokens + shape.output_tokens for shape in self.shapes)
+        scale = min(1.0, context / longest)
+        if scale == 1.0:
+            return self
+        block = max(1, math.floor(self.block_tokens * scale))
+        shapes = []
+        for at, shape in enumerate(self.shapes):
+            prompt, output = max(1, math.floor(shape.prompt_tokens * scale)), max(1, math.floor(shape.output_tokens * scale))
+            if self.hash_ids:  # whole blocks, and as much of the last one as there was
+                rest = shape.prompt_tokens - (len(self.hash_ids[at]) - 1) * self.block_tokens
+                prompt = (len(self.hash_ids[at]) - 1) * block + max(1, math.floor(rest * block / self.block_tokens))
+            shapes.append(Shape(max(1, min(prompt, context - 1)), min(output, max(1, context - prompt)), shape.arrival))
+        return replace(self, shapes=tuple(shapes), scale=scale, block_tokens=block)
+
+    def hit_ratio(self) -> float:
+        """The share of prompt tokens that an unlimited cache finds, from `hash_ids` alone: blocks before the last, in an unbroken row
+        from the prompt's start, that an earlier prompt had in the same place.
+        """
+        seen: set[int] = set()  # a number for each row of blocks that a prompt has begun with
+        hits = 0
+        for ids, shape in zip(self.hash_ids, self.shapes, strict=True):
+            rows = list(accumulate(ids, lambda row, block: hash((row, block)), initial=0))[1:]
+            found = next((n for n, row in enumerate(rows[:-1]) if row not in seen), len(ids) - 1)
+            hits += found * self.block_tokens
+            seen.update(rows[: shape.prompt_tokens // self.block_tokens])  # full blocks alone are kept
+        return hits / sum(shape.prompt_tokens for shape in self.shapes)
+
+    def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
+        """Greedy requests of made-up tokens, which run to their full length. speed: how much faster they arrive than on record."""
+        requests = []
+        for at, shape in enumerate(self.shapes):
+            ids = self.hash_ids[at] if self.hash_ids else ()
+            prompt = _tokens(ids, self.block_tokens, shape.prompt_tokens, vocab_size, f"{seed} {at}")
+            sampling = SamplingParams(shape.output_tokens, ignore_eos=True)
+            requests.append(Request(f"r{at}", prompt_token_ids=prompt, sampling=sampling, arrival=(shape.arrival or 0.0) / speed))
+        return Workload(requests, self.name, "s")
+
+
+def _tokens(ids: Sequence[int], block: int, length: int, vocab_size: int, key: str) -> tuple[int, ...]:
+    """Made-up tokens: of each block those of its hash, else those of the request."""
+    tokens: list[int] = []
+    for name in ids or (key,):
+        draw = random.Random(f"block {name}" if ids else key)
+        tokens += [draw.randrange(vocab_size) for _ in range(block if ids else length)]
+    return tuple(tokens[:length])
+
+
+def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
+    """A file of any of the formats above, told apart by what is in it. count: tokens of a text, which ShareGPT needs. most: requests.
+
+    Raises InvalidWorkload naming the file and its fault.
+    """
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InvalidWorkload(f"{path.name} is larger than {MAX_FILE_BYTES >> 20} MiB.")
+        with path.open(encoding="utf-8-sig") as file:
+            first = file.readline()
+            file.seek(0)
+            if first.lstrip().startswith("["):
+                rest = file.read()
+                if (chat := _conversations(rest)) is not None:
+                    return _sharegpt(path.name, chat, count, most)
+            elif "," in first and not first.lstrip().startswith("{"):
+                return _table(path.name, file.read(), most)
+            elif '"input_length"' in first:
+                return _mooncake(path.name, islice(file, most), path.stem)
+    except OSError as error:
+        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InvalidWorkload(f"{path.name} is not text.") from None
+    return Dataset(path.stem, tuple(load_shapes(path)[:most]))
+
+
+def _mooncake(name: str, lines: Any, title: str) -> Dataset:
+    shapes, hashes = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            data = json.loads(line)
+            ids = tuple(data["hash_ids"])
+            shape = _shape(data["input_length"], data["output_length"], data["timestamp"] / 1000)
+            if not all(type(i) is int for i in ids) or len(ids) != -(-shape.prompt_tokens // HASHED_TOKENS):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise InvalidWorkload(f"{name}, line {number}: this is no request of a Mooncake trace.") from None
+        shapes.append(shape)
+        hashes.append(ids)
+    return Dataset(title, _from_zero(name, shapes), tuple(hashes))
+
+
+def _table(name: str, text: str, most: int | None) -> Dataset:
+    rows = csv.DictReader(io.StringIO(text))
+    columns = rows.fieldnames or []
+    if all(column in columns for column in _AZURE):
+        kind, (when, prompt, output) = "Azure LLM", _AZURE
+    elif all(column in columns for column in _BURST):
+        kind, (when, prompt, output) = "BurstGPT", _BURST
+    else:
+        raise InvalidWorkload(
+            f"{name} is a table with the columns {', '.join(map(str, columns))[:100]}, which no known trace has."
+        )
+    shapes: list[Shape] = []
+    skipped = 0
+    for number, row in enumerate(rows, 2):
+        if len(shapes) == most:
+            break
+        try:
+            tokens = int(row[output])
+            if tokens == 0:
+                skipped += 1
+                continue
+            shapes.append(_shape(int(row[prompt]), tokens, _seconds(row[when])))
+        except (ValueError, TypeError):
+            raise InvalidWorkload(f"{name}, line {number}: this is no request of {kind}'s trace.") from None
+    return Dataset(Path(name).stem, _from_zero(name, shapes), skipped=skipped)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        whole, _, fraction = text.partition(".")  # seven digits, one more than Python reads
+        return datetime.fromisoformat(whole).timestamp() + float(f"0.{fraction or 0}")
+
+
+def _conversations(text: str) -> list[Any] | None:
+    """ShareGPT's list, or None for a list of something else."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # JSON lines of our own begin so too
+    found = (
+        isinstance(data, list)
+        and data
+        and isinstance(data[0], dict)
+        and ("conversations" in data[0] or "conversation" in data[0])
+    )
+    return data if found else None
+
+
+def _sharegpt(name: str, data: list[Any], count: CountTokens | None, most: int | None) -> Dataset:
+    if count is None:
+        raise InvalidWorkload(f"{name} holds texts, and without a tokenizer their lengths are not known: name a model.")
+    shapes: list[Shape] = []
+    skipped = 0
+    for item in data:
+        if len(shapes) == most:
+            break
+        turns = (item.get("conversations") or item.get("conversation") or []) if isinstance(item, dict) else []
+        texts = [turn["value"] for turn in turns[:2] if isinstance(turn, dict) and isinstance(turn.get("value"), str)]
+        if len(texts) < 2 or not all(texts):
+            skipped += 1  # nothing was asked, or nothing answered
+            continue
+        shapes.append(Shape(max(1, count(texts[0])), max(1, count(texts[1])), 0.0))
+    return Dataset(Path(name).stem, _from_zero(name, shapes), skipped=skipped)
+
+
+def _shape(prompt: Any, output: Any, arrival: float) -> Shape:
+    if type(prompt) is not int or type(output) is not int or not (1 <= prompt < 2**31 and 1 <= output < 2**31):
+        raise ValueError
+    if not (math.isfinite(arrival) and arrival >= 0):
+        raise ValueError
+    return Shape(prompt, output, float(arrival))
+
+
+def _from_zero(name: str, shapes: list[Shape]) -> tuple[Shape, ...]:
+    if not shapes:
+        raise InvalidWorkload(f"{name} holds no requests.")
+    times = [shape.arrival or 0.0 for shape in shapes]
+    if times != sorted(times):
+        raise InvalidWorkload(f"{name}: its requests are not in order of arrival.")
+    return tuple(shape._replace(arrival=round(at - times[0], 6)) for shape, at in zip(shapes, times, strict=True))

@@ -1,0 +1,124 @@
+"""Published workloads: read to the letter, refused with the line, scaled with the scale shown, prefixes shared as they were."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core import Workload, metrics
+from core.cli import main
+from core.errors import InvalidWorkload
+from core.workload.arrivals import Shape
+from core.workload.datasets import read_dataset
+from worlds.small import memory_engine
+
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:15:46.6805900,374,44
+2023-11-16 18:15:50.9951690,396,109
+2023-11-16 18:16:00.0000000,879,1
+"""
+BURST = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,472,18,490,Conversation log
+45,ChatGPT,1087,0,1087,Conversation log
+118.5,GPT-4,417,276,693,API log
+"""
+CHAT = [
+    {"id": "a", "conversations": [{"from": "human", "value": "one two three"}, {"from": "gpt", "value": "four five"}]},
+    {"id": "b", "conversations": [{"from": "human", "value": "alone"}]},
+    {
+        "id": "c",
+        "conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}, {"from": "human", "value": "z"}],
+    },
+]
+# Two users with a system prompt in common, one of whom goes on; a stranger; the first prompt once more.
+HASHES = [[1, 2, 3], [1, 2, 4, 5], [1, 2, 3, 6], [7], [1, 2, 3]]
+
+
+@pytest.fixture
+def mooncake(tmp_path):
+    path = tmp_path / "talk.jsonl"
+    rows = [
+        {"timestamp": 500 * at, "input_length": 512 * len(ids) - 100, "output_length": 20 + at, "hash_ids": ids}
+        for at, ids in enumerate(HASHES)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def put(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_tables_are_read(tmp_path):
+    azure = read_dataset(put(tmp_path / "azure.csv", AZURE))
+    assert azure.shapes == (Shape(374, 44, 0.0), Shape(396, 109, 4.314579), Shape(879, 1, 13.31941))
+    burst = read_dataset(put(tmp_path / "burst.csv", BURST))
+    assert burst.shapes == (Shape(472, 18, 0.0), Shape(417, 276, 113.5)) and burst.skipped == 1
+
+
+def test_conversations_need_a_tokenizer(tmp_path):
+    path = put(tmp_path / "chat.json", json.dumps(CHAT))
+    chat = read_dataset(path, count=lambda text: len(text.split()))
+    assert chat.shapes == (Shape(3, 2, 0.0), Shape(1, 1, 0.0)) and chat.skipped == 1
+    with pytest.raises(InvalidWorkload, match="without a tokenizer"):
+        read_dataset(path)
+
+
+def test_lengths_of_our_own_still_open(tmp_path):
+    assert read_dataset(put(tmp_path / "own.jsonl", "[10, 5]\n[3, 4]\n")).shapes == (Shape(10, 5), Shape(3, 4))
+
+
+def test_the_hit_ratio_follows_from_the_hashes(mooncake):
+    data = read_dataset(mooncake)
+    # Found: nothing; 1 2; 1 2, as the first prompt's block 3 was not full; nothing; 1 2.
+    assert data.hit_ratio() == 512 * (0 + 2 + 2 + 0 + 2) / sum(512 * len(ids) - 100 for ids in HASHES)
+
+
+def test_the_engine_finds_what_the_hashes_promise(mooncake):
+    data = read_dataset(mooncake).scaled(64)
+    assert data.scale == pytest.approx(64 / (4 * 512 - 100 + 22)) and data.block_tokens == 16
+    assert all(s.prompt_tokens + s.output_tokens <= 64 for s in data.shapes)
+    engine = memory_engine(max_num_seqs=1, block_size=data.block_tokens, num_blocks=400, prefix_caching=True)
+    found = metrics(engine.run(data.workload(vocab_size=50)))
+    assert found["cached_tokens"] / found["prompt_tokens"] == pytest.approx(data.hit_ratio())
+
+
+def test_what_fits_is_not_scaled(mooncake):
+    data = read_dataset(mooncake)
+    assert data.scaled(4096) is data and data.scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a,b\n1,2\n", "a table with the columns a, b, which no known trace has"),
+        (AZURE.replace("396", "-3"), "line 3: this is no request of Azure LLM's trace"),
+        (BURST.replace("472", "many"), "line 2: this is no request of BurstGPT's trace"),
+        (AZURE.splitlines()[0] + "\n", "holds no requests"),
+        ("\n".join([*AZURE.splitlines()[:1], *reversed(AZURE.splitlines()[1:])]), "not in order of arrival"),
+        (
+            '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1]}\n',
+            "line 1: this is no request of a Mooncake",
+        ),
+        ('{"timestamp": 0, "input_length": 600\n', "line 1: this is no request of a Mooncake"),
+        ("", "holds no requests"),
+    ],
+)
+def test_what_is_no_trace_is_refused_with_its_line(tmp_path, text, sentence):
+    with pytest.raises(InvalidWorkload, match=sentence):
+        read_dataset(put(tmp_path / "x.csv", text))
+
+
+def test_the_command_shows_the_scale(mooncake, tmp_path, capsys):
+    with pytest.raises(SystemExit) as done:
+        main(["workload", str(mooncake), "--out", str(tmp_path / "w.json"), "--speed", "2"])
+    text = capsys.readouterr().out
+    assert (
+        done.value.code == 0
+        and "5 requests within 1.0 s" in text
+        and "of those on record" in text
+        and "Prefixes are shared" in text
+    )
+    assert len(Workload.load(tmp_path / "w.json")) == 5
