@@ -121,6 +121,20 @@ def _poisson(count: int = 32, rate: float = 0.3, seed: int = 7) -> list[Request]
     return _requests(*rows)
 
 
+_VERSES = (  # six short requests, on which the lessons show one policy after the other
+    ("To be, or not to be", 4),
+    ("O Romeo, Romeo! wherefore art thou", 12),
+    ("Now is the winter", 7),
+    ("But soft, what light through yonder window breaks?", 6),
+    ("Speak, speak.", 9),
+    ("Good night, good night!", 5),
+)
+
+
+def _verses() -> list[Request]:
+    return _requests(*((text, new, 0) for text, new in _VERSES))
+
+
 def _preset(name: str, title: str, shows: str, model: str, requests: list[Request], policy: str, **limits) -> Preset:
     return Preset(name, title, shows, model, EngineConfig(policy=policy, **limits), Workload(requests, name=name))
 
@@ -344,6 +358,78 @@ PRESETS: dict[str, Preset] = {
             "continuous",
             max_num_seqs=4,
             max_num_batched_tokens=16,
+        ),
+        _preset(
+            "one-request",
+            "One request",
+            "One prompt, one token after another: the cache grows by one position a step.",
+            BPE,
+            _requests(("To be, or not", 12, 0)),
+            "continuous",
+            max_num_seqs=1,
+            max_num_batched_tokens=64,
+            block_size=4,
+        ),
+        _preset(
+            "verses-sequential",
+            "Verses, one at a time",
+            "Six short requests, each alone: five wait while one runs.",
+            BPE,
+            _verses(),
+            "sequential",
+        ),
+        _preset(
+            "verses-static",
+            "Verses, static",
+            "The same six in waves of three: a wave lasts as long as its longest request, and every pass is padded.",
+            BPE,
+            _verses(),
+            "static",
+            max_num_seqs=3,
+        ),
+        _preset(
+            "verses-dynamic",
+            "Verses, dynamic",
+            "The same six: a lane is refilled at once, and each joining prompt pads the rows beside it.",
+            BPE,
+            _verses(),
+            "dynamic",
+            max_num_seqs=3,
+        ),
+        _preset(
+            "verses-continuous",
+            "Verses, continuous",
+            "The same six in one packed row a step: no lane waits for another, and nothing is padded.",
+            BPE,
+            _verses(),
+            "continuous",
+            max_num_seqs=3,
+            max_num_batched_tokens=32,
+            block_size=4,
+        ),
+        _preset(
+            "prefix-too-short",
+            "A prefix shorter than a block",
+            "Prompts that begin alike for fewer tokens than a block holds share nothing: the prefix cache is never hit.",
+            BPE,
+            _requests(*((f"ROMEO:\n{text}", new, 2 * i) for i, (text, new) in enumerate(_VERSES[:4]))),
+            "continuous",
+            max_num_seqs=4,
+            max_num_batched_tokens=64,
+            block_size=16,
+            num_blocks=32,
+            prefix_caching=True,
+        ),
+        _preset(
+            "three-short",
+            "One joins two, packed",
+            "Two requests decode when a third joins: small enough to paint its mask by hand.",
+            BPE,
+            _requests(("Why?", 7, 0), ("Speak", 6, 0), ("O Romeo", 3, 2)),
+            "continuous",
+            max_num_seqs=3,
+            max_num_batched_tokens=32,
+            block_size=4,
         ),
     )
 }

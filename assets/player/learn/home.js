@@ -1,0 +1,75 @@
+// All lessons, the questions people ask and the glossary, on one page.
+
+import { h, setText } from "../parts/dom.js";
+import { said } from "./spans.js";
+
+const PAPERS = ["teacher", "learner", "offline"]; // files of a lesson
+
+export class Home {
+  constructor(learn) {
+    this.learn = learn;
+  }
+
+  draw() {
+    const { learn } = this;
+    const { $, words, doc } = learn;
+    setText($(".home-title"), words.title);
+    setText($(".lead"), words.lead);
+    setText($(".keys-line"), words.keys);
+    $(".lesson-list").replaceChildren(...doc.lessons.map((lesson) => this._lesson(lesson)));
+    this._questions($(".asked"), doc.questions);
+    setText($(".terms h3"), words.glossary);
+    $(".terms dl").replaceChildren(...Object.entries(doc.terms).flatMap(([term, t]) => [
+      h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
+      h("dd", {}, t.means, " ", h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`), " ", this._see(t)),
+    ]));
+  }
+
+  _lesson(lesson) {
+    const { learn } = this;
+    const { words, progress } = learn;
+    const { at, done } = progress.of(lesson);
+    const begun = at > 0 && !done;
+    return h("li", { class: done ? "lesson done" : "lesson" },
+      h("span", { class: "lesson-number", "aria-hidden": "true" }, done ? "✓" : String(lesson.number)),
+      h("div", {},
+        h("h3", {}, lesson.title), h("p", {}, lesson.question),
+        h("p", { class: "papers-of" }, `${lesson.minutes} ${words.minutes} · ${lesson.stops.length}`,
+          ...PAPERS.filter((kind) => this._hasPapers(lesson)).map((kind) => h("button", { type: "button", class: "link", onclick: () => this._paper(lesson, kind) }, words[kind])))),
+      h("button", { type: "button", class: "button primary start-button", "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.go_on : done ? words.again : words.start}`,
+        onclick: () => learn.open(lesson, begun ? at : 0) }, begun ? words.go_on : done ? words.again : words.start));
+  }
+
+  _hasPapers(lesson) {
+    return Boolean(this.learn.server || this.learn.options.papers[lesson.name]);
+  }
+
+  /** A sheet or a file: made by the server when asked for, or lying beside the page. */
+  async _paper(lesson, kind) {
+    const { learn } = this;
+    const { language } = learn;
+    const url = learn.server ? (await learn.server.call("lesson_file", lesson.name, kind, language)).url : learn.options.papers[lesson.name]?.[`${kind}-${language}`] || learn.options.papers[lesson.name]?.[`${kind}-en`];
+    if (url) window.open(url, "_blank", "noopener");
+  }
+
+  _questions(section, questions) {
+    section.hidden = !questions.length;
+    setText(section.querySelector("h3"), this.learn.words.questions);
+    section.querySelector("dl").replaceChildren(...questions.flatMap((q) => [
+      h("dt", {}, q.ask), h("dd", {}, ...said(q.answer, this.learn.app, this.learn.doc.terms), " ", this._see(q)),
+    ]));
+  }
+
+  /** Opens the run at its step in the Watch tab. */
+  _see({ run, step, view }) {
+    const { learn } = this;
+    const { app, words } = learn;
+    const entry = app.options.catalogue.find((e) => e.name === run);
+    if (!entry || !learn.options.tabs.length) return "";
+    return h("button", { type: "button", class: "link", onclick: async () => {
+      learn.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }));
+      await app.open(entry, { step, tab: view });
+      app.changed();
+    } }, words.see_it);
+  }
+}

@@ -1,0 +1,299 @@
+// The Learn tab: lessons that drive the page's own player. All it says comes in one document (visualizer/lessons/document.py).
+//
+//   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
+
+import { h, setText } from "../parts/dom.js";
+import { fillTabs, isTyping, layoutOf, onTheme, paintTheme, prefersDark } from "../parts/look.js";
+import { Server, fetchJson } from "../parts/server.js";
+import { Choose } from "./choose.js";
+import { Home } from "./home.js";
+import { Paint } from "./paint.js";
+import { Progress } from "./progress.js";
+import { said, spoken } from "./spans.js";
+import { Stage } from "./stop.js";
+import { Terms } from "./terms.js";
+
+export class Learn {
+  /**
+   * root: the element of learn.html. options: {tabs, server: whether there is an API, base, documents: {language: url} (without a
+   * server), papers: {lesson: {kind: url}} (without a server), only: a lesson's name (a file with one lesson), remember(hash)}.
+   */
+  constructor(root, options = {}) {
+    this.root = root;
+    this.options = { tabs: [], server: false, documents: {}, papers: {}, only: null, remember: () => {}, ...options };
+    this.page = document.documentElement;
+    this.$ = (s) => root.querySelector(s);
+    this.app = window.inflight;
+    this.server = this.options.server ? new Server(this.options.base) : null;
+    this.stage = new Stage(this.app);
+    this.progress = new Progress();
+    this.lesson = null;
+    this.at = 0;
+    this.large = false;
+    this._theme();
+    this._size();
+    fillTabs(root, this.options.tabs, "learn");
+    this.terms = new Terms(this);
+    this.home = new Home(this);
+    this._buttons();
+    document.addEventListener("keydown", (e) => this._key(e), true);
+    new ResizeObserver(() => this._size()).observe(root);
+    onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
+    window.addEventListener("hashchange", () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow());
+    this.ready = this._load(this._wanted().get("lang") || kept("inflight-language") || "en");
+  }
+
+  // -- the part is opened and left ---------------------------------------------------------------------------------------
+
+  async shown() {
+    this._theme();
+    await this.ready;
+    await this._follow();
+  }
+
+  left() {
+    this._close(false);
+  }
+
+  _wanted() {
+    return new URLSearchParams(location.hash.slice(1));
+  }
+
+  async _load(language) {
+    let url = this.options.documents[language] || this.options.documents.en;
+    if (this.server) url = (await this.server.call("lessons", language)).url;
+    this.doc = await fetchJson(url);
+    this.words = this.doc.words;
+    this.language = this.doc.language;
+    this.root.lang = this.language;
+    this._labels();
+    this.home.draw();
+  }
+
+  async speak(language) {
+    keep("inflight-language", language);
+    await this._load(language);
+    if (this.lesson) await this.open(this.doc.lessons.find((l) => l.name === this.lesson.name), this.at);
+    this._remember();
+  }
+
+  /** What the address says. */
+  async _follow() {
+    const wanted = this._wanted();
+    const lesson = this.doc.lessons.find((l) => l.name === (wanted.get("lesson") || this.options.only));
+    if (wanted.get("large") === "1") this.enlarge(true);
+    if (!lesson) return this.close();
+    const at = lesson.stops.findIndex((s) => s.name === wanted.get("stop"));
+    await this.open(lesson, Math.max(0, at));
+  }
+
+  _remember() {
+    if (this.page.dataset.part !== "learn") return;
+    const p = new URLSearchParams({ part: "learn" });
+    if (this.lesson) {
+      p.set("lesson", this.lesson.name);
+      p.set("stop", this.lesson.stops[this.at].name);
+    }
+    if (this.language !== "en") p.set("lang", this.language);
+    if (this.large) p.set("large", "1");
+    this._written = `#${p}`;
+    this.options.remember(this._written);
+  }
+
+  // -- a lesson ------------------------------------------------------------------------------------------------------------
+
+  async open(lesson, at = 0) {
+    this.lesson = lesson;
+    this.at = at;
+    this.page.dataset.lesson = lesson.name;
+    this.$(".home").hidden = true;
+    this.$(".stop-card").hidden = false;
+    this.stage.enter();
+    this.progress.reached(lesson, at);
+    await this._draw();
+    this._remember();
+  }
+
+  /** Back to all lessons. keep: the player keeps what it shows. */
+  close(keep = false) {
+    this._close(keep);
+    this.home.draw();
+    this._remember();
+  }
+
+  _close(keep) {
+    if (this.lesson) this.stage.leave(keep);
+    this.lesson = null;
+    delete this.page.dataset.lesson;
+    this.terms.hide();
+    this.$(".home").hidden = false;
+    this.$(".stop-card").hidden = true;
+    for (const part of [".lessons-button", ".where", ".presenter-button"]) this.$(part).hidden = true;
+  }
+
+  async go(by) {
+    const to = this.at + by;
+    if (to < 0) return;
+    if (to >= this.lesson.stops.length) return this.options.only ? undefined : this.close();
+    await this.open(this.lesson, to);
+  }
+
+  async _draw() {
+    const { $, lesson, words } = this;
+    const stop = lesson.stops[this.at];
+    const { ask } = stop;
+    await this.stage.show(stop, ask ? (stop.then ? "future" : "say") : "");
+    if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return; // gone on meanwhile
+    for (const part of [".where", ".presenter-button"]) $(part).hidden = false;
+    $(".lessons-button").hidden = Boolean(this.options.only);
+    setText($(".where"), `${lesson.number} · ${lesson.title}`);
+    $(".dots").replaceChildren(...lesson.stops.map((s, i) => h("li", {}, h("button", {
+      type: "button", class: i < this.at ? "past" : null, "aria-current": i === this.at ? "step" : null, "aria-label": `${i + 1}: ${s.title}`, title: s.title, onclick: () => this.open(lesson, i),
+    }))));
+    setText($(".stop-title"), stop.title);
+    $(".stop-text").lang = lesson.language;
+    $(".stop-text").replaceChildren(...stop.text.map((spans) => h("p", {}, ...said(spans, this.app, this.doc.terms))));
+    this._ask(stop);
+    this._do(stop);
+    setText($(".stop-count"), `${this.at + 1} ${words.of} ${lesson.stops.length}`);
+    setText($(".next-button"), this.at === lesson.stops.length - 1 ? words.finish : words.next);
+    $(".next-button").hidden = Boolean(this.options.only) && this.at === lesson.stops.length - 1;
+    $(".back-button").disabled = this.at === 0;
+    $(".stop-scroll").scrollTop = 0;
+    this._heard(`${stop.title}. ${stop.text.map(spoken).join(" ")} ${ask ? spoken(ask.text) : ""}`);
+    $(".stop-card").focus({ preventScroll: true });
+    this.drawn = `${lesson.name}/${stop.name}`;
+  }
+
+  _ask(stop) {
+    const { ask } = stop;
+    this.$(".stop-ask").hidden = !ask;
+    this.asking = null;
+    if (!ask) return;
+    const Kind = ask.kind === "paint" ? Paint : Choose;
+    this.asking = new Kind(this.$(".stop-ask"), ask, {
+      app: this.app, terms: this.doc.terms, words: this.words, say: (text) => this._heard(text),
+      answered: (right) => {
+        if (!right) return;
+        this.stage.show({ ...stop, ...(stop.then || {}) });
+        this.$(".next-button").focus({ preventScroll: true });
+      },
+    });
+  }
+
+  /** The last stop: the learner changes the run. */
+  _do(stop) {
+    const last = stop === this.lesson.stops.at(-1);
+    this.$(".stop-do").hidden = !last;
+    if (!last) return;
+    const editor = this.app.server && this.options.tabs.length;
+    this.$(".stop-do").replaceChildren(editor
+      ? h("button", { type: "button", class: "button primary edit-run", onclick: () => this._edit() }, this.words.edit)
+      : h("p", { class: "quiet" }, this.words.edit_offline));
+  }
+
+  _edit() {
+    this.close(true);
+    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }));
+    this.app.changed();
+    this.app.editor.toggle(true);
+  }
+
+  // -- around it -----------------------------------------------------------------------------------------------------------
+
+  _buttons() {
+    const { $ } = this;
+    $(".next-button").addEventListener("click", () => this.go(1));
+    $(".back-button").addEventListener("click", () => this.go(-1));
+    $(".lessons-button").addEventListener("click", () => this.close());
+    $(".presenter-button").addEventListener("click", () => this.enlarge(!this.large));
+    $(".language").addEventListener("change", (e) => this.speak(e.target.value));
+    $(".stop-card").addEventListener("pointerover", (e) => {
+      const letter = e.target.closest("[data-letter]")?.dataset.letter;
+      const request = letter && this.app.run?.requests.find((r) => r.letter === letter);
+      if (request || this.app.hovered) this.app.hover(request ? { request } : null);
+    });
+  }
+
+  _labels() {
+    const { $, words, doc } = this;
+    setText($(".lessons-button"), words.close);
+    setText($(".back-button"), words.back);
+    setText($(".presenter-button"), words.presenter);
+    $(".presenter-button").title = words.presenter_note;
+    $(".stop-card").setAttribute("aria-label", words.lesson);
+    $(".stop-scroll").setAttribute("aria-label", words.lesson);
+    $(".language").setAttribute("aria-label", words.language);
+    $(".language").replaceChildren(...Object.entries(doc.languages).map(([key, name]) => h("option", { value: key, selected: key === doc.language }, name)));
+    $(".language").hidden = !this.server && Object.keys(this.options.documents).length < 2;
+  }
+
+  enlarge(on) {
+    this.large = on;
+    this.page.toggleAttribute("data-large", on);
+    this.$(".presenter-button").setAttribute("aria-pressed", String(on));
+    this._remember();
+  }
+
+  _heard(text) {
+    this.$(".heard").textContent = text;
+  }
+
+  _key(e) {
+    if (this.page.dataset.part !== "learn" || !this.lesson || e.ctrlKey || e.metaKey || e.altKey || isTyping(e.target) || document.querySelector("dialog[open]")) return;
+    const onButton = e.target.closest?.("button, a, [role=gridcell]");
+    if (/^[1-9]$/.test(e.key) && this.asking?.key(Number(e.key))) return take(e);
+    if (e.key === "PageDown" || e.key === "n" || e.key === "N" || (e.key === "Enter" && !onButton)) this.go(1);
+    else if (e.key === "PageUp" || e.key === "b" || e.key === "B") this.go(-1);
+    else if (e.key === "p" || e.key === "P") this.enlarge(!this.large);
+    else if (e.key === "Escape" && !this.terms.hide() && this.large) this.enlarge(false);
+    else return;
+    take(e);
+  }
+
+  _theme() {
+    const player = document.querySelector("#watch .inflight[data-theme]");
+    const dark = player ? player.dataset.theme === "dark" : prefersDark();
+    if (this.dark === dark) return;
+    this.dark = dark;
+    paintTheme(this.root, dark);
+  }
+
+  _size() {
+    this.root.dataset.layout = layoutOf(this.root.clientWidth || window.innerWidth);
+  }
+}
+
+function take(e) {
+  e.preventDefault();
+  e.stopImmediatePropagation();
+}
+
+function kept(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function keep(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // a page without storage of its own
+  }
+}
+
+/** Fill `holder` with the lessons of this script's markup and style, once. */
+export function mountLearn(holder, options) {
+  const { style, markup } = window.inflightLearnFiles;
+  document.head.append(h("style", {}, style));
+  holder.innerHTML = markup; // our own file, nothing of anybody's data
+  const root = holder.querySelector(".inflight-learn");
+  root.classList.add("inflight");
+  window.inflightLearn = new Learn(root, options);
+  return window.inflightLearn;
+}
+
+window.inflightLearnMount = mountLearn;

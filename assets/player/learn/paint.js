@@ -1,0 +1,135 @@
+// Paint the mask of a step: rows are queries, columns are keys; checked against the mask that the trace gives.
+
+import { clamp, h } from "../parts/dom.js";
+import { said, spoken } from "./spans.js";
+
+const MOST_REASONS = 3;
+
+export class Paint {
+  /** ask: {text, why, queries, keys: [{r, at, text, new}], allowed: ["0110", …]}. */
+  constructor(holder, ask, { app, terms, words, say, answered }) {
+    Object.assign(this, { ask, words });
+    this.tell = { say, answered };
+    this.show = (spans) => said(spans, app, terms);
+    this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
+    this.at = [0, 0];
+    this.cells[0][0].tabIndex = 0;
+    const label = (p, axis) => h("span", { class: `axis ${axis}`, role: axis === "of-key" ? "columnheader" : "rowheader" }, ...this.show([{ r: p.r }]), h("i", {}, p.text.replaceAll("\n", "↵").trim() || "␣"));
+    this.grid = h("div", { class: "paint", role: "grid", "aria-label": words.mask, style: `--columns:${ask.keys.length}` },
+      h("div", { class: "line", role: "row" }, h("span", { class: "axis corner", role: "columnheader", "aria-label": `${words.query} / ${words.key}` }), ...ask.keys.map((key) => label(key, "of-key"))),
+      ...ask.queries.map((query, q) => h("div", { class: "line", role: "row" }, label(query, "of-query"), ...this.cells[q])));
+    this.grid.addEventListener("keydown", (e) => this._key(e));
+    this._drag();
+    this.answer = h("div", { class: "answer", hidden: true });
+    holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(ask.text)), h("div", { class: "paint-holder" }, this.grid),
+      h("div", { class: "paint-tools" },
+        h("button", { type: "button", class: "button primary check-button", onclick: () => this.check() }, words.check),
+        h("button", { type: "button", class: "button", onclick: () => this._fill(() => false) }, words.clear),
+        h("button", { type: "button", class: "button show-button", onclick: () => this.reveal() }, words.show)),
+      this.answer);
+  }
+
+  key() {
+    return false;
+  }
+
+  _cell(q, k) {
+    const el = h("span", { class: "cell", role: "gridcell", tabindex: "-1", "aria-selected": "false" });
+    el.dataset.q = q;
+    el.dataset.k = k;
+    this._name(el, q, k, false);
+    return el;
+  }
+
+  _name(el, q, k, on) {
+    const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
+    el.setAttribute("aria-label", `${query.r} ${query.text.trim()}, ${key.r} ${key.text.trim()}: ${on ? this.words.cell_allowed : this.words.cell_blocked}`);
+  }
+
+  _set(q, k, on) {
+    const el = this.cells[q][k];
+    el.classList.toggle("on", on);
+    el.classList.remove("wrong");
+    el.setAttribute("aria-selected", String(on));
+    this._name(el, q, k, on);
+  }
+
+  _isOn(q, k) {
+    return this.cells[q][k].classList.contains("on");
+  }
+
+  _fill(wanted) {
+    this.cells.forEach((row, q) => row.forEach((_, k) => this._set(q, k, wanted(q, k))));
+  }
+
+  _drag() {
+    let painting = null;
+    const under = (e) => document.elementFromPoint(e.clientX, e.clientY)?.closest?.(".paint .cell");
+    this.grid.addEventListener("pointerdown", (e) => {
+      const cell = under(e);
+      if (!cell) return;
+      painting = !cell.classList.contains("on");
+      this._set(Number(cell.dataset.q), Number(cell.dataset.k), painting);
+      this._focus(Number(cell.dataset.q), Number(cell.dataset.k));
+      this.grid.setPointerCapture(e.pointerId);
+      e.preventDefault();
+    });
+    this.grid.addEventListener("pointermove", (e) => {
+      const cell = painting === null ? null : under(e);
+      if (cell) this._set(Number(cell.dataset.q), Number(cell.dataset.k), painting);
+    });
+    for (const end of ["pointerup", "pointercancel"]) this.grid.addEventListener(end, () => { painting = null; });
+  }
+
+  _focus(q, k) {
+    this.cells[this.at[0]][this.at[1]].tabIndex = -1;
+    this.at = [q, k];
+    this.cells[q][k].tabIndex = 0;
+    this.cells[q][k].focus();
+  }
+
+  _key(e) {
+    const [q, k] = this.at;
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (moves[e.key]) this._focus(clamp(q + moves[e.key][0], 0, this.cells.length - 1), clamp(k + moves[e.key][1], 0, this.cells[0].length - 1));
+    else if (e.key === " ") this._set(q, k, !this._isOn(q, k));
+    else if (e.key === "Enter") this.check();
+    else return;
+    e.preventDefault();
+    e.stopPropagation();
+  }
+
+  /** Why a cell was painted, or left out, in error. */
+  _mistake(q, k) {
+    const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
+    const { words } = this;
+    const reason = !this._isOn(q, k) ? words.mistake_missing : query.r !== key.r ? words.mistake_other : words.mistake_future;
+    return [{ r: query.r }, ` “${query.text.trim()}” → `, { r: key.r }, ` “${key.text.trim()}”: ${reason}`];
+  }
+
+  check() {
+    const { words } = this;
+    const wrong = [];
+    this.ask.allowed.forEach((row, q) => [...row].forEach((cell, k) => {
+      const mistaken = this._isOn(q, k) !== (cell === "1");
+      this.cells[q][k].classList.toggle("wrong", mistaken);
+      if (mistaken) wrong.push([q, k]);
+    }));
+    this._answer(!wrong.length, wrong.length ? [`${wrong.length} ${words.cells_wrong}`] : [words.painted], wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)));
+  }
+
+  reveal() {
+    this._fill((q, k) => this.ask.allowed[q][k] === "1");
+    this._answer(true, [], []);
+  }
+
+  _answer(right, head, reasons) {
+    this.answer.hidden = false;
+    this.answer.className = `answer ${right ? "right" : "wrong"}`;
+    this.answer.replaceChildren(
+      h("p", {}, h("b", {}, right && head.length ? this.words.right : right ? "" : this.words.wrong), " ", ...this.show(head), " ", ...(right ? this.show(this.ask.why) : [])),
+      ...(reasons.length ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))] : []));
+    this.tell.say([spoken(head), ...(right ? [spoken(this.ask.why)] : reasons.map(spoken))].join(" "));
+    this.tell.answered(right);
+  }
+}

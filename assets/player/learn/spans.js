@@ -1,0 +1,21 @@
+// A lesson's sentences as DOM: text, `code`, the letters of requests, numbers, and terms of the glossary. Text stays text.
+
+import { h } from "../parts/dom.js";
+
+/** app: the player, whose run has the requests; terms: the glossary by term. */
+export function said(spans, app, terms) {
+  return spans.flatMap((span) => {
+    if (typeof span === "string") return code(span);
+    if (span.n !== undefined) return [h("b", { class: "number" }, span.n)];
+    if (span.t !== undefined) return [terms[span.t] ? h("button", { type: "button", class: "term", "data-term": span.t }, span.s) : span.s];
+    const request = app.run?.requests.find((r) => r.letter === span.r);
+    const chip = h("bdi", { class: "chip", "data-letter": span.r }, span.r);
+    if (request && request.hue >= 0) chip.style.setProperty("--tint", `var(--tint-${request.hue})`);
+    return [chip];
+  });
+}
+
+const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part)).filter((part) => part !== "");
+
+/** Spans as text, for those who listen. */
+export const spoken = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r)).join("");

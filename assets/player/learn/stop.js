@@ -1,0 +1,47 @@
+// One stop of a lesson on the player: puts the real views in a state, dims the rest, and gives everything back afterwards.
+
+const SIDE = ["kv", "queue", "text"]; // panels that share a place where the page is narrow
+
+export class Stage {
+  /** app: the player of the page. */
+  constructor(app) {
+    this.app = app;
+    this.page = document.documentElement;
+    this.before = null;
+  }
+
+  /** Take the player over; what it showed comes back with `leave`. */
+  enter() {
+    const { app } = this;
+    this.before ??= { run: app.run, entry: app.entry, replay: app.replay, step: app.run?.length ? app.run.stepOf(app.index) : null, pin: app.pinned?.letter, tab: app.tab };
+  }
+
+  /** {run, step, views, pin} on screen. veil: "say" hides what would give an answer away, "future" the steps to come. */
+  async show({ run, step, views, pin }, veil = "") {
+    const { app, page } = this;
+    page.dataset.views = views.join(" ");
+    page.dataset.veil = veil;
+    app.transport.toggle(false);
+    const tab = app.layout === "phone" ? views.find((v) => v === "mask" || SIDE.includes(v)) : views.find((v) => SIDE.includes(v));
+    const entry = app.options.catalogue.find((e) => e.name === run);
+    if (!entry) return app.toast(`The recorded run ${run} is not here.`);
+    if (app.entry !== entry) await app.open(entry, { step, pin, tab });
+    else {
+      app.clear();
+      app.seekStep(step);
+      if (pin) app.pin(app.run.requests.find((r) => r.letter === pin));
+      if (tab) app.chooseTab(tab);
+    }
+  }
+
+  /** keep: the run stays on screen, for the Watch tab. */
+  leave(keep = false) {
+    const { app, page, before } = this;
+    delete page.dataset.views;
+    delete page.dataset.veil;
+    this.before = null;
+    if (!before || keep || !before.run) return;
+    Object.assign(app, { run: before.run, entry: before.entry, replay: before.replay });
+    app.entered({ step: before.step, pin: before.pin, tab: before.tab });
+  }
+}

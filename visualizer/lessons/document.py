@@ -1,0 +1,148 @@
+"""The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
+
+    {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
+     "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "questions": […]}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from core.errors import InflightError
+from core.trace.trace import Trace
+from visualizer.documents.catalogue import TRACES
+from visualizer.lessons.facts import Who, value
+from visualizer.lessons.glossary import terms
+from visualizer.lessons.lesson import ChooseNumber, ChooseRequest, ChooseWords, Lesson, PaintMask, Question, Stop
+from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.places import At, Place
+from visualizer.lessons.questions import questions
+from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
+
+Traces = Callable[[str], Trace]  # a recorded run by its name
+
+
+def recorded(folder: Path = TRACES) -> Traces:
+    """The recorded runs of a folder, each read once."""
+    return cache(lambda name: Trace.load(folder / f"{name}.jsonl"))
+
+
+def document(traces: Traces, language: str = "en") -> dict[str, Any]:
+    """Everything the Learn tab shows in one language; raises InflightError for a language that there is not."""
+    if language not in LANGUAGES:
+        raise InflightError(f"There are no lessons in {language!r}; there are {', '.join(LANGUAGES)}.")
+    return {
+        "language": language,
+        "languages": LANGUAGES,
+        "words": texts(language, "page"),
+        "lessons": [lesson_document(lesson, traces, language) for lesson in LESSONS],
+        "terms": terms(traces, language),
+        "questions": questions(traces, language),
+    }
+
+
+def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, Any]:
+    """One lesson; its texts are English where the language has none of it yet."""
+    spoken = language if language in languages(lesson.name) else "en"
+    words = texts(spoken, lesson.name)
+    return {
+        "name": lesson.name,
+        "number": LESSONS.index(lesson) + 1,
+        "language": spoken,
+        "title": words["title"],
+        "question": words["question"],
+        "minutes": lesson.minutes,
+        "stops": [stop_document(stop, words[stop.name], traces, spoken) for stop in lesson.stops],
+    }
+
+
+def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: str) -> dict[str, Any]:
+    """One stop: where the player goes, and what is said and asked there."""
+    at, places = _at(stop.place, traces), {name: _at(place, traces) for name, place in stop.places.items()}
+
+    def said(template: str, where: At = at) -> list[Span]:
+        return filled(template, where, places, language)
+
+    ask = None
+    if stop.question is not None:
+        about = _at(stop.about, traces)
+        ask = {
+            "text": said(words["ask"]),
+            "why": said(words["why"], about),
+            **_asked(stop.question, about, places, words, lambda template: said(template, about), language),
+        }
+    return {
+        "name": stop.name,
+        "title": words["title"],
+        "text": [said(paragraph) for paragraph in words["text"].strip().split("\n\n")],
+        "run": stop.place.run,
+        "step": at.step,
+        "views": list(stop.views),
+        "pin": stop.pin,
+        "ask": ask,
+        "then": None if stop.then is None else {"run": stop.then.run, "step": _at(stop.then, traces).step},
+    }
+
+
+def _asked(
+    question: Question, at: At, places: dict[str, At], words: dict, said: Callable[[str], list[Span]], language: str
+) -> dict[str, Any]:
+    """The kind of a question with its options: {"kind", "options": [{"text", "right", "why"}]}, or the mask to paint."""
+    reasons = words.get("wrong", {})
+    if isinstance(question, PaintMask):
+        return {"kind": "paint", **mask_document(at)}
+    if isinstance(question, ChooseRequest):
+        answer, among = value(question.answer, at), _among(question, at)
+        options = [
+            {"text": [{"r": at.letters[r]}], "right": Who(r) == answer, "why": said(reasons["request"]) if reasons else []} for r in among
+        ]
+    elif isinstance(question, ChooseNumber):
+        right, _ = evaluated(question.answer, at, places)
+        wrong = {name: evaluated(name, at, places)[0] for name in question.wrong}
+        found = {n: said(reasons[re.split("[:@]", name)[0]]) for name, n in wrong.items() if n != right}
+        options = [
+            {"text": [{"n": number(n, language)}], "right": n == right, "why": found.get(n, [])}  # type: ignore[arg-type]
+            for n in sorted([right, *found])  # type: ignore[type-var]
+        ]
+    else:
+        assert isinstance(question, ChooseWords)
+        holds = question.answer(at, places)
+        options = [
+            {"text": said(words["options"][name]), "right": name == holds, "why": said(reasons[name]) if name in reasons else []}
+            for name in question.options
+        ]
+    if sum(option["right"] for option in options) != 1 or len(options) < 2:
+        raise InflightError(f"This question does not have one right answer among several: {plain(said(words['ask']))}")
+    return {"kind": "choose", "options": options}
+
+
+def mask_document(at: At) -> dict[str, Any]:
+    """The mask of the step's last pass, for painting: labels of rows and columns, and which cells may be looked at."""
+    mask = at.trace.mask(at.step, len(at.event.passes) - 1)
+    new = {(q.request, q.position) for q in mask.queries}
+
+    def label(p: Any) -> dict[str, Any]:
+        return {
+            "r": at.letters[p.request], "at": p.position, "text": p.text, "new": (p.request, p.position) in new,
+        }  # fmt: skip
+
+    return {
+        "queries": [label(q) for q in mask.queries],
+        "keys": [label(k) for k in mask.keys],
+        "allowed": ["".join("1" if cell else "0" for cell in row) for row in mask.allowed],
+    }
+
+
+def _among(question: ChooseRequest, at: At) -> list[str]:
+    if question.among == "all":
+        return list(at.letters)
+    return [r.request for r in (at.frame.waiting if question.among == "waiting" else at.frame.lanes)]
+
+
+def _at(place: Place, traces: Traces) -> At:
+    trace = traces(place.run)
+    return At(trace, place.rule(trace))

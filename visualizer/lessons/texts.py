@@ -1,0 +1,99 @@
+"""Lesson texts: templates, one file a lesson and language, filled with facts of a place. Knows no lesson's structure.
+
+    {padding}            a fact at the stop's own place            {padding|pad|pads}   with its noun, in the right number
+    {cache:B}            a fact of a request                       {steps@static}       a fact at another place of the stop
+    {B}                  a request, drawn as its letter            [lane] [lanes|lane]  a term of the glossary
+
+A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}` or `{"t": term, "s": text}`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from core.assets import ASSETS
+from core.errors import InflightError
+from visualizer.lessons.facts import Share, Value, Who, value
+from visualizer.lessons.places import At
+
+FOLDER = ASSETS / "lessons"
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+Span = str | dict[str, str]
+
+_PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]")
+_FACT = re.compile(r"(?P<name>\w+)(?::(?P<argument>\w+))?(?:@(?P<place>\w+))?")
+
+
+@cache
+def texts(language: str, name: str) -> dict[str, Any]:
+    """The texts of a file; raises InflightError for a language or a file that is not there."""
+    path = FOLDER / language / f"{name}.toml"
+    if language not in LANGUAGES or not path.exists():
+        raise InflightError(f"There is no text {name!r} in {language!r}.")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def languages(name: str) -> list[str]:
+    """The languages in which a file is there, English first."""
+    return [language for language in LANGUAGES if (FOLDER / language / f"{name}.toml").exists()]
+
+
+def filled(template: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:
+    """The template as spans; raises InflightError for a fact, place or request that is not there."""
+    spans: list[Span] = []
+    last = 0
+    for match in _PART.finditer(template):
+        spans += [template[last : match.start()]] * bool(template[last : match.start()])
+        spans += _term(match[2]) if match[2] else _fact(match[1], at, places, language)
+        last = match.end()
+    return spans + [template[last:]] * bool(template[last:])
+
+
+def evaluated(expression: str, at: At, places: Mapping[str, At]) -> tuple[Value, At]:
+    """A fact by its expression, and the place it was taken at."""
+    match = _FACT.fullmatch(expression)
+    if match is None:
+        raise InflightError(f"This is not a fact: {{{expression}}}.")
+    if match["place"] and match["place"] not in places:
+        raise InflightError(f"There is no place {match['place']!r} for {{{expression}}}.")
+    there = places[match["place"]] if match["place"] else at
+    return value(match["name"], there, match["argument"]), there
+
+
+def plain(spans: list[Span]) -> str:
+    """Spans as text."""
+    return "".join(s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("r", "") for s in spans)
+
+
+def shown(found: Value, at: At, language: str) -> Span:
+    """A fact as a span."""
+    if isinstance(found, Who):
+        return {"r": at.letters[found.request]}
+    return found if isinstance(found, str) else {"n": number(found, language)}
+
+
+def number(found: int | float | Share, language: str) -> str:
+    """A number as the language writes it."""
+    if isinstance(found, Share):
+        return f"{found.value * 100:.0f} %" if language == "de" else f"{found.value * 100:.0f}%"
+    text = f"{found:,}" if isinstance(found, int) else f"{found:.1f}"
+    return text.translate(str.maketrans(",.", ".,")) if language == "de" else text
+
+
+def _term(text: str) -> list[Span]:
+    words, _, key = text.partition("|")
+    return [{"t": key or words, "s": words}]
+
+
+def _fact(text: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:
+    if re.fullmatch("[A-Z]", text):
+        at.request(text)  # it is there
+        return [{"r": text}]
+    expression, *nouns = text.split("|")
+    found, there = evaluated(expression, at, places)
+    span = shown(found, there, language)
+    return [span, f" {nouns[found != 1]}"] if nouns else [span]
