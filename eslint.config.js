@@ -3,7 +3,7 @@ import js from "@eslint/js";
 const browser = [
   "window", "document", "location", "history", "localStorage", "navigator", "console", "performance", "fetch", "crypto", "matchMedia", "getComputedStyle",
   "requestAnimationFrame", "cancelAnimationFrame", "setTimeout", "clearTimeout", "btoa", "atob", "URL", "URLSearchParams", "Blob", "Response",
-  "AbortController", "CustomEvent", "MessageChannel", "Image", "CSS", "HTMLElement", "XMLSerializer", "ResizeObserver", "MutationObserver",
+  "AbortController", "localStorage", "CustomEvent", "MessageChannel", "Image", "CSS", "HTMLElement", "XMLSerializer", "ResizeObserver", "MutationObserver",
   "IntersectionObserver", "TextEncoder", "TextDecoder", "TextDecoderStream", "CompressionStream", "DecompressionStream",
 ];
 

@@ -79,6 +79,10 @@ def _api(server: Server) -> None:
         """Models, presets, policies, limits and recorded runs."""
         return server.state()
 
+    def lessons(language: str) -> dict:
+        """The address of the lessons in a language."""
+        return server.lessons(language)
+
     def upload(text: str) -> dict:
         """Open a saved trace; text: its JSON lines."""
         return server.upload(text)
@@ -91,7 +95,7 @@ def _api(server: Server) -> None:
         """The model's real attention weights in a pass of a step, one layer and head."""
         return server.attention(run, step, pass_index, layer, head)
 
-    for endpoint in (run, cancel, missing, state, upload, export):
+    for endpoint in (run, cancel, missing, state, lessons, upload, export):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
     gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 

@@ -19,7 +19,7 @@ from core.measure.rounds import Run
 from visualizer.documents.comparison import Shown, document
 from visualizer.documents.comparison_files import recorded
 from visualizer.documents.record_comparisons import RECORDINGS
-from visualizer.page.tabs import compare_script, packed_plotly, page_html, parts_script, write_files
+from visualizer.page.tabs import packed_plotly, page_html, parts_script, tab_script, write_files
 from visualizer.server.comparisons import Tasks, fork_document
 from visualizer.server.limits import HERE, Limits
 from visualizer.words import findings
@@ -429,4 +429,4 @@ def test_dark_is_dark_and_a_fork_is_flagged(open_page):
     assert page.evaluate("inflightCompare.race.now") == main  # the race above stands still
     page.locator(".fork-tools .table-button").click()
     page.locator(".fork-race .table-holder tbody tr").nth(1).wait_for()
-    assert compare_script().count("window.inflightCompareMount") == 1
+    assert tab_script("compare").count("window.inflightCompareMount") == 1

@@ -1,7 +1,7 @@
 """The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
 
-    {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
-     "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "questions": […]}
+{"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
+ "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "questions": […]}
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.lessons.facts import Who, value
-from visualizer.lessons.glossary import terms
+from visualizer.lessons.glossary import SEEN, terms
 from visualizer.lessons.lesson import ChooseNumber, ChooseRequest, ChooseWords, Lesson, PaintMask, Question, Stop
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.places import At, Place
-from visualizer.lessons.questions import questions
+from visualizer.lessons.questions import SHOWN, questions
 from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
 
 Traces = Callable[[str], Trace]  # a recorded run by its name
@@ -29,6 +29,12 @@ Traces = Callable[[str], Trace]  # a recorded run by its name
 def recorded(folder: Path = TRACES) -> Traces:
     """The recorded runs of a folder, each read once."""
     return cache(lambda name: Trace.load(folder / f"{name}.jsonl"))
+
+
+def runs_of_lessons() -> set[str]:
+    """The recorded runs that lessons, glossary and questions are about."""
+    places = [p for lesson in LESSONS for s in lesson.stops for p in (s.place, s.about, *s.places.values())]
+    return {place.run for place in (*places, *(p for p, _ in SEEN.values()), *(p for p, _ in SHOWN.values()))}
 
 
 def document(traces: Traces, language: str = "en") -> dict[str, Any]:
@@ -98,7 +104,8 @@ def _asked(
     if isinstance(question, ChooseRequest):
         answer, among = value(question.answer, at), _among(question, at)
         options = [
-            {"text": [{"r": at.letters[r]}], "right": Who(r) == answer, "why": said(reasons["request"]) if reasons else []} for r in among
+            {"text": [{"r": at.letters[r]}], "right": Who(r) == answer, "why": said(reasons["request"]) if reasons else []}
+            for r in among
         ]
     elif isinstance(question, ChooseNumber):
         right, _ = evaluated(question.answer, at, places)

@@ -12,6 +12,7 @@ from core.assets import ASSETS
 from core.errors import InflightError
 from core.measure.metrics import metrics
 from core.trace.events import Pass, Segment
+from core.trace.fold import Fold, prompt_lengths
 from core.workload.presets import PRESETS
 from visualizer.lessons.places import At
 
@@ -464,15 +465,13 @@ def blocks_of(at: At, letter: str) -> int:
 @fact
 def block_list(at: At, letter: str) -> str:
     """The blocks of a request, in the order of its block table."""
-    request = at.request(letter)
-    added: list[int] = []
+    request, fold = at.request(letter), Fold.of(prompt_lengths(at.trace))
     for event in at.trace.events:
-        if event.step > at.step:
+        fold.begin(event)
+        if event.step == at.step:
             break
-        for change in event.kv.changes:
-            if change.request == request:
-                added = [] if change.released and event.step < at.step else [*added, *change.added]
-    return ", ".join(map(str, added))
+        fold.end(event)
+    return ", ".join(map(str, fold.tables[request]))
 
 
 @fact

@@ -12,7 +12,6 @@ from visualizer.lessons.places import (
     admits,
     after,
     before,
-    computes_finished_rows,
     end,
     ends,
     first,

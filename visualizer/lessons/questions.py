@@ -7,7 +7,7 @@ from typing import Any
 
 from core.trace.trace import Trace
 from visualizer.lessons.lesson import View
-from visualizer.lessons.places import At, Place, chunks, end, first, start
+from visualizer.lessons.places import At, Place
 from visualizer.lessons.texts import filled, texts
 
 SHOWN: dict[str, tuple[Place, View]] = {}

@@ -13,8 +13,12 @@ from visualizer.documents.catalogue import TRACES, entry, questions
 from visualizer.documents.comparison import document
 from visualizer.documents.comparison_files import RECORDED, load, recorded
 from visualizer.documents.replay import replay
+from visualizer.lessons.document import document as lessons_document
+from visualizer.lessons.document import recorded as recorded_traces
+from visualizer.lessons.document import runs_of_lessons
+from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import inert_json, page_html
-from visualizer.page.tabs import TABS, compare_script, packed_plotly, part
+from visualizer.page.tabs import TABS, packed_plotly, part, tab_script
 
 _LOADER = ASSETS / "site" / "runs.js"
 
@@ -31,8 +35,12 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         for preset, path in runs:
             trace = Trace.load(path)
             catalogue.append(entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))})
-        parts = _compare(folder, comparisons)
-        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": TABS if parts else []}, parts)
+        parts = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
+        parts = {name: part for name, part in parts.items() if part}
+        tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
+        for found in parts.values():
+            found["options"]["tabs"] = tabs
+        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else []}, parts)
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"
@@ -48,13 +56,24 @@ def _compare(folder: Path, comparisons: Path) -> dict | None:
     if not entries:
         return None
     (folder / "compare").mkdir(exist_ok=True)
-    (folder / "compare" / "page.js").write_text(compare_script(), encoding="utf-8")
+    (folder / "compare" / "page.js").write_text(tab_script("compare"), encoding="utf-8")
     listed = [
         entry | {"url": _brought(folder, f"compare/{entry['name']}.js", document(load(comparisons / entry["name"])))}
         for entry in entries
     ]
     plotly = _brought(folder, "compare/plotly.js", base64.b64encode(packed_plotly()).decode())
-    return part("compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed})
+    return part("compare", "compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed})
+
+
+def _learn(folder: Path, traces: Path) -> dict | None:
+    """The Learn tab's files; None where a run that the lessons are about is not on record."""
+    if any(not (traces / f"{run}.jsonl").exists() for run in runs_of_lessons()):
+        return None
+    (folder / "learn").mkdir(exist_ok=True)
+    (folder / "learn" / "page.js").write_text(tab_script("learn"), encoding="utf-8")
+    read = recorded_traces(traces)
+    documents = {language: _brought(folder, f"learn/{language}.js", lessons_document(read, language)) for language in LANGUAGES}
+    return part("learn", "learn/page.js", {"server": False, "documents": documents})
 
 
 def _brought(folder: Path, url: str, data: object) -> str:

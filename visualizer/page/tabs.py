@@ -1,4 +1,4 @@
-"""The Compare page as files, fetched when it is first opened: its script with markup and style inside, and Plotly's, packed. Knows no Gradio."""
+"""The page's other tabs as files, fetched when first opened: scripts with markup and style inside, and Plotly's, packed. Knows no Gradio."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from plotly.offline import get_plotlyjs
 
 from visualizer.page.bundle import PLAYER, inert_json, markup, script, style
 
-MOUNTS = "inflightCompareMount"
-TABS = [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}]
+TABS = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare", "learn")]
 
 
 @cache
-def compare_script() -> str:
-    """A classic script that leaves `window.inflightCompareMount(holder, options)`."""
+def tab_script(name: str) -> str:
+    """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder, options)`."""
     files = {
-        "style": (PLAYER / "compare" / "compare.css").read_text(encoding="utf-8"),
-        "markup": (PLAYER / "compare" / "compare.html").read_text(encoding="utf-8"),
+        "style": (PLAYER / name / f"{name}.css").read_text(encoding="utf-8"),
+        "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
-    return f"window.inflightCompareFiles = {inert_json(files)};\n{script('compare/compare.js')}"
+    return f"window.inflight{name.capitalize()}Files = {inert_json(files)};\n{script(f'{name}/{name}.js')}"
 
 
 def parts_script() -> str:
@@ -38,9 +37,10 @@ def packed_plotly() -> bytes:
 
 
 def write_files(folder: Path) -> dict[str, Path]:
-    """Write what the page fetches, named by content: `{"script", "plotly"}`."""
+    """Write what the page fetches, named by content: `{"compare", "learn", "plotly"}`."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {"script": (compare_script().encode(), "compare-{}.js"), "plotly": (packed_plotly(), "plotly-{}.js.gz")}
+    scripts = {name: (tab_script(name).encode(), f"{name}-{{}}.js") for name in ("compare", "learn")}
+    contents = {**scripts, "plotly": (packed_plotly(), "plotly-{}.js.gz")}
     paths = {}
     for kind, (content, name) in contents.items():
         path = paths[kind] = folder / name.format(hashlib.sha256(content).hexdigest()[:12])
@@ -57,16 +57,20 @@ def page_html(options: dict) -> str:
         "/*STYLE*/": style(),
         "<!--SPRITE-->": sprite[0] if sprite else "",
         "<!--PROPS-->": inert_json(options),
-        "/*SCRIPT*/": compare_script(),
+        "/*SCRIPT*/": tab_script("compare"),
     }
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
 
 def options(paths: dict[str, Path], url: Callable[[Path], str]) -> dict:
-    """What `parts_script` is told of this page. url: the address under which a file is served."""
-    return part(url(paths["script"]), {"server": True, "base": "", "plotly": url(paths["plotly"])})
+    """What `parts_script` needs to know of a page with a server. url: the address under which a file is served."""
+    of_a_server = {"server": True, "base": ""}
+    return {
+        "compare": part("compare", url(paths["compare"]), {**of_a_server, "plotly": url(paths["plotly"])}),
+        "learn": part("learn", url(paths["learn"]), of_a_server),
+    }
 
 
-def part(script: str, options: dict) -> dict:
-    """The Compare tab among the parts of a page. script: its address; options: see compare.js."""
-    return {"compare": {"script": script, "mounts": MOUNTS, "options": {"tabs": TABS, **options}}}
+def part(name: str, script: str, options: dict) -> dict:
+    """A tab among the parts of a page. script: its address; options: see the tab's script."""
+    return {"script": script, "mounts": f"inflight{name.capitalize()}Mount", "options": {"tabs": TABS, **options}}

@@ -17,6 +17,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset
 from visualizer.documents.catalogue import TRACES
 from visualizer.server.attention_weights import attention_weights
+from visualizer.server.lessons import Lessons
 from visualizer.server.limits import Limits, check_upload
 from visualizer.server.runs import Runs
 from visualizer.server.store import Shelf
@@ -29,7 +30,9 @@ class Server:
 
     def __init__(self, folder: Path, url: Callable[[Path], str], limits: Limits, traces: Path = TRACES) -> None:
         self._limits = limits
+        self._url = url
         self._shelf = Shelf(folder, url)
+        self._lessons = Lessons(folder / "learn", traces)
         self._models = Models()
         self._runs = Runs(limits, self._shelf, self._models)
         self.catalogue = self._shelf.catalogue(traces)
@@ -48,6 +51,13 @@ class Server:
     def run(self, spec: dict, visitor: str) -> AsyncIterator[dict]:
         """Start a run; its deltas."""
         return self._runs.stream(spec, visitor)
+
+    def lessons(self, language: str) -> dict:
+        """The address of the lessons in a language, `{"url"}`, or why there are none."""
+        try:
+            return {"url": self._url(self._lessons.document(language))}
+        except InflightError as error:
+            return {"error": str(error)}
 
     def cancel(self, run: str) -> dict:
         return {"cancelled": self._runs.cancel(run)}

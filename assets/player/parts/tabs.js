@@ -4,14 +4,25 @@
 
 import { addressed, setAddress } from "./link.js";
 
-/** holder: where a part goes. parts: {name: {script, mounts, options}}. */
+/** holder: where the parts go, each in an element of its own. parts: {name: {script, mounts, options}}; a script may be on the page already. */
 export function pageParts(holder, parts) {
   const page = document.documentElement;
   const opened = new Map();
+  const mounted = new Map();
   let watching = "";
+
+  const mountOf = (part) => /** @type {any} */ (window)[part.mounts];
+  const mount = (name, part) => {
+    const place = document.createElement("div");
+    holder.append(place);
+    const watched = window.inflight?.server ? () => window.inflight.editor.said() : null;
+    mounted.set(name, mountOf(part)(place, { ...part.options, watched }));
+    return mounted.get(name);
+  };
 
   const open = async (name, wish) => {
     const part = parts[name];
+    if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();
     if (!part) {
       if (page.dataset.part && page.dataset.part !== "watch") setAddress(watching);
       page.dataset.part = "watch";
@@ -24,10 +35,10 @@ export function pageParts(holder, parts) {
       page.dataset.part = name;
     }
     if (!opened.has(name)) {
-      opened.set(name, new Promise((resolve, reject) => {
+      opened.set(name, mountOf(part) ? Promise.resolve(mount(name, part)) : new Promise((resolve, reject) => {
         const script = document.createElement("script");
         script.src = part.script;
-        script.onload = () => resolve(/** @type {any} */ (window)[part.mounts](holder, { ...part.options, watched: window.inflight?.server ? () => window.inflight.editor.said() : null }));
+        script.onload = () => resolve(mount(name, part));
         script.onerror = () => reject(new Error("the script could not be fetched"));
         document.head.append(script);
       }));

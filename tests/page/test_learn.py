@@ -1,0 +1,173 @@
+"""The Learn tab in a real browser: every lesson to its end by keyboard alone, questions, painting, the address, and the player given back."""
+
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from visualizer.documents.catalogue import recorded_runs
+from visualizer.documents.replay import replay
+from visualizer.lessons.document import document, recorded, runs_of_lessons
+from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.bundle import page_html
+from visualizer.page.tabs import TABS, part, tab_script
+from worlds.browser import chromium, visit  # noqa: F401
+
+TABS_HERE = [tab for tab in TABS if tab["name"] != "compare"]
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[dict, dict, dict[str, str]]:
+    """Options of the player, its parts, and the files beside the page."""
+    files, catalogue = {}, []
+    for entry, trace in recorded_runs():
+        if entry["name"] in runs_of_lessons():
+            url = f"runs/{entry['name']}.json"
+            files[url] = json.dumps(replay(trace))
+            catalogue.append(entry | {"url": url})
+    traces = recorded()
+    files |= {f"learn/{language}.json": json.dumps(document(traces, language)) for language in LANGUAGES}
+    files["learn/page.js"] = tab_script("learn")
+    documents = {language: f"learn/{language}.json" for language in LANGUAGES}
+    parts = {"learn": part("learn", "learn/page.js", {"server": False, "documents": documents, "tabs": TABS_HERE})}
+    return {"catalogue": catalogue, "tabs": TABS_HERE}, parts, files
+
+
+@pytest.fixture
+def learn(visit, world):
+    """`learn(hash, size)`: the tab, open."""
+
+    def open_tab(hash: str = "", size: str | tuple[int, int] = "desk") -> Page:
+        options, parts, files = world
+        here = {**files, "": page_html(options, parts)}
+        page = visit(files=here, size=size, hash=f"part=learn{'&' * bool(hash)}{hash}", drawn=False)
+        page.wait_for_selector(".lesson", state="attached")
+        return page
+
+    return open_tab
+
+
+def drawn(page: Page, lesson: str, stop: str) -> None:
+    page.wait_for_function("(at) => inflightLearn.drawn === at && !inflight._pending", arg=f"{lesson}/{stop}")
+
+
+def answer(page: Page, ask: dict) -> None:
+    """By keyboard: a wrong answer first, then the right one; a mask cell by cell."""
+    if ask["kind"] == "choose":
+        right = next(i for i, o in enumerate(ask["options"]) if o["right"])
+        page.keyboard.press(str((right + 1) % len(ask["options"]) + 1))
+        assert page.locator(".answer.wrong").count() == 1
+        page.keyboard.press(str(right + 1))
+    else:
+        page.focus(".paint .cell[tabindex='0']")
+        for q, row in enumerate(ask["allowed"]):
+            for k, cell in enumerate(row if q % 2 == 0 else reversed(row)):
+                if cell == "1":
+                    page.keyboard.press(" ")
+                if k < len(row) - 1:
+                    page.keyboard.press("ArrowRight" if q % 2 == 0 else "ArrowLeft")
+            page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+    assert page.locator(".answer.right").count() == 1
+
+
+def walk(page: Page, lessons: list[dict]) -> None:
+    """Every stop of these lessons, from the list of lessons and back to it."""
+    for lesson in lessons:
+        page.focus(f".lesson:nth-child({lesson['number']}) .start-button")
+        page.keyboard.press("Enter")
+        for stop in lesson["stops"]:
+            drawn(page, lesson["name"], stop["name"])
+            assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == [stop["run"], stop["step"]]
+            assert page.evaluate("document.documentElement.dataset.views").split() == stop["views"]
+            if stop["ask"]:
+                answer(page, stop["ask"])
+                place = stop["then"] or stop
+                page.wait_for_function(
+                    "([run, step]) => inflight.entry.name === run && inflight.frame.event.step === step",
+                    arg=[place["run"], place["step"]],
+                )
+            page.keyboard.press("n")
+        page.wait_for_selector(".home:not([hidden])")
+        assert page.locator(f".lesson.done:nth-child({lesson['number']})").count() == 1
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_static_batching_by_keyboard_alone(learn, world, size):
+    lessons = json.loads(world[2]["learn/en.json"])["lessons"]
+    walk(learn(size=size), [lesson for lesson in lessons if lesson["name"] in ("static-batching", "ragged-batching")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_every_lesson_by_keyboard_alone(learn, world, size):
+    walk(learn(size=size), json.loads(world[2]["learn/en.json"])["lessons"])
+
+
+def test_an_address_opens_a_stop_in_its_language(learn):
+    page = learn("lesson=static-batching&stop=barrier&lang=de&large=1")
+    drawn(page, "static-batching", "barrier")
+    assert page.evaluate("document.documentElement.hasAttribute('data-large')")
+    assert page.get_attribute(".stop-text", "lang") == "de"
+    page.keyboard.press("b")
+    drawn(page, "static-batching", "first-done")
+    assert "stop=first-done" in page.url and "lang=de" in page.url
+
+
+def test_the_player_is_given_back_as_it_was(learn, world):
+    page = learn()
+    page.evaluate("location.hash = ''; document.querySelector('.inflight-learn .tabs button').click()")
+    page.wait_for_function("document.documentElement.dataset.part === 'watch'")
+    page.evaluate("inflight.open(inflight.options.catalogue[1], {step: 2})")
+    page.wait_for_function("inflight.entry === inflight.options.catalogue[1]")
+    page.evaluate("document.querySelector('#watch .tabs button:nth-child(2)').click()")
+    page.click(".lesson:nth-child(1) .start-button")
+    page.wait_for_function("inflightLearn.drawn")
+    page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
+    page.wait_for_function("document.documentElement.dataset.part === 'watch'")
+    assert page.evaluate(
+        "[inflight.entry === inflight.options.catalogue[1], inflight.frame.event.step, document.documentElement.dataset.views]"
+    ) == [True, 2, None]
+
+
+def test_a_wrong_cell_gets_its_reason(learn):
+    page = learn("lesson=ragged-batching&stop=paint")
+    drawn(page, "ragged-batching", "paint")
+    page.locator(".paint .cell").first.focus()
+    page.click(".paint .cell[data-q='0'][data-k='8']")
+    page.click(".check-button")
+    assert "belongs to another request" in page.inner_text(".answer") and page.locator(".cell.wrong").count() > 1
+    page.click(".show-button")
+    assert page.locator(".cell.wrong").count() == 0
+    page.wait_for_function("inflight.frame.event.step === 2")
+
+
+def test_a_term_says_what_it_means_and_what_vllm_calls_it(learn):
+    page = learn("lesson=one-pass&stop=count")
+    drawn(page, "one-pass", "count")
+    page.focus(".term")
+    assert "max_num_batched_tokens" in page.inner_text(".term-card")
+    page.keyboard.press("Escape")
+    assert page.is_hidden(".term-card")
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_axe_finds_nothing_serious(learn, size):
+    page = learn(size=size)
+    for hash in ("part=learn", "part=learn&lesson=ragged-batching&stop=paint"):
+        page.evaluate("(hash) => { location.hash = hash; }", hash)
+        page.wait_for_function("(open) => Boolean(inflightLearn.lesson) === open", arg="lesson" in hash)
+        found = Axe().run(page).response["violations"]
+        assert [
+            (v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found if v["impact"] in ("serious", "critical")
+        ] == []
+
+
+def test_there_are_ten_lessons():
+    assert len(LESSONS) == 10

@@ -1,0 +1,155 @@
+"""Lessons are data: every place exists, every number follows the trace, every text is there in every language."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import re
+
+import pytest
+
+from core.errors import InflightError
+from core.trace.trace import Trace
+from visualizer.lessons.document import At, document, lesson_document, recorded, runs_of_lessons
+from visualizer.lessons.facts import FACTS, Who
+from visualizer.lessons.glossary import SEEN
+from visualizer.lessons.lesson import PaintMask
+from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
+
+TRACES = recorded()
+ALL = [(lesson, stop) for lesson in LESSONS for stop in lesson.stops]
+_FILLED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|`[^`]*`|GPT-2|SGLang|vLLM|llama\.cpp|bf16")
+
+
+def strings(data: object) -> list[str]:
+    """Every text in nested tables."""
+    if isinstance(data, str):
+        return [data]
+    return [s for value in (data.values() if isinstance(data, dict) else data) for s in strings(value)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_stop_is_at_a_step_that_exists_and_says_and_asks_something(language):
+    made = document(TRACES, language)
+    assert len(made["lessons"]) == len(LESSONS)
+    for lesson in made["lessons"]:
+        assert 4 <= len(lesson["stops"]) <= 9 and lesson["stops"][-1]["name"] == "now-you"
+        assert sum(stop["ask"] is not None for stop in lesson["stops"]) >= 2, lesson["name"]
+        for stop in lesson["stops"]:
+            for place in (stop, stop["then"] or stop):
+                TRACES(place["run"]).event(place["step"])
+            assert stop["views"] and stop["text"] and all(plain(spans).strip() for spans in stop["text"])
+            if stop["ask"] and stop["ask"]["kind"] == "choose":
+                assert sum(o["right"] for o in stop["ask"]["options"]) == 1
+                assert all(o["right"] or o["why"] for o in stop["ask"]["options"]), (
+                    f"{lesson['name']}/{stop['name']}: a wrong answer gets its reason"
+                )
+            elif stop["ask"]:
+                allowed = stop["ask"]["allowed"]
+                assert len(allowed) == len(stop["ask"]["queries"]) and {len(row) for row in allowed} == {len(stop["ask"]["keys"])}
+                assert len(stop["ask"]["keys"]) <= 12, "small enough to paint by hand"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_number_is_typed(language):
+    for path in sorted((FOLDER / language).glob("*.toml")):
+        if path.stem not in ("page", "glossary"):
+            for text in strings(texts(language, path.stem)):
+                assert not re.search(r"\d", _FILLED.sub("", text)), f"{path.stem}: {text}"
+
+
+def test_a_changed_trace_changes_the_sentence():
+    """Ask for more tokens, and the lesson says so; add padding, and the question has another answer."""
+    trace = TRACES("verses-static")
+    first = trace.events[0]
+    wider = first.passes[0]._replace(width=first.passes[0].width + 2, padding=first.passes[0].padding + 6)
+    altered = dataclasses.replace(trace, events=[dataclasses.replace(first, passes=(wider,)), *trace.events[1:]])
+
+    def padding(of: Trace) -> tuple[str, str]:
+        made = lesson_document(
+            next(x for x in LESSONS if x.name == "static-batching"), lambda n: of if n == "verses-static" else TRACES(n), "en"
+        )
+        stop = next(s for s in made["stops"] if s["name"] == "padding")
+        return plain(stop["text"][0]), plain(next(o for o in stop["ask"]["options"] if o["right"])["text"])
+
+    width, pads = first.passes[0].width, first.passes[0].padding
+    assert f"all {width} positions wide" in padding(trace)[0] and padding(trace)[1] == str(pads)
+    assert f"all {width + 2} positions wide" in padding(altered)[0] and padding(altered)[1] == str(pads + 6)
+
+
+def test_a_text_that_mentions_what_is_not_there_is_refused():
+    at = At(TRACES("verses-static"), 0)
+    for template in ("{nonsense}", "{Z}", "{cache:Z}", "{steps@elsewhere}", "{preempted}"):
+        with pytest.raises(InflightError):
+            filled(template, at, {}, "en")
+
+
+def test_facts_are_those_of_the_trace():
+    """Against numbers counted by hand on the article's example: a prompt of 10 joins two rows."""
+    trace = TRACES("one-joins-two")
+    joins = next(e.step for e in trace.events if e.admitted and e.step)
+    at = At(trace, joins)
+    expected = {
+        "rows": 3,
+        "width": 10,
+        "positions": 30,
+        "padding": 18,
+        "tokens": 12,
+        "pads_of_join": 18,
+        "prompt:C": 10,
+        "beside": 2,
+        "admitted": Who(at.request("C")),
+    }
+    assert {name: evaluated(name, at, {})[0] for name in expected} == expected
+
+
+def test_numbers_are_written_as_the_language_writes_them():
+    at = At(TRACES("gpt2-six"), 0)
+    assert plain(filled("{all_positions}", at, {}, "en")) == plain(filled("{all_positions}", at, {}, "de")).replace(".", ",")
+
+
+def test_every_fact_that_is_used_is_known_and_every_known_one_is_used():
+    used = {
+        m
+        for language in LANGUAGES
+        for path in (FOLDER / language).glob("*.toml")
+        for m in re.findall(r"\{(\w+)", path.read_text())
+    }
+    asked = {name for _, stop in ALL if stop.question for name in re.findall(r"'(\w+)[:@\w]*'", str(stop.question))}
+    assert set(FACTS) <= used | asked, set(FACTS) - used - asked
+
+
+def test_every_language_has_every_text():
+    for path in sorted((FOLDER / "en").glob("*.toml")):
+        for language in LANGUAGES:
+            assert shape(texts(language, path.stem)) == shape(texts("en", path.stem)), f"{language}/{path.name}"
+            assert (FOLDER / language / path.name).exists(), f"{language}/{path.name}"
+
+
+def shape(data: object) -> object:
+    return {key: shape(value) for key, value in data.items()} if isinstance(data, dict) else type(data)
+
+
+def test_each_term_is_seen_in_a_recorded_run_and_lessons_use_only_terms_there_are():
+    words = texts("en", "glossary")
+    assert set(words) == set(SEEN)
+    for path in (FOLDER / "en").glob("*.toml"):
+        for text in strings(texts("en", path.stem)):
+            for found in re.findall(r"\[([^\[\]]+)\]", text):
+                assert found.split("|")[-1] in SEEN, f"{path.name}: {found}"
+
+
+def test_runs_of_lessons_are_small():
+    size = sum(len(gzip.compress((FOLDER.parent / "traces" / f"{run}.jsonl").read_bytes())) for run in runs_of_lessons())
+    assert size < 2 * 2**20
+
+
+def test_a_mask_to_paint_is_the_one_of_the_step():
+    for _, stop in ALL:
+        if isinstance(stop.question, PaintMask):
+            trace = TRACES(stop.about.run)
+            at = At(trace, stop.about.rule(trace))
+            for segment in at.event.segments:
+                rows = [q for q in trace.mask(at.step).queries if q.request == segment.request]
+                assert len(rows) == segment.length

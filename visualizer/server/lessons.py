@@ -1,0 +1,25 @@
+"""The lessons as files that the page fetches, each made when first asked for. Knows nothing of Gradio."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from visualizer.documents.replay import write
+from visualizer.lessons.document import document, recorded
+
+
+class Lessons:
+    """folder: where the files go. traces: where the recorded runs lie."""
+
+    def __init__(self, folder: Path, traces: Path) -> None:
+        self._folder, self._traces = folder, recorded(traces)
+        self._lock = threading.Lock()
+        self._made: dict[str, Path] = {}
+
+    def document(self, language: str) -> Path:
+        """Everything the Learn tab shows in a language; raises InflightError for one that there is not."""
+        with self._lock:
+            if language not in self._made:
+                self._made[language] = write(self._folder, document(self._traces, str(language)))
+            return self._made[language]
