@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +22,7 @@ from visualizer.lessons.lesson import ChooseNumber, ChooseRequest, ChooseWords, 
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.places import At, Place
 from visualizer.lessons.questions import SHOWN, questions
-from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
+from visualizer.lessons.texts import FOLDER, LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
 
 Traces = Callable[[str], Trace]  # a recorded run by its name
 
@@ -79,7 +80,7 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         ask = {
             "text": said(words["ask"]),
             "why": said(words["why"], about),
-            **_asked(stop.question, about, places, words, lambda template: said(template, about), language),
+            **_asked(stop.question, about, at, places, words, lambda template: said(template, about), language),
         }
     return {
         "name": stop.name,
@@ -90,19 +91,20 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         "views": list(stop.views),
         "pin": stop.pin,
         "ask": ask,
+        "table": names() if stop.table else None,
         "then": None if stop.then is None else {"run": stop.then.run, "step": _at(stop.then, traces).step},
     }
 
 
 def _asked(
-    question: Question, at: At, places: dict[str, At], words: dict, said: Callable[[str], list[Span]], language: str
+    question: Question, at: At, here: At, places: dict[str, At], words: dict, said: Callable[[str], list[Span]], language: str
 ) -> dict[str, Any]:
     """The kind of a question with its options: {"kind", "options": [{"text", "right", "why"}]}, or the mask to paint."""
     reasons = words.get("wrong", {})
     if isinstance(question, PaintMask):
         return {"kind": "paint", **mask_document(at)}
     if isinstance(question, ChooseRequest):
-        answer, among = value(question.answer, at), _among(question, at)
+        answer, among = value(question.answer, at), _among(question, here)
         options = [
             {"text": [{"r": at.letters[r]}], "right": Who(r) == answer, "why": said(reasons["request"]) if reasons else []}
             for r in among
@@ -142,6 +144,12 @@ def mask_document(at: At) -> dict[str, Any]:
         "keys": [label(k) for k in mask.keys],
         "allowed": ["".join("1" if cell else "0" for cell in row) for row in mask.allowed],
     }
+
+
+@cache
+def names() -> dict[str, Any]:
+    """What the limits are called in other engines: {"engines": [{"name", "url"}], "rows": [[what, name, …]]}."""
+    return json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
 
 
 def _among(question: ChooseRequest, at: At) -> list[str]:

@@ -13,7 +13,6 @@ from core.errors import InflightError
 from core.measure.metrics import metrics
 from core.trace.events import Pass, Segment
 from core.trace.fold import Fold, prompt_lengths
-from core.workload.presets import PRESETS
 from visualizer.lessons.places import At
 
 
@@ -91,19 +90,10 @@ def output_tokens(at: At) -> int:
 
 
 @fact
-def all_positions(at: At) -> int:
-    """Positions that the run computed, padding included."""
-    return sum(_positions(p) for e in at.trace.events for p in e.passes)
-
-
-@fact
-def all_padding(at: At) -> int:
-    return sum(p.padding for e in at.trace.events for p in e.passes)
-
-
-@fact
 def padding_share(at: At) -> Share:
-    return Share(int(str(all_padding(at))) / int(str(all_positions(at))))
+    """Padding in all that the run computed."""
+    passes = [p for e in at.trace.events for p in e.passes]
+    return Share(sum(p.padding for p in passes) / sum(map(_positions, passes)))
 
 
 @fact
@@ -162,11 +152,6 @@ def step(at: At) -> int:
 
 
 @fact
-def passes(at: At) -> int:
-    return len(at.event.passes)
-
-
-@fact
 def rows(at: At) -> int:
     return at.event.passes[-1].rows
 
@@ -210,23 +195,6 @@ def width_less_one(at: At) -> int:
 
 
 @fact
-def packed(at: At) -> int:
-    """Requests that share the step's last pass."""
-    return len({s.request for s in at.event.segments if s.pass_index == len(at.event.passes) - 1})
-
-
-@fact
-def keys(at: At) -> int:
-    """Keys of all requests in the step: cached and new."""
-    return sum(s.kv_len for s in at.event.segments)
-
-
-@fact
-def cached(at: At) -> int:
-    return sum(s.start for s in at.event.segments)
-
-
-@fact
 def cells(at: At) -> int:
     """Cells of the mask: queries × keys."""
     return int(at.trace.mask(at.step).allowed.size)
@@ -245,20 +213,8 @@ def blocked(at: At) -> int:
 
 
 @fact
-def triangle(at: At) -> int:
-    """Allowed cells of the first prompt read whole: 1 + 2 + … + n."""
-    n = at.of("prefill")[0].length
-    return n * (n + 1) // 2
-
-
-@fact
 def running(at: At) -> int:
     return len(at.frame.lanes)
-
-
-@fact
-def free_lanes(at: At) -> int:
-    return at.config.num_lanes - len(at.frame.lanes)
 
 
 @fact
@@ -333,11 +289,6 @@ def waits(at: At) -> Who:
 
 
 @fact
-def finishing(at: At) -> Who:
-    return Who(at.event.finished[0].request)
-
-
-@fact
 def preempted(at: At) -> Who:
     return Who(at.event.preempted[0].request)
 
@@ -349,29 +300,10 @@ def prefilling(at: At) -> Who:
 
 
 @fact
-def longest(at: At) -> Who:
-    """Of those in a lane, who asks for the most tokens."""
-    return Who(max((r.request for r in at.frame.lanes), key=lambda r: _asked(at, r)))
-
-
-@fact
 def first_to_finish(at: At) -> Who:
     """Of those in a lane, who finishes first."""
     held = {r.request for r in at.frame.lanes}
     return Who(next(f.request for e in at.trace.events if e.step >= at.step for f in e.finished if f.request in held))
-
-
-@fact
-def next_admitted(at: At) -> Who:
-    """Who is admitted next, after this step."""
-    return Who(next(a.request for e in at.trace.events if e.step > at.step for a in e.admitted))
-
-
-@fact
-def newest(at: At) -> Who:
-    """Of those in a lane, who arrived last."""
-    order = list(at.letters)
-    return Who(max((r.request for r in at.frame.lanes), key=order.index))
 
 
 @fact
@@ -402,18 +334,6 @@ def computes(at: At, letter: str) -> int:
 
 
 @fact
-def done_of_prompt(at: At, letter: str) -> int:
-    return _segment(at, letter).kv_len
-
-
-@fact
-def first_step(at: At, letter: str) -> int:
-    """The step that admits a request."""
-    request = at.request(letter)
-    return next(e.step for e in at.trace.events if any(a.request == request for a in e.admitted))
-
-
-@fact
 def finish_step(at: At, letter: str) -> int:
     request = at.request(letter)
     return next(e.step for e in at.trace.events if any(f.request == request for f in e.finished))
@@ -424,12 +344,6 @@ def chunk_steps(at: At, letter: str) -> int:
     """Steps in which a request's prompt is computed."""
     request = at.request(letter)
     return sum(any(s.request == request and s.phase == "prefill" for s in e.segments) for e in at.trace.events)
-
-
-@fact
-def finished_since(at: At, letter: str) -> int:
-    """Steps since a request finished."""
-    return at.step - int(str(finish_step(at, letter)))
 
 
 @fact
@@ -448,11 +362,6 @@ def last_read(at: At, letter: str) -> str:
 
 
 @fact
-def text(at: At, letter: str) -> str:
-    return _shown(at.trace.text(at.request(letter)))
-
-
-@fact
 def prompt_text(at: At, letter: str) -> str:
     return _shown("".join(at.trace.texts.prompt[at.request(letter)]))
 
@@ -460,6 +369,18 @@ def prompt_text(at: At, letter: str) -> str:
 @fact
 def blocks_of(at: At, letter: str) -> int:
     return sum(at.request(letter) in owners for owners in at.frame.blocks.values())
+
+
+@fact
+def unused_in_blocks(at: At, letter: str) -> int:
+    """Positions of a request's blocks that hold nothing."""
+    return int(str(blocks_of(at, letter))) * at.config.block_size - int(str(cache(at, letter)))
+
+
+@fact
+def shared_blocks(at: At) -> int:
+    """Blocks that several requests use."""
+    return sum(len(owners) > 1 for owners in at.frame.blocks.values())
 
 
 @fact
@@ -482,12 +403,6 @@ def hit(at: At) -> int:
 @fact
 def hit_blocks(at: At) -> int:
     return at.event.kv.prefix_hits[0].num_cached_tokens // at.config.block_size
-
-
-@fact
-def rounded_to_blocks(at: At) -> int:
-    """How much of the prefix that all prompts share fills whole blocks."""
-    return int(str(shared_prefix(at))) // at.config.block_size * at.config.block_size
 
 
 # -- the cache in bytes ----------------------------------------------------------------------------------------------
@@ -569,13 +484,6 @@ def compared_tokens(at: At) -> int:
 def _measured() -> dict[str, Any]:
     """The recorded comparison on the article's six requests."""
     return json.loads((ASSETS / "comparisons" / "gpt2-six" / "comparison.json").read_text(encoding="utf-8"))
-
-
-@fact
-def title(at: At) -> str:
-    """The run's own title."""
-    name = at.trace.header["workload"].get("name")
-    return PRESETS[name].title if name in PRESETS else str(name)
 
 
 def _positions(forward: Pass) -> int:

@@ -24,7 +24,7 @@ class ChooseNumber:
 
 @dataclass(frozen=True)
 class ChooseRequest:
-    """Which request? answer: a fact at the question's place; among: whom to choose from."""
+    """Which request? answer: a fact at the question's place; among: whom to choose from, at the stop."""
 
     answer: str
     among: Literal["running", "waiting", "all"] = "running"
@@ -53,7 +53,8 @@ class Stop:
     """name: the key of its texts. place: what the player shows; then: where it goes once the question is answered.
 
     views: the panels to look at; the others are dimmed. pin: the letter of a request to light. about: the place whose facts a
-    question is about, `then` or else `place`. places: others, by the names under which the texts mention them.
+    question is about, `then` or else `place`. places: others, by the names under which the texts mention them. table: the names that other
+    engines use are shown.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Stop:
     then: Place | None = None
     pin: str | None = None
     places: dict[str, Place] = field(default_factory=dict)
+    table: bool = False
 
     @property
     def about(self) -> Place:

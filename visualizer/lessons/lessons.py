@@ -59,7 +59,60 @@ _DYNAMIC = Place("verses-dynamic", end)
 _CONTINUOUS = Place("verses-continuous", end)
 _ALONE = Place("verses-sequential", end)
 
+_JOIN = admits("D")  # of the six verses: the first that takes the place of another
+_LONG = admits("E")  # the long prompt
+_PREEMPTS = first(lambda e: e.preempted)
+_HIT = first(lambda e: e.kv.prefix_hits)
+_SHORT_OF_BLOCKS = first(lambda e: e.budget.binding == "blocks" and e.segments)
+
 LESSONS: tuple[Lesson, ...] = (
+    Lesson(
+        "one-token",
+        6,
+        (
+            Stop("prompt", Place("one-request", start), ("row", "text")),
+            Stop("mask", Place("one-request", start), ("mask",), question=ChooseNumber("allowed", ("cells", "prompt:A"))),
+            Stop(
+                "paint",
+                Place("one-request", start),
+                ("mask", "row"),
+                question=PaintMask(),
+                then=Place("one-request", after(start)),
+            ),
+            Stop("cache", Place("one-request", after(start)), ("kv", "row")),
+            Stop(
+                "size",
+                Place("one-request", end),
+                ("kv",),
+                question=ChooseNumber("cache_bytes:A", ("token_bytes", "cache:A")),
+            ),
+            Stop("in-and-out", Place("one-request", after(after(start))), ("row", "text")),
+            Stop("now-you", Place("one-request", start), ("row", "kv")),
+        ),
+    ),
+    Lesson(
+        "one-at-a-time",
+        4,
+        (
+            Stop("queue", Place("verses-sequential", start), ("queue", "lanes")),
+            Stop(
+                "order",
+                Place("verses-sequential", start),
+                ("queue", "lanes"),
+                question=ChooseRequest("admitted", "waiting"),
+                then=Place("verses-sequential", admits("B")),
+            ),
+            Stop("small", Place("verses-sequential", after(admits("B"))), ("row",)),
+            Stop(
+                "cost",
+                Place("verses-sequential", after(admits("B"))),
+                ("row",),
+                question=ChooseNumber("batch_cost", ("batch_tokens", "tokens")),
+            ),
+            Stop("sum", Place("verses-sequential", end), ("lanes",), places={"static": _STATIC, "continuous": _CONTINUOUS}),
+            Stop("now-you", Place("verses-sequential", start), ("lanes", "queue")),
+        ),
+    ),
     Lesson(
         "static-batching",
         5,
@@ -89,6 +142,30 @@ LESSONS: tuple[Lesson, ...] = (
             Stop("drop", Place("verses-static", before(ends("B"))), ("lanes", "queue"), places={"all": _STATIC}),
             Stop("sum", Place("verses-static", end), ("lanes",), places={"continuous": _CONTINUOUS}),
             Stop("now-you", Place("verses-static", start), ("lanes", "queue")),
+        ),
+    ),
+    Lesson(
+        "dynamic-scheduling",
+        5,
+        (
+            Stop(
+                "refill",
+                Place("verses-dynamic", ends("A")),
+                ("queue", "lanes"),
+                question=ChooseRequest("admitted", "waiting"),
+                then=Place("verses-dynamic", _JOIN),
+            ),
+            Stop(
+                "price",
+                Place("verses-dynamic", before(_JOIN)),
+                ("row", "mask"),
+                question=ChooseNumber("padding", ("width_less_one", "tokens", "positions")),
+                then=Place("verses-dynamic", _JOIN),
+            ),
+            Stop("formula", Place("one-joins-two", admits("C")), ("row", "mask")),
+            Stop("larger", Place("padding-693", admits("H")), ("row", "lanes")),
+            Stop("sum", _DYNAMIC, ("lanes",), places={"static": _STATIC}),
+            Stop("now-you", Place("verses-dynamic", _JOIN), ("row", "lanes")),
         ),
     ),
     Lesson(
@@ -151,6 +228,111 @@ LESSONS: tuple[Lesson, ...] = (
                 question=ChooseWords(("lanes", "budget", "blocks", "none"), _binding),
             ),
             Stop("now-you", Place("short-and-long", first(mixes, 1)), ("row", "queue")),
+        ),
+    ),
+    Lesson(
+        "long-prompt",
+        6,
+        (
+            Stop("arrives", Place("long-prompt-arrives", before(_LONG)), ("row", "lanes")),
+            Stop(
+                "stall",
+                Place("long-prompt-arrives", before(_LONG)),
+                ("row", "lanes"),
+                question=ChooseNumber("positions", ("prompt:E", "decode_tokens")),
+                then=Place("long-prompt-arrives", _LONG),
+            ),
+            Stop(
+                "chunked",
+                Place("long-prompt-chunked", before(_LONG)),
+                ("queue", "row"),
+                question=ChooseNumber("computes:E", ("prompt:E", "budget")),
+                then=Place("long-prompt-chunked", _LONG),
+            ),
+            Stop(
+                "paint",
+                Place("chunk-7-by-4", start),
+                ("mask", "row"),
+                question=PaintMask(),
+                then=Place("chunk-7-by-4", after(start)),
+            ),
+            Stop(
+                "trade",
+                Place("long-prompt-chunked", after(_LONG)),
+                ("lanes", "row"),
+                places={"whole": Place("long-prompt-arrives", _LONG)},
+            ),
+            Stop("order", Place("long-prompt-chunked", after(_LONG)), ("queue", "row")),
+            Stop("now-you", Place("long-prompt-chunked", _LONG), ("queue", "lanes")),
+        ),
+    ),
+    Lesson(
+        "paged-kv",
+        6,
+        (
+            Stop("blocks", Place("kv-pressure", admits("C")), ("kv",), pin="A"),
+            Stop(
+                "waste",
+                Place("kv-pressure", admits("C")),
+                ("kv",),
+                question=ChooseNumber("unused_in_blocks:A", ("block_size", "cache:A")),
+                pin="A",
+            ),
+            Stop("place", Place("kv-pressure", admits("C")), ("mask", "kv"), pin="B"),
+            Stop(
+                "full",
+                Place("kv-pressure", before(_PREEMPTS)),
+                ("kv", "lanes"),
+                question=ChooseRequest("preempted"),
+                then=Place("kv-pressure", _PREEMPTS),
+            ),
+            Stop("lost", Place("kv-pressure", _PREEMPTS), ("queue", "lanes")),
+            Stop("again", Place("kv-pressure", end), ("lanes",)),
+            Stop("now-you", Place("kv-pressure", before(_PREEMPTS)), ("kv", "queue")),
+        ),
+    ),
+    Lesson(
+        "prefix-caching",
+        5,
+        (
+            Stop("alike", Place("shared-prefix", start), ("row", "kv")),
+            Stop(
+                "hit",
+                Place("shared-prefix", before(_HIT)),
+                ("kv", "row"),
+                question=ChooseNumber("hit", ("shared_prefix", "prompt:B")),
+                then=Place("shared-prefix", _HIT),
+            ),
+            Stop("share", Place("shared-prefix", _HIT), ("kv", "mask")),
+            Stop(
+                "too-short",
+                Place("prefix-too-short", start),
+                ("kv", "text"),
+                question=ChooseNumber("hits", ("shared_prefix", "block_size")),
+                then=Place("prefix-too-short", end),
+            ),
+            Stop("now-you", Place("prefix-too-short", start), ("kv", "row")),
+        ),
+    ),
+    Lesson(
+        "production",
+        6,
+        (
+            Stop("names", Place("short-and-long", first(mixes)), ("queue", "row"), table=True),
+            Stop(
+                "which-setting",
+                Place("chunk-7-7-6", admits("D")),
+                ("queue", "row"),
+                question=ChooseWords(("lanes", "budget", "blocks"), _binding),
+            ),
+            Stop(
+                "which-now",
+                Place("kv-pressure", _SHORT_OF_BLOCKS),
+                ("queue", "kv"),
+                question=ChooseWords(("lanes", "budget", "blocks"), _binding),
+            ),
+            Stop("more", Place("poisson-32", first(mixes, 3)), ("lanes", "row")),
+            Stop("now-you", Place("poisson-32", first(mixes, 3)), ("lanes", "queue")),
         ),
     ),
 )

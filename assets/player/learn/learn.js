@@ -153,6 +153,7 @@ export class Learn {
     setText($(".stop-title"), stop.title);
     $(".stop-text").lang = lesson.language;
     $(".stop-text").replaceChildren(...stop.text.map((spans) => h("p", {}, ...said(spans, this.app, this.doc.terms))));
+    if (stop.table) $(".stop-text").append(this._names(stop.table));
     this._ask(stop);
     this._do(stop);
     setText($(".stop-count"), `${this.at + 1} ${words.of} ${lesson.stops.length}`);
@@ -163,6 +164,14 @@ export class Learn {
     this._heard(`${stop.title}. ${stop.text.map(spoken).join(" ")} ${ask ? spoken(ask.text) : ""}`);
     $(".stop-card").focus({ preventScroll: true });
     this.drawn = `${lesson.name}/${stop.name}`;
+  }
+
+  /** What the limits are called in other engines. */
+  _names({ engines, rows }) {
+    const head = ({ name, url }) => h("th", { scope: "col" }, url ? h("a", { href: url, target: "_blank", rel: "noopener" }, name) : name);
+    return h("div", { class: "names", tabindex: "0", role: "group", "aria-label": this.words.names }, h("table", {},
+      h("thead", {}, h("tr", {}, h("td", {}), ...engines.map(head))),
+      h("tbody", {}, ...rows.map(([what, ...names]) => h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name)))))));
   }
 
   _ask(stop) {

@@ -115,6 +115,7 @@ export class Paint {
       this.cells[q][k].classList.toggle("wrong", mistaken);
       if (mistaken) wrong.push([q, k]);
     }));
+    wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1))); // what was painted in error first
     this._answer(!wrong.length, wrong.length ? [`${wrong.length} ${words.cells_wrong}`] : [words.painted], wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)));
   }
 
