@@ -105,28 +105,27 @@ def _asked(
         return {"kind": "paint", **mask_document(at)}
     if isinstance(question, ChooseRequest):
         answer, among = value(question.answer, at), _among(question, here)
-        options = [
-            {"text": [{"r": at.letters[r]}], "right": Who(r) == answer, "why": said(reasons["request"]) if reasons else []}
-            for r in among
-        ]
+        why = said(reasons["request"])
+        options = [_option([{"r": at.letters[r]}], Who(r) == answer, why) for r in among]
     elif isinstance(question, ChooseNumber):
         right, _ = evaluated(question.answer, at, places)
         wrong = {name: evaluated(name, at, places)[0] for name in question.wrong}
         found = {n: said(reasons[re.split("[:@]", name)[0]]) for name, n in wrong.items() if n != right}
-        options = [
-            {"text": [{"n": number(n, language)}], "right": n == right, "why": found.get(n, [])}  # type: ignore[arg-type]
-            for n in sorted([right, *found])  # type: ignore[type-var]
-        ]
+        numbers = sorted(n for n in (right, *found) if isinstance(n, (int, float)))
+        options = [_option([{"n": number(n, language)}], n == right, found.get(n, [])) for n in numbers]
     else:
         assert isinstance(question, ChooseWords)
         holds = question.answer(at, places)
         options = [
-            {"text": said(words["options"][name]), "right": name == holds, "why": said(reasons[name]) if name in reasons else []}
-            for name in question.options
+            _option(said(words["options"][n]), n == holds, said(reasons[n]) if n in reasons else []) for n in question.options
         ]
     if sum(option["right"] for option in options) != 1 or len(options) < 2:
         raise InflightError(f"This question does not have one right answer among several: {plain(said(words['ask']))}")
     return {"kind": "choose", "options": options}
+
+
+def _option(text: list[Span], right: bool, why: list[Span]) -> dict[str, Any]:
+    return {"text": text, "right": right, "why": [] if right else why}
 
 
 def mask_document(at: At) -> dict[str, Any]:

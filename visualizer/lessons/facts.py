@@ -431,6 +431,11 @@ def number_bytes(at: At) -> int:
 
 
 @fact
+def dtype(at: At) -> str:
+    return at.trace.header["dtype"]
+
+
+@fact
 def token_bytes(at: At) -> int:
     """Bytes of a token in the cache: K and V × layers × heads × size of a head × bytes of a number."""
     return at.trace.header["model"]["kv_bytes_per_token"]

@@ -35,8 +35,8 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         for preset, path in runs:
             trace = Trace.load(path)
             catalogue.append(entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))})
-        parts = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
-        parts = {name: part for name, part in parts.items() if part}
+        made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
+        parts = {name: found for name, found in made.items() if found is not None}
         tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
         for found in parts.values():
             found["options"]["tabs"] = tabs
