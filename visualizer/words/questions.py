@@ -27,12 +27,17 @@ QUESTIONS = (
     Question(
         "Memory runs out",
         "The KV cache is cut into blocks: too few of them force preemptions, prompts that begin alike share them.",
-        ("kv-pressure", "shared-prefix"),
+        ("kv-pressure", "shared-prefix", "prefix-too-short"),
     ),
     Question(
         "When does it not help?",
         "Equal lengths leave no lane to refill early; padding costs whatever the policy is.",
         ("equal-lengths", "three-lengths", "padding-693", "one-joins-two"),
+    ),
+    Question(
+        "One policy after the other",
+        "The same short requests under each policy, as the lessons go through them.",
+        ("verses-sequential", "verses-static", "verses-dynamic", "verses-continuous", "one-request", "three-short"),
     ),
     Question("The articles' own", "The runs that the articles compute by hand, on this engine.", ()),
 )

@@ -4,6 +4,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { fillTabs, isTyping, layoutOf, onTheme, paintTheme, prefersDark } from "../parts/look.js";
+import { addressed, setAddress } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Choose } from "./choose.js";
 import { Home } from "./home.js";
@@ -16,11 +17,11 @@ import { Terms } from "./terms.js";
 export class Learn {
   /**
    * root: the element of learn.html. options: {tabs, server: whether there is an API, base, documents: {language: url} (without a
-   * server), papers: {lesson: {kind: url}} (without a server), only: a lesson's name (a file with one lesson), remember(hash)}.
+   * server), papers: {lesson: {kind: url}} (without a server), only: a lesson's name (a file with one lesson)}.
    */
   constructor(root, options = {}) {
     this.root = root;
-    this.options = { tabs: [], server: false, documents: {}, papers: {}, only: null, remember: () => {}, ...options };
+    this.options = { tabs: [], server: false, documents: {}, papers: {}, only: null, ...options };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
     this.app = window.inflight;
@@ -56,7 +57,7 @@ export class Learn {
   }
 
   _wanted() {
-    return new URLSearchParams(location.hash.slice(1));
+    return addressed();
   }
 
   async _load(language) {
@@ -97,7 +98,7 @@ export class Learn {
     if (this.language !== "en") p.set("lang", this.language);
     if (this.large) p.set("large", "1");
     this._written = `#${p}`;
-    this.options.remember(this._written);
+    setAddress(this._written);
   }
 
   // -- a lesson ------------------------------------------------------------------------------------------------------------
