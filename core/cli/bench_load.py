@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ from core.cli.options import (
     with_limits,
     writable,
 )
-from core.cli.output import Work, finish, line, number, percent, seconds, sentence, table
+from core.cli.output import Work, finish, line, number, percent, percentile, seconds, sentence, table
 from core.cli.report import fit_error
 from core.config import EngineConfig
 from core.engine.engine import Engine
@@ -167,17 +167,23 @@ def _print_load(data: dict[str, Any]) -> None:
         rows.append(
             (
                 point["policy"], f"{point['rate']:g}", str(point["offered"]), str(n["finished"]), number(n["requests_per_s"]), number(n["output_tok_s"]),
-                seconds(n["ttft_s"]["p50"]), seconds(n["ttft_s"]["p99"]), seconds(n["tpot_s"]["p50"]), seconds(n["itl_s"]["p99"]),
-                seconds(n["e2e_s"]["p50"]), seconds(n["e2e_s"]["p99"]), number(n["goodput"]["requests_per_s"]), "cut" if point["cut"] else "",
+                percentile(n["ttft_s"], "p50"), percentile(n["ttft_s"], "p99"), percentile(n["tpot_s"], "p50"), percentile(n["itl_s"], "p99"),
+                percentile(n["e2e_s"], "p50"), percentile(n["e2e_s"], "p99"), number(n["goodput"]["requests_per_s"]), _left_out(point),
             )
         )  # fmt: skip
     table(columns, rows, right=columns[1:-1])
     line(
-        f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most {data['seconds_a_point']:g} s a point; cut: its time was up."
+        f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most {data['seconds_a_point']:g} s a point; cut: its time was up, and ≥ stands before lower bounds."
     )
     for name, beyond in data.get("beyond", {}).items():
         if beyond:
             line(f"{name}: {beyond}")
+
+
+def _left_out(point: Mapping[str, Any]) -> str:
+    """How many a point that was cut left without a first token, and unfinished."""
+    n = point["numbers"]
+    return f"cut, {n['ttft_s']['left_out']} unserved, {n['e2e_s']['left_out']} unfinished" if point["cut"] else ""
 
 
 # -- simulated streams -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -77,6 +77,13 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
+    """A percentile of `core.measure.metrics.distribution`: a lower bound where requests were left out."""
+    if numbers is None or numbers[name] is None:
+        return "–"
+    return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])
 
 
 def percent(value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from core.cli.output import line, number, percent, seconds, table
+from core.cli.output import line, number, percent, percentile, seconds, table
 from core.config import EngineConfig
 from core.measure.metrics import SLOs, metrics, request_times
 from core.trace.events import StepEvent
@@ -204,4 +204,5 @@ def _step(step: int | None) -> str:
 
 
 def _pair(numbers: dict[str, float | None]) -> str:
-    return f"{seconds(numbers['p50'])} / {seconds(numbers['p99'])}"
+    left_out = f" ({numbers['left_out']} still waiting)" if numbers.get("left_out") else ""
+    return f"{percentile(numbers, 'p50')} / {percentile(numbers, 'p99')}{left_out}"

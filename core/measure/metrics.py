@@ -27,7 +27,10 @@ DEFINITIONS: dict[str, str] = {
     "output_tok_s": "Output throughput: tokens generated per second of wall time.",
     "total_tok_s": "Total throughput: prompt tokens and tokens generated per second of wall time.",
     "requests_per_s": "Requests finished per second of wall time.",
-    "ttft_s": "TTFT, time to first token: from a request's arrival to its first token.",
+    "ttft_s": (
+        "TTFT, time to first token: from a request's arrival to its first token. Of a run that was cut these numbers, those of E2E and of "
+        "the queue are lower bounds: requests still waiting, left out of the count, wait for at least as long as they have."
+    ),
     "itl_s": "ITL, inter-token latency: every gap between two tokens of one request, all requests pooled.",
     "tpot_s": "TPOT, time per output token: (E2E − TTFT) ÷ (tokens − 1), one number for each finished request of two tokens or more.",
     "e2e_s": "E2E: from a request's arrival to its last token, of finished requests.",
@@ -152,14 +155,20 @@ def request_times(trace: Trace) -> dict[str, RequestTimes]:
     return times
 
 
-def distribution(values: Iterable[float]) -> dict[str, float | int | None]:
-    """count, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the count where there is nothing."""
-    sample = np.fromiter(values, dtype=float)
-    if not sample.size:
-        return {"count": 0, **dict.fromkeys(("mean", "p50", "p90", "p99", "max"))}
+def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dict[str, float | int | None]:
+    """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the counts where there is nothing.
+
+    at_least: for what has not happened yet, how long it has been waited for. These are left out of the count, and with any of them the
+    numbers are lower bounds, as each of them can only grow.
+    """
+    observed, waiting = np.fromiter(values, dtype=float), np.fromiter(at_least, dtype=float)
+    counts = {"count": int(observed.size), "left_out": int(waiting.size)}
+    if not observed.size:
+        return {**counts, **dict.fromkeys(("mean", "p50", "p90", "p99", "max"))}
+    sample = np.concatenate([observed, waiting])
     p50, p90, p99 = np.percentile(sample, (50, 90, 99))
     numbers = {"mean": sample.mean(), "p50": p50, "p90": p90, "p99": p99, "max": sample.max()}
-    return {"count": int(sample.size), **{name: _rounded(value) for name, value in numbers.items()}}
+    return {**counts, **{name: _rounded(value) for name, value in numbers.items()}}
 
 
 def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
@@ -169,7 +178,7 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
     """
     lives = list(request_times(trace).values())
     arrived = [life for life in lives if life.arrival is not None]
-    wall = wall_s(trace)
+    wall, end = wall_s(trace), trace.events[-1].t_end if trace.events else 0.0
     prompt = sum(life.num_prompt_tokens for life in lives if life.num_tokens)
     output = sum(life.num_tokens for life in lives)
     finished = sum(life.is_done for life in lives)
@@ -188,11 +197,11 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
         "output_tok_s": _ratio(output, wall),
         "total_tok_s": _ratio(prompt + output, wall),
         "requests_per_s": _ratio(finished, wall),
-        "ttft_s": distribution(_present(life.ttft_s for life in lives)),
+        "ttft_s": distribution(_present(life.ttft_s for life in lives), (end - t for t in _since(arrived, "ttft_s"))),
         "itl_s": distribution(gap for life in lives for gap in life.itl_s),
         "tpot_s": distribution(_present(life.tpot_s for life in lives)),
-        "e2e_s": distribution(_present(life.e2e_s for life in lives)),
-        "queue_s": distribution(_present(life.queue_s for life in lives)),
+        "e2e_s": distribution(_present(life.e2e_s for life in lives), (end - t for t in _since(arrived, "e2e_s"))),
+        "queue_s": distribution(_present(life.queue_s for life in lives), (end - t for t in _since(arrived, "queue_s"))),
         "padding_waste": _ratio(positions["padding"], positions["computed"]),
         "positions": positions,
         "lane_occupancy": _ratio(lane_steps["useful"], lane_steps["total"]),
@@ -277,6 +286,11 @@ def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
     parts["other"] = in_steps - sum(_present(parts[name] for name in (("forward", "sample") if apart else tuple(parts))))
     parts["between"] = wall - in_steps
     return {name: _rounded(value) for name, value in parts.items()}
+
+
+def _since(lives: Iterable[RequestTimes], what: str) -> list[float]:
+    """Arrivals of those that still wait for it: requests that have not ended, in a run that was cut."""
+    return [life.arrival or 0.0 for life in lives if life.finish_reason is None and getattr(life, what) is None]
 
 
 def _present(values: Iterable[float | None]) -> Sequence[float]:

@@ -185,7 +185,7 @@ def test_metrics_leave_out_what_cannot_be_seen():
     numbers = run.metrics()
     assert numbers["output_tok_s"] == 2.0 and numbers["total_tok_s"] == 6.0 and numbers["requests_per_s"] == 1.0
     assert numbers["ttft_s"]["mean"] == 0.625 and numbers["itl_s"]["max"] == 1.0 and numbers["e2e_s"]["max"] == 2.0
-    assert numbers["tpot_s"] == {"count": 1, "mean": 0.75, "p50": 0.75, "p90": 0.75, "p99": 0.75, "max": 0.75}
+    assert numbers["tpot_s"] == {"count": 1, "left_out": 0, "mean": 0.75, "p50": 0.75, "p90": 0.75, "p99": 0.75, "max": 0.75}
     assert numbers["padding_waste"] is None and numbers["queue_s"] is None
     unseen = BaselineRun({"a": [1]}, 1.0, {"a": 1}).metrics()
     assert unseen["ttft_s"] is None and unseen["steps"] is None and unseen["output_tok_s"] == 1.0

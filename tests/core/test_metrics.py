@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metrics, request_times
+from core.runner.eager import ModelRunner
 from core.trace.trace import Trace
+from core.workload.request import SamplingParams
+from worlds.small import Line, MemoryModel
+from worlds.small import request as small_request
 from worlds.visual import record, request
 
 SIX = [(5, 6), (5, 50), (7, 300), (10, 30), (8, 180), (7, 45)]
@@ -56,7 +60,7 @@ def test_times_by_hand():
     assert (a.tpot_s, b.tpot_s) == pytest.approx((0.01, 0.01))
     numbers = metrics(trace)
     assert numbers["wall_s"] == pytest.approx(0.059)
-    assert numbers["itl_s"] == {"count": 4, "mean": 0.01, "p50": 0.01, "p90": 0.01, "p99": 0.01, "max": 0.01}
+    assert numbers["itl_s"] == {"count": 4, "left_out": 0, "mean": 0.01, "p50": 0.01, "p90": 0.01, "p99": 0.01, "max": 0.01}
     assert numbers["output_tok_s"] == pytest.approx(6 / 0.059)
     assert numbers["total_tok_s"] == pytest.approx(12 / 0.059)
     assert numbers["requests_per_s"] == pytest.approx(2 / 0.059)
@@ -86,8 +90,43 @@ def test_recomputed_tokens_are_those_lost_to_preemption():
 
 
 def test_distribution():
-    assert distribution([4, 1, 3, 2]) == {"count": 4, "mean": 2.5, "p50": 2.5, "p90": 3.7, "p99": 3.97, "max": 4}
-    assert distribution([]) == {"count": 0, "mean": None, "p50": None, "p90": None, "p99": None, "max": None}
+    assert distribution([4, 1, 3, 2]) == {"count": 4, "left_out": 0, "mean": 2.5, "p50": 2.5, "p90": 3.7, "p99": 3.97, "max": 4}
+    nothing = dict.fromkeys(("mean", "p50", "p90", "p99", "max"))
+    assert distribution([]) == {"count": 0, "left_out": 0, **nothing}
+    assert distribution([], [3.0]) == {"count": 0, "left_out": 1, **nothing}
+    assert distribution([1, 2], [10]) == {
+        "count": 2,
+        "left_out": 1,
+        "mean": 4.333333,
+        "p50": 2,
+        "p90": 8.4,
+        "p99": 9.84,
+        "max": 10,
+    }
+
+
+@given(times=st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=2, max_size=30))
+def test_the_numbers_of_a_cut_run_are_lower_bounds(times):
+    """Whatever those still waiting came to, no number would have been smaller."""
+    seen, waited = [t for t, _ in times[::2]], times[1::2]
+    cut = distribution(seen, [so_far for so_far, _ in waited])
+    whole = distribution([*seen, *(so_far + more for so_far, more in waited)])
+    assert all(cut[name] <= whole[name] + 1e-5 for name in ("mean", "p50", "p90", "p99", "max"))
+
+
+def test_padding_waste_divides_by_positions_not_by_tokens():
+    numbers = metrics(six("static"))
+    computed = 3 * (7 + 299 + 10 + 179)
+    assert numbers["padding_waste"] == (4 + 5 + 829) / computed
+
+
+def test_a_token_is_there_once_it_is_sampled():
+    """The end of a pass is read after sampling: a runner on a clock that every reading moves."""
+    reading = iter(range(1000))
+    runner = ModelRunner(MemoryModel(), 4, 4, clock=lambda: float(next(reading)))
+    line = Line(EngineConfig(), [small_request("a", 3)], num_blocks=4)
+    result = runner.launch(line.turn().outputs[0], {"a": SamplingParams()})
+    assert result.t_end == 3 and result.t_end - result.t_start == result.prepare + result.forward + result.sample == 3
 
 
 def test_goodput_counts_who_meets_every_limit():
@@ -106,13 +145,19 @@ def test_goodput_counts_who_meets_every_limit():
         SLOs(ttft_s=0)
 
 
-def test_a_run_cut_short_has_no_e2e():
-    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 3, 2))
+def test_a_run_cut_short_leaves_out_who_still_waits_and_says_so():
+    """After two steps of one lane: a has two of its four tokens, b waits since 0; nothing of b is counted that did not run."""
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 30, 2))
     cut = Trace(trace.header, trace.events[:2], complete=False)
-    numbers = metrics(cut)
-    assert (numbers["requests"], numbers["finished"], numbers["output_tokens"]) == (2, 0, 2)
-    assert numbers["e2e_s"]["count"] == numbers["tpot_s"]["count"] == 0 and numbers["ttft_s"]["count"] == 1
+    numbers, end = metrics(cut), cut.events[-1].t_end
+    assert (numbers["requests"], numbers["finished"], numbers["output_tokens"], numbers["prompt_tokens"]) == (2, 0, 2, 3)
+    assert numbers["total_tok_s"] == pytest.approx((2 + 3) / numbers["wall_s"])
+    assert numbers["ttft_s"]["count"] == numbers["ttft_s"]["left_out"] == 1 and numbers["ttft_s"]["max"] == end
+    assert (numbers["e2e_s"]["count"], numbers["e2e_s"]["left_out"], numbers["e2e_s"]["p99"]) == (0, 2, None)
+    assert numbers["queue_s"]["left_out"] == 1 and numbers["tpot_s"]["count"] == 0
     assert goodput(cut, SLOs(ttft_s=9))["met"] == 0
+    whole = metrics(trace)
+    assert whole["ttft_s"]["left_out"] == whole["e2e_s"]["left_out"] == 0
 
 
 def test_an_empty_trace_divides_by_nothing():
