@@ -1,0 +1,263 @@
+"""What the server refuses, and what a bad client leaves behind: nothing. Each attack ends with a green `/health` and no lane or block held."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from core.serving.http.guard import same
+from core.serving.limits import ServingLimits
+from worlds.serving import MODEL, Served, char_engine, served
+
+LIMITS = ServingLimits(
+    max_body_bytes=20_000, body_s=0.5, max_requests=40, max_requests_per_client=30, max_prompt_tokens=200, max_viewers=3
+)
+ENDLESS = {"prompt": "O Romeo, ", "max_tokens": 240, "stream": True, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with served(char_engine(max_num_seqs=4, num_blocks=80), LIMITS) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request):
+    """After every test the server is as it was."""
+    yield
+    if "server" in request.fixturenames:
+        unhurt(request.getfixturevalue("server"))
+
+
+def unhurt(server: Served) -> None:
+    for _ in range(1000):
+        health = server.get("/health").json()
+        if not health["requests"] and not health["kv_blocks_used"]:
+            break
+        time.sleep(0.02)
+    assert health["status"] == "ok" and health["step_failures"] == 0
+    assert health["requests"] == health["running"] == health["waiting"] == health["kv_blocks_used"] == 0
+    server.serving.engine._scheduler.check_integrity()
+    assert server.post("/generate", {"prompt": "Hark", "max_tokens": 2}).status_code == 200
+
+
+def connected(server: Served, data: bytes) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    made.sendall(data)
+    return made
+
+
+def call(body: bytes, *headers: str, path: str = "/generate") -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def status(made: socket.socket) -> int:
+    return int(made.recv(4096).split(b" ")[1])
+
+
+def test_a_body_that_is_too_large_announced_or_not(server):
+    big = b'{"prompt": "' + b"a" * 30_000 + b'"}'
+    answer = server.post("/generate", {"prompt": "a" * 30_000})
+    assert answer.status_code == 413 and answer.json()["error"]["message"] == "A body has at most 20,000 bytes."
+    with connected(server, call(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")) as made:
+        made.sendall(b"%x\r\n%s\r\n" % (len(big), big))
+        assert status(made) == 413
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[" * 19_000, 400),
+        (b'{"prompt": "\xff"}', 400),
+        (b"[]", 422),
+        (b"null", 422),
+        (b'{"prompt": ["a"]}', 422),
+        (b'{"prompt": {"a": 1}}', 422),
+        (b'{"prompt": "a", "max_tokens": 1e999}', 422),
+        (b'{"prompt": "a", "max_tokens": true, "temperature": NaN}', 422),
+        (b'{"prompt": "a", "temperature": Infinity}', 422),
+        (b'{"prompt": [4, 99999999999999999999999]}', 422),
+        (b'{"prompt": [true]}', 422),
+        (b'{"prompt": "\\ud800"}', 422),
+        (b'{"prompt": "a", "stop": [""]}', 422),
+        (b'{"prompt": "a", "seed": -1}', 422),
+        (b'{"prompt": "a", "model": "../../etc/passwd"}', 422),
+    ],
+)
+def test_malformed_bodies(server, body, expected):
+    with connected(server, call(body)) as made:
+        assert status(made) == expected
+
+
+def test_a_prompt_beyond_the_limit_is_refused_and_not_quoted(server):
+    answer = server.post("/generate", {"prompt": "secret " * 30, "max_tokens": 4})
+    assert answer.status_code == 422 and answer.json()["error"]["message"] == "The prompt has 210 tokens; at most 200 are taken."
+    answer = server.post("/generate", {"prompt": 17, "secret": "secret"})
+    assert answer.status_code == 422 and "17" not in answer.text
+
+
+def test_a_body_of_another_kind_is_refused(server):
+    """A form of another page could send it without asking."""
+    body = json.dumps({"prompt": "Hark"}).encode()
+    with connected(server, call(body).replace(b"application/json", b"text/plain")) as made:
+        assert status(made) == 415
+
+
+def test_a_body_that_comes_slowly_is_given_up(server):
+    with connected(server, call(b"x" * 100)[:-90]) as made:
+        assert status(made) == 408
+
+
+def test_half_of_a_call_and_nothing_more(server):
+    halves = [connected(server, part) for part in (b"", b"POST", b"POST /generate HTTP/1.1\r\nHost:", call(b"{" * 50)[:-10])]
+    for half in halves:
+        half.shutdown(socket.SHUT_WR)
+    unhurt(server)
+    for half in halves:
+        half.close()
+
+
+def test_headers_cannot_be_smuggled(server):
+    for evil in (b"X: a\r\n b", b"X: \x00", b"Content-Length: 5\r\nContent-Length: 50", b"Bad Name: x"):
+        with connected(server, b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n" + evil + b"\r\n\r\n") as made:
+            made.settimeout(5)
+            answer = made.recv(4096)
+            assert not answer or answer.split(b" ")[1] in (b"400", b"200")
+    answer = server.get("/v1/models/x%0d%0aSet-Cookie:%20a=b")
+    assert answer.status_code == 404 and "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("when", ["at once", "after the headers", "after a token", "half closed", "reset"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_clients_that_leave_at_any_stage(server, when, stream):
+    gone = [connected(server, call(json.dumps({**ENDLESS, "stream": stream}).encode())) for _ in range(6)]
+    for made in gone:
+        if stream and when in ("after the headers", "after a token", "half closed"):
+            made.recv(10 if when == "after the headers" else 4096)
+        if when == "half closed":
+            made.shutdown(socket.SHUT_WR)
+        elif when == "reset":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            made.close()
+        else:
+            made.close()
+    unhurt(server)
+    for made in gone:
+        made.close()
+
+
+def test_a_client_that_reads_nothing_keeps_nobody_waiting():
+    limits = ServingLimits(send_s=0.5)
+    with served(char_engine(max_num_seqs=2), limits) as server:
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        made.connect(("127.0.0.1", server.port))
+        made.sendall(call(json.dumps({**ENDLESS, "max_tokens": 80}).encode()))
+        unhurt(server)
+        made.close()
+
+
+def test_more_requests_than_are_taken_are_told_when_to_come_again(server):
+    taken = [connected(server, call(json.dumps(ENDLESS).encode())) for _ in range(30)]
+    for made in taken:
+        assert status(made) == 200
+    answer = server.post("/generate", ENDLESS)
+    told = answer.json()["error"]
+    assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+    assert told["type"] == "rate_limit_error" and told["message"].startswith("30 of your requests are under way")
+    answer = server.post("/v1/completions", {"model": MODEL, "prompt": ["a"] * 5, "n": 5})
+    assert answer.status_code == 429
+    for made in taken:
+        made.close()
+
+
+def test_as_many_may_watch_as_the_server_says(server):
+    viewers = [connected(server, b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") for _ in range(3)]
+    for made in viewers:
+        assert status(made) == 200
+    answer = server.get("/events")
+    assert answer.status_code == 429 and answer.headers["retry-after"] == "5"
+    for made in viewers:
+        made.close()
+
+
+@pytest.mark.slow
+def test_a_thousand_connections(server):
+    def one(number: int) -> None:
+        body = json.dumps(ENDLESS if number % 3 else {"prompt": "Hark", "max_tokens": 2}).encode()
+        with connected(server, call(body)[: None if number % 2 else -5]) as made:
+            if number % 5 == 0:
+                made.recv(100)
+
+    with ThreadPoolExecutor(64) as pool:
+        list(pool.map(one, range(1000)))
+
+
+def test_the_api_key_is_asked_of_every_call_but_health():
+    with served(char_engine(), api_key="k" * 40) as server:
+        assert server.get("/health").status_code == 200
+        for path in ("/v1/models", "/metrics", "/events", "/docs", "/openapi.json", "/nothing"):
+            assert server.get(path).status_code == 401, path
+        for given in (
+            "",
+            "Bearer",
+            "Bearer wrong",
+            "Bearer " + "k" * 39,
+            "Bearer " + "k" * 41,
+            "Basic " + "k" * 40,
+            "Bearer k\u00e9",
+        ):
+            answer = server.post("/generate", {"prompt": "Hark"}, headers={"authorization": given.encode("latin-1")})
+            assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
+            assert answer.json()["error"]["type"] == "authentication_error"
+        good = {"authorization": "Bearer " + "k" * 40}
+        assert server.post("/generate", {"prompt": "Hark", "max_tokens": 1}, headers=good).status_code == 200
+
+
+def test_secrets_are_compared_whole():
+    assert same("abc", "abc") and same("é", "é")
+    assert not same("abd", "abc") and not same("", "abc") and not same("abcd", "abc") and not same("é", "e")
+
+
+def test_pages_of_other_origins_may_not_read_answers_unless_told():
+    origin = {"origin": "https://elsewhere.example"}
+    with served(char_engine(), hosts=("127.0.0.1",)) as server:
+        assert "access-control-allow-origin" not in server.get("/v1/models", headers=origin).headers
+        assert server.get("/v1/models", headers={"host": "rebound.example"}).status_code == 400
+    with served(char_engine(), cors_origins=(origin["origin"],)) as server:
+        assert server.get("/v1/models", headers=origin).headers["access-control-allow-origin"] == origin["origin"]
+        other = server.get("/v1/models", headers={"origin": "https://third.example"})
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_logs_hold_no_prompt(caplog):
+    from core.serving.engine import ServingEngine
+
+    class Refusing(ServingEngine):
+        """A bug of ours in the middle of a call."""
+
+        def check(self, prompt, sampling):
+            raise TypeError("a bug of ours")
+
+    with caplog.at_level("DEBUG"), served(char_engine()) as server:
+        server.post("/generate", {"prompt": "my secret", "max_tokens": 2})
+        server.post("/generate", {"prompt": "my secret", "max_tokens": 0})
+        server.serving.__class__ = Refusing
+        answer = server.post("/generate", {"prompt": "my secret", "max_tokens": 2})
+        assert answer.status_code == 500 and answer.json()["error"]["type"] == "server_error"
+    told = [r.getMessage() for r in caplog.records if r.name.startswith(("inflight", "uvicorn", "core"))]
+    assert not any("my secret" in message for message in told)
