@@ -1,30 +1,76 @@
-"""`check`: does a trace hold?"""
+"""`check`: is a trace what it says?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated, Any
+
 import typer
 
-from core.cli.options import Json, TraceFile
+from core.cli.options import Json, TraceFile, engine_for
 from core.cli.output import line, print_json, sentence
+from core.config import EngineConfig, Execution
+from core.engine.engine import Engine
 from core.errors import InflightError, InvalidTrace
-from core.trace.trace import Trace
+from core.measure.verify import PROOFS, Verdict, verify
+from core.models.load import local_tokenizer
+from core.trace.file import lines_of
 
 
-def check(trace: TraceFile, json: Json = False) -> None:
-    """Check a trace against its checksums and against every rule that a run obeys; exit code 1 and the line if it fails."""
+def check(
+    trace: TraceFile,
+    rerun: Annotated[bool, typer.Option("--rerun", help="Run the model again, and compare its tokens and margins.")] = False,
+    json: Json = False,
+) -> None:
+    """Check a trace: checksums, the rules of every run, and every decision taken again by the scheduler under the recorded policy.
+
+    Exit code 1 and the line at fault if it fails. What was proved and what had to be believed is said at the end.
+    """
     if not trace.is_file():
         raise InflightError(f"There is no file {trace}.")
     try:
-        found = Trace.load(trace)
+        found = verify(lines_of(trace), local_tokenizer, _engine if rerun else None)
     except InvalidTrace as error:
         if json:
             print_json({"valid": False, "line": error.line, "fault": str(error)})
         else:
-            sentence(f"{trace.name}, {error}" if error.line else str(error))
+            sentence(f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}")
         raise typer.Exit(1) from None
-    tokens = sum(len(event.sampled) for event in found.events)
     if json:
-        print_json({"valid": True, "complete": found.complete, "steps": len(found.events), "tokens": tokens})
+        counts = {"complete": found.complete, "steps": found.num_steps, "tokens": found.num_tokens, "rerun": found.rerun}
+        print_json({"valid": True, **counts, "proofs": {fact: found.proof_of(fact) for fact in PROOFS}})
+        return
+    cut = "" if found.complete else "; the run was cut short"
+    requests = len(found.header["prompts"])
+    line(f"{trace.name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {requests} requests{cut}.")
+    for text in findings(found):
+        line(text)
+
+
+def findings(found: Verdict) -> list[str]:
+    """What was proved, what was bounded, and what had to be believed."""
+    if found.not_replayed:
+        lines = [f"Decisions: followed by the rules of every run, not taken again, as {found.not_replayed}."]
     else:
-        cut = "" if found.complete else "; the run was cut short"
-        line(f"{trace.name} holds: {len(found.events)} steps, {tokens} tokens, {len(found.prompts)} requests{cut}.")
+        lines = [f"Decisions: all taken again by the scheduler under the policy {found.header['policy']}, and the same."]
+    lines.append("Times: in order, and no part longer than the whole; their values are believed.")
+    if found.rerun is not None:
+        lines.append(f"Tokens: {found.rerun} written again by the model, with the same probabilities and margins.")
+    else:
+        lines.append("Tokens: inside the vocabulary; which they are is believed (--rerun runs the model again).")
+    lines.append(
+        f"Texts: believed, as {found.not_decoded}."
+        if found.not_decoded
+        else "Texts: decoded again from the tokens, and the same."
+    )
+    lines.append("Model, machine, versions and dates: believed.")
+    return lines
+
+
+def _engine(header: Mapping[str, Any]) -> Engine:
+    """An engine for the model of a trace, as it ran."""
+    if header.get("source") == "simulated":
+        raise InflightError("A simulated run has no model to run again.")
+    name, device = str(header["model"].get("name")), str(header.get("device")).split(":")[0]
+    config = EngineConfig.from_json(header["config"])
+    return engine_for(name, config, device, str(header.get("dtype")), header.get("threads"), Execution())

@@ -96,6 +96,17 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
     return model.eval(), tokenizer
 
 
+def local_tokenizer(name: str) -> Any | None:
+    """The tokenizer of a built-in model or a local folder; None where there is none."""
+    source = str(BUILTIN_FOLDER / name) if name in BUILTIN_MODELS else name
+    if not os.path.isdir(source) or not _has_tokenizer(source):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=True)
+    except Exception:  # a folder that is no model's fails in many ways
+        return None
+
+
 def _unloadable(name: str, reason: str) -> UnsupportedModel:
     return UnsupportedModel(f"The model {_quoted(name)} cannot be loaded: {reason}; built in are {' and '.join(BUILTIN_MODELS)}.")
 

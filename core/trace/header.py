@@ -17,8 +17,9 @@ class Header:
 
     batching: the fields of the policy. prompts: token ids by request. num_blocks: in the pool. windows: of each layer. vocab_size,
     context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record. asynchronous: a step was launched
-    before the one before it had been read. graphs: passes may have been CUDA graphs. source: recorded, live, simulated, …
-    engine: the name of another engine whose steps these are, None for our own.
+    before the one before it had been read. graphs: passes may have been CUDA graphs. one_clock: all times were read on one clock, in the
+    order in which things happened. simulated: no model ran, and tokens are invented. engine: the name of another engine whose steps these
+    are, None for our own.
     """
 
     config: EngineConfig
@@ -32,7 +33,8 @@ class Header:
     eos_token_ids: tuple[int, ...] | None
     asynchronous: bool
     graphs: bool
-    source: str | None
+    one_clock: bool
+    simulated: bool
     engine: str | None
 
     @classmethod
@@ -62,7 +64,8 @@ class Header:
             _end_tokens(model),
             execution.get("asynchronous") is True,
             execution.get("cuda_graphs") is True,
-            data.get("source"),
+            execution.get("asynchronous") is not True and not str(data.get("device")).startswith("cuda") and "engine" not in data,
+            data.get("source") == "simulated",
             _engine(data.get("engine")),
         )
 

@@ -15,6 +15,8 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from core.errors import InvalidTrace
+from core.trace.bounds import in_order, may_arrive, may_be_best, parts_fit
 from core.trace.events import Segment, StepEvent, When
 from core.trace.fold import Fold
 from core.trace.header import Header
@@ -34,10 +36,15 @@ class Checker:
         self._header = typed = Header.from_json(header)
         self._config, self._batching, self._num_blocks = typed.config, typed.batching, typed.num_blocks
         self._requests = {r.id: r for r in typed.workload}
+        self._by_step = typed.workload.arrival_unit == "step"
         self._num_prompt = {request: len(ids) for request, ids in typed.prompts.items()}
         self._max_tokens = {r.id: self._num_prompt[r.id] + r.sampling.max_new_tokens for r in typed.workload}
         self._own = typed.engine is None
         self._ahead = typed.asynchronous or not self._own  # a step may have been scheduled before the one before it had been read
+        self._greedy = {r.id for r in typed.workload if not r.sampling.temperature and not typed.simulated and self._own}
+        self._stops = {r.id: r.sampling.stop for r in typed.workload if r.sampling.stop}
+        self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
+        self._bounds(typed)
         self._fold = Fold.of(self._num_prompt)
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
@@ -45,6 +52,21 @@ class Checker:
         self._in_vain: set[str] = set()  # of the step before: rows of requests that have not finished by then
         self._of_texts: set[str] = set()
         self._step, self._t = -1, 0.0
+
+    def _bounds(self, header: Header) -> None:
+        """Every request fits the model and the pool, and the pool is no larger than all lanes could use."""
+        size, lanes = self._config.block_size, self._config.num_lanes
+        if header.engine is not None:
+            return
+        for request, tokens in self._max_tokens.items():
+            if tokens > min(header.context or math.inf, self._num_blocks * size):
+                raise InvalidTrace(
+                    f"request {request!r} may come to {tokens} tokens, more than the model or the pool can hold.", 1
+                )
+        longest = max(self._max_tokens.values(), default=1)
+        most = -(-longest // size) * lanes if header.workload.name != "interactive" else math.inf
+        if self._config.num_blocks is None and self._num_blocks > max(1, most):
+            raise InvalidTrace(f"a pool of {self._num_blocks} blocks is more than {lanes} lanes can use.", 1)
 
     def fault(self, event: StepEvent) -> str | None:
         """What is wrong with this step, given all steps before it."""
@@ -65,6 +87,15 @@ class Checker:
                 return f"the texts of request {request!r} do not match its tokens."
             if not is_text("".join(pieces)):
                 return f"the texts of request {request!r} are no text."
+        return self._stop_strings(request, output) if request in self._stops and self._own else None
+
+    def _stop_strings(self, request: str, output: list[str]) -> str | None:
+        """A request goes on until its text has a stop string, and no further."""
+        reason, by_token = self._ends_by.get(request, ("", False))
+        has = [any(stop in "".join(pieces) for stop in self._stops[request]) for pieces in (output[:-1], output)]
+        must = reason == "stop" and not by_token and self._header.eos_token_ids is not None
+        if has[0] or (must and not has[1]) or (has[1] and reason not in ("stop", "error")):
+            return f"request {request!r} does not end with its stop string."
         return None
 
     def fault_at_end(self, complete: object) -> str | None:
@@ -87,9 +118,10 @@ class Checker:
     def _clock(self, event: StepEvent) -> str | None:
         if event.step <= self._step:
             return f"it follows step {self._step}"
-        times = [self._t, event.t_start, *(t for p in event.passes for t in (p.t_start, p.t_end)), event.t_end]
-        if times != sorted(times):
+        if not in_order(event, self._t):
             return "its times run backwards"
+        if not parts_fit(event, self._header.one_clock):
+            return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         self._step, self._t = event.step, event.t_end
         return None
 
@@ -97,8 +129,8 @@ class Checker:
         for arrived in event.arrived:
             if arrived.request not in self._num_prompt or arrived.request in self._fold.arrived:
                 return f"request {arrived.request!r} cannot arrive"
-            if not 0 <= arrived.t <= event.t_end:
-                return f"request {arrived.request!r} arrives at a time that has not come"
+            if not may_arrive(arrived, event, self._header.one_clock, self._by_step):
+                return f"request {arrived.request!r} arrives at a time at which it cannot have come"
             self._fold.arrive(event.step, arrived)
         return None
 
@@ -281,6 +313,8 @@ class Checker:
                 return f"the numbers of token {s.token_id} of request {s.request!r} are missing"
             if not 0 <= s.token_id < vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
+            if s.request in self._greedy and not may_be_best(s, self._header.vocab_size):
+                return f"token {s.token_id} of request {s.request!r} cannot have that probability at that margin"
             self._fold.sample(s)
         return self._drafts(event, index, segments)
 
@@ -356,6 +390,8 @@ class Checker:
                 return f"request {request!r} has not come to its end by {reason!r}"
             fold.finish(event.step, finished)
             ended.append(request)
+            if request in self._stops:
+                self._ends_by[request] = reason, newest.get(request) in (self._header.eos_token_ids or ())
         if beyond := [r for r in fold.running if fold.num_tokens[r] >= self._max_tokens[r]]:
             return f"request {beyond[0]!r} goes on beyond its last token"
         leaving = set(self._freed_by(ended))

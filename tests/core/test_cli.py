@@ -78,7 +78,7 @@ def test_run_prints_saves_and_the_trace_holds(tmp_path, capsys):
     assert "lane occupancy" in captured.out and "D admitted to lane 3" in captured.out
     assert "Saved t.jsonl" in captured.err and "\x1b" not in captured.out + captured.err
     assert call("check", str(out)) == 0
-    assert "holds" in capsys.readouterr().out
+    assert "is valid" in capsys.readouterr().out
     assert call("show", str(out)) == 0
     assert "chunk-7-7-6 · split-chunked" in capsys.readouterr().out
 

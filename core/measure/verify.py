@@ -1,0 +1,189 @@
+"""Whether a trace is what it says: read line by line and never held whole. Its rules are followed, its decisions are taken again by the
+scheduler, its texts are decoded again where the tokenizer is here, and on demand its tokens are computed again by the model.
+
+`PROOFS` says of every fact in a trace how it is known. What is `sealed` is believed: the checksum says that nobody altered it by mistake,
+and nothing more.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from core.engine.engine import Engine
+from core.errors import InvalidTrace
+from core.measure.replay import Replay
+from core.trace.detokenize import pieces
+from core.trace.events import StepEvent
+from core.trace.file import Pieces, Reader
+from core.trace.header import Header
+from core.workload.workload import Workload
+
+Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
+
+PROOFS: dict[str, tuple[Proof, str]] = {
+    "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them"),
+    "header.num_blocks": ("replayed", "the pool hands out every block again; at most what all lanes can use"),
+    "header.workload": ("replayed", "requests arrive, are served and end as it says"),
+    "header.prompts": ("bounded", "the workload's where it has ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
+    "header.model": ("bounded", "counts and windows agree with each other; the name, type and sizes are believed"),
+    "header.execution": ("bounded", "graphs and overruns occur only where it allows them"),
+    "header.source, created, device, device_name, threads, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them"),
+    "event.step": ("replayed", "steps follow each other while there is work; without any, up to the next arrival"),
+    "event.t_start, t_end": ("bounded", "in order"),
+    "event.timings": ("bounded", "not negative, and together no longer than the step"),
+    "event.arrived.request": ("replayed", "who is due, in order; in a run of requests that came one by one, who had not come yet"),
+    "event.arrived.t": ("bounded", "the workload's where that counts seconds, else between the step's start and its first pass"),
+    "event.admitted, waiting, preempted, stalled": ("replayed", "with the limit that bound and its numbers"),
+    "event.passes": ("replayed", "layout, rows, width, tokens, padding and rows of finished requests"),
+    "event.passes.t_start, t_end": ("bounded", "in order, inside the step"),
+    "event.passes.bucket": ("bounded", "at least the pass, at most the largest graph, and only where graphs are used"),
+    "event.segments": ("replayed", "who computes which positions in which lane and pass"),
+    "event.sampled.pass_index, request": ("replayed", "whoever has computed all its tokens"),
+    "event.sampled.token_id": ("rerun", "inside the vocabulary; which one it is, the model alone can say"),
+    "event.sampled.logprob, margin": ("rerun", "a greedy token's agree with each other; their values, the model alone can say"),
+    "event.finished": ("replayed", "length and end tokens; cancellations and logits that were not finite came from outside and are believed"),
+    "event.kv, budget": ("replayed", "every block by number, every hit by the tokens of the prompts, the split, and what bound"),
+    "event.overrun, left, drafts": ("replayed", "who had stopped when the step was launched; who left which lane, before the passes or after them"),
+    "texts": ("decoded", "one piece a token; decoded again where the tokenizer is here, else believed"),
+    "end": ("replayed", "the steps are counted, and a complete run has ended"),
+}  # fmt: skip
+
+_ROUNDED = 1e-3  # by which logits of one model may differ between machines and batches in float32
+_ROUNDED_SHORT = 0.25  # and in half the bits
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A trace that holds. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
+    rerun: how many tokens the model wrote again, None where it was not asked.
+    """
+
+    header: dict[str, Any]
+    complete: bool
+    num_steps: int
+    num_tokens: int
+    not_replayed: str | None
+    not_decoded: str | None
+    rerun: int | None = None
+
+    def proof_of(self, fact: str) -> Proof:
+        """How a fact of `PROOFS` is known after all."""
+        proof = PROOFS[fact][0]
+        if proof == "replayed" and self.not_replayed:
+            return "bounded"
+        if (proof == "decoded" and self.not_decoded) or (proof == "rerun" and self.rerun is None):
+            return "sealed"
+        return proof
+
+
+def verify(
+    lines: Iterable[str],
+    tokenizer: Callable[[str], Any | None] = lambda model: None,
+    engine: Callable[[Mapping[str, Any]], Engine] | None = None,
+) -> Verdict:
+    """Check a trace; raises InvalidTrace naming the line at fault.
+
+    tokenizer: that of a model by its name, None where it is not here. engine: makes one for the model of a header; with it the model
+    runs again, each request alone of its arrivals, and its tokens are compared.
+    """
+    reader = Reader(lines)
+    header = Header.from_json(reader.header)
+    replay = None if header.engine is not None else Replay(header)
+    found = tokenizer(str(reader.header["model"].get("name")))
+    texts = _Texts(found, header) if found is not None and header.engine is None else None
+    written = _Written()
+    steps = tokens = 0
+    complete = False
+    for record in reader.records():
+        if isinstance(record, StepEvent):
+            steps, tokens = steps + 1, tokens + len(record.sampled)
+            _refuse(replay.fault(record) if replay else None, reader.line)
+            if texts or engine:
+                written.add(record, bool(engine))
+        elif isinstance(record, Pieces):
+            if texts is not None:
+                _refuse(texts.fault(record, written.tokens.get(record.request, array("q"))), reader.line)
+        else:
+            complete = record.complete
+            _refuse(replay.fault_at_end(complete) if replay else None, reader.line)
+    again = _rerun(engine(reader.header), reader.header, header, written) if engine else None
+    return Verdict(
+        reader.header,
+        complete,
+        steps,
+        tokens,
+        "another engine ran, whose scheduler is not ours" if replay is None else None,
+        None if texts else "the model's tokenizer is not here",
+        again,
+    )
+
+
+def _refuse(fault: str | None, line: int) -> None:
+    if fault:
+        raise InvalidTrace(fault, line)
+
+
+class _Written:
+    """The tokens of each request; for a rerun their log-probabilities and margins too."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, array[int]] = {}
+        self.facts: dict[str, list[tuple[float, float]]] = {}
+        self.ended: set[str] = set()  # by themselves
+
+    def add(self, event: StepEvent, facts: bool) -> None:
+        for s in event.sampled:
+            self.tokens.setdefault(s.request, array("q")).append(s.token_id)
+            if facts:
+                self.facts.setdefault(s.request, []).append((s.logprob or 0.0, s.margin or 0.0))
+        if facts:
+            self.ended |= {f.request for f in event.finished if f.finish_reason in ("length", "stop")}
+
+
+class _Texts:
+    """Decodes the texts again, and encodes the prompts that were given as texts."""
+
+    def __init__(self, tokenizer: Any, header: Header) -> None:
+        self._tokenizer, self._header = tokenizer, header
+        self._prompts = {r.id: r.prompt for r in header.workload if r.prompt is not None}
+
+    def fault(self, of_one: Pieces, output: Iterable[int]) -> str | None:
+        ids = self._header.prompts[of_one.request]
+        asked = self._prompts.get(of_one.request)
+        if asked is not None and list(self._tokenizer(asked)["input_ids"]) != ids:
+            return f"the tokens of request {of_one.request!r} are not those of its prompt."
+        if pieces(self._tokenizer, ids) != of_one.prompt or pieces(self._tokenizer, output, context=ids) != of_one.output:
+            return f"the texts of request {of_one.request!r} are not those of its tokens."
+        return None
+
+
+def _rerun(engine: Engine, data: Mapping[str, Any], header: Header, written: _Written) -> int:
+    """Run the requests again, all arriving at once, and compare what each wrote; how many tokens that were.
+
+    Who shared a batch with whom is another, which changes no token: that is the engine's promise, and here it is put to the test.
+    """
+    asked = [
+        replace(r, prompt=None, prompt_token_ids=tuple(header.prompts[r.id]), arrival=0)
+        for r in header.workload
+        if r.id in written.tokens
+    ]
+    again = _Written()
+    for event in engine.stream(Workload(asked, name="rerun")):
+        again.add(event, True)
+    most = _ROUNDED if data.get("dtype") in ("float32", "float64") else _ROUNDED_SHORT
+    for request, tokens in written.tokens.items():
+        if request in written.ended and len(again.tokens[request]) > len(tokens):
+            raise InvalidTrace(f"request {request!r} ends after {len(tokens)} tokens on record, and the model goes on.")
+        for position, token in enumerate(tokens):
+            theirs = again.tokens[request]
+            where = f"new token {position} of request {request!r}"
+            if position >= len(theirs) or theirs[position] != token:
+                other = theirs[position] if position < len(theirs) else "none"
+                raise InvalidTrace(f"{where} is {token} on record, and the model writes {other}.")
+            pairs = zip(written.facts[request][position], again.facts[request][position], strict=True)
+            if any(abs(a - b) > most for a, b in pairs):
+                raise InvalidTrace(f"the probability of {where} is not what the model gives it.")
+    return sum(map(len, written.tokens.values()))
