@@ -25,7 +25,7 @@ Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
 
 PROOFS: dict[str, tuple[Proof, str]] = {
     "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them"),
-    "header.num_blocks": ("replayed", "the pool hands out every block again; at most what all lanes can use"),
+    "header.num_blocks": ("bounded", "every block is handed out again, and where blocks ran short the size shows; else it is believed"),
     "header.workload": ("replayed", "requests arrive, are served and end as it says"),
     "header.prompts": ("bounded", "the workload's where it has ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
     "header.model": ("bounded", "counts and windows agree with each other; the name, type and sizes are believed"),
@@ -72,11 +72,9 @@ class Verdict:
     def proof_of(self, fact: str) -> Proof:
         """How a fact of `PROOFS` is known after all."""
         proof = PROOFS[fact][0]
-        if proof == "replayed" and self.not_replayed:
+        if (proof == "replayed" and self.not_replayed) or (proof == "rerun" and self.rerun is None):
             return "bounded"
-        if (proof == "decoded" and self.not_decoded) or (proof == "rerun" and self.rerun is None):
-            return "sealed"
-        return proof
+        return "sealed" if proof == "decoded" and self.not_decoded else proof
 
 
 def verify(

@@ -1,0 +1,342 @@
+"""`check` refuses a trace that lies under a good seal, fact by fact, and says what it had to believe."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import Trace, Workload
+from core.config import POLICIES
+from core.errors import InvalidTrace
+from core.measure.verify import PROOFS, Verdict, verify
+from core.models.load import local_tokenizer
+from core.trace import file
+from core.trace.events import StepEvent
+from visualizer.documents.catalogue import TRACES
+from worlds.small import memory_engine, memory_trace, request
+
+DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
+Rows = list[dict[str, Any]]
+
+
+def rows_of(trace: Trace) -> Rows:
+    return [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in trace.lines()]
+
+
+def checked(rows: Rows, **how: Any) -> Verdict:
+    return verify(file.sealed(rows), **how)
+
+
+def refusal(rows: Rows, **how: Any) -> str:
+    with pytest.raises(InvalidTrace) as caught:
+        checked(rows, **how)
+    return str(caught.value)
+
+
+def steps(rows: Rows) -> Rows:
+    return [r for r in rows if "step" in r]
+
+
+def first(rows: Rows, name: str) -> dict:
+    """The first step that has a record of this name."""
+    return next(r for r in steps(rows) if r[name])
+
+
+MIXED = ((9, 5), (3, 8), (14, 3, 1), (2, 1, 2), (6, 4, 2), (5, 6, 4))
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Rows]:
+    """A run of every policy in which lanes, blocks and budget are scarce, and one with shared prefixes."""
+    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4, "num_blocks": 12}
+    traces = {policy: memory_trace(*MIXED, policy=policy, **limits) for policy in POLICIES}
+    traces["prefixes"] = memory_trace((9, 4), (9, 4, 3), (5, 3, 5), max_num_batched_tokens=16, block_size=4, prefix_caching=True)
+    traces["preempted"] = memory_trace(
+        (6, 14), (6, 14), (6, 9, 1), max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=7
+    )
+    assert any(e.preempted for e in traces["preempted"].events) and any(e.kv.prefix_hits for e in traces["prefixes"].events)
+    return {name: rows_of(trace) for name, trace in traces.items()}
+
+
+@pytest.fixture
+def copied(made: dict[str, Rows]) -> Callable[[str], Rows]:
+    return lambda name: copy.deepcopy(made[name])
+
+
+# -- what was run is believed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
+    for seed in range(12):
+        draw = random.Random(seed)
+        engine = memory_engine(
+            policy, max_num_seqs=draw.choice((1, 2, 3)), max_num_batched_tokens=draw.choice((5, 9, 32)), block_size=draw.choice((2, 4)),
+            num_blocks=20, prefix_caching=POLICIES[policy].prefix_caching and draw.random() < 0.5, prefill_first=draw.random() < 0.3,
+        )  # fmt: skip
+        asked = [
+            request(
+                f"r{i}",
+                draw.randint(1, 14),
+                draw.randint(1, 8),
+                draw.choice((0, 0, 1, 3, 7.5, 30)),
+                ignore_eos=draw.random() < 0.5,
+            )
+            for i in range(draw.randint(1, 9))
+        ]
+        for _ in engine.stream(Workload(asked)):
+            if draw.random() < 0.15:
+                engine.cancel(draw.choice(asked).id)
+        trace = engine.trace
+        found = verify(trace.lines())
+        assert found.not_replayed is None and found.num_steps == len(trace.events) and found.complete
+
+
+def test_requests_that_come_one_by_one() -> None:
+    engine = memory_engine(max_num_seqs=2)
+    for i in range(4):
+        engine.add_request(request(f"r{i}", 4, 5))
+        engine.step()
+    while engine.has_work:
+        engine.step()
+    assert checked(rows_of(engine.trace)).num_steps == len(engine.trace.events)
+
+
+@pytest.mark.parametrize("name", ["gpt2-six", "kv-pressure", "shared-prefix", "padding-693", "nanogpt-chunked-4-arrivals"])
+def test_recorded_runs_are_decided_and_decoded_again(name: str) -> None:
+    found = verify(file.lines_of(TRACES / f"{name}.jsonl"), local_tokenizer)
+    assert found.not_replayed is None and found.not_decoded is None
+    assert {found.proof_of(fact) for fact in PROOFS} == {"replayed", "bounded", "decoded", "sealed"}  # without a rerun
+
+
+# -- forged by hand: each as it might be forged, all that would give it away at once made to agree -----------------------
+
+
+def relabel(policy: str) -> Callable[[Rows], Any]:
+    def forge(rows: Rows) -> None:
+        rows[0].update(policy=policy, batching=POLICIES[policy].to_json())
+        rows[0]["config"].update(policy=policy)
+        limit = rows[0]["config"]["max_num_batched_tokens"] if POLICIES[policy].token_budget else None
+        for r in steps(rows):
+            used = r["budget"][1] + r["budget"][2]
+            r["budget"][0], r["budget"][3] = limit, 0 if limit is None else limit - used
+
+    return forge
+
+
+def swap_outputs(rows: Rows) -> None:
+    """Tokens of two requests, in steps in which both get one."""
+    for r in steps(rows):
+        if len(r["sampled"]) > 1:
+            r["sampled"][0][2], r["sampled"][1][2] = r["sampled"][1][2], r["sampled"][0][2]
+
+
+def erase_finished_rows(rows: Rows) -> None:
+    for r in steps(rows):
+        for forward in r["passes"]:
+            forward[1] -= len(forward[7])
+            forward[7] = []
+            forward[4] = forward[1] * forward[2] - forward[3]
+
+
+def pack(rows: Rows) -> None:
+    """Padded passes told as packed ones: no padding."""
+    for r in steps(rows):
+        for forward in r["passes"]:
+            forward[:5], forward[7] = ["packed", 1, forward[3], forward[3], 0], []
+
+
+def shift(rows: Rows, by: int) -> None:
+    for r in steps(rows)[3:]:
+        r["step"] += by
+
+
+FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
+    "a token beyond the vocabulary": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(2, 50)),
+    "a prompt beyond the vocabulary": ("continuous", lambda r: r[0]["prompts"]["r0"].__setitem__(0, 10**9)),
+    "a prompt that is not the workload's": ("continuous", lambda r: r[0]["prompts"]["r0"].__setitem__(0, 1)),
+    "negative timings": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(0, -1.0)),
+    "timings of a billion seconds": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(2, 1e9)),
+    "an arrival after the first pass": ("split", lambda r: first(r, "arrived")["arrived"][0].__setitem__(1, first(r, "arrived")["t_end"])),
+    "an arrival long before its step": ("continuous", lambda r: steps(r)[1]["arrived"][0].__setitem__(1, 0.0)),
+    "a bucket of a billion": ("continuous", lambda r: [p.__setitem__(8, 10**9) for e in steps(r) for p in e["passes"]]),
+    "a bucket of one": ("continuous", lambda r: [p.__setitem__(8, 1) for e in steps(r) for p in e["passes"]]),
+    "finished rows erased": ("static", erase_finished_rows),
+    "padded passes packed": ("static", pack),
+    "a pass of another layout": ("continuous", lambda r: next(e for e in steps(r) if len(e["segments"]) == 1)["passes"][0].__setitem__(0, "padded")),
+    "a hit with caching off": ("prefixes", lambda r: r[0]["config"].update(prefix_caching=False)),
+    "a hit between prompts that differ": ("prefixes", lambda r: [r[0]["prompts"]["r1"].__setitem__(0, 40), r[0]["workload"]["requests"][1]["prompt_token_ids"].__setitem__(0, 40)]),
+    "chunks with chunking off": ("continuous", lambda r: r[0]["config"].update(chunked_prefill=False)),
+    "a limit that did not bind": ("continuous", lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(4, "blocks")),
+    "a limit that the policy does not have": ("dynamic", lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(4, "budget")),
+    "a reason with impossible numbers": ("continuous", lambda r: next(e for e in steps(r) if e["waiting"][0])["waiting"][2].__setitem__(1, 77)),
+    "a reason for an admission": ("continuous", lambda r: first(r, "admitted")["admitted"][0].__setitem__(2, ["budget", 1, 2, 8])),
+    "windows of layers that there are not": ("continuous", lambda r: r[0]["model"].update(windows=[None, 4])),
+    "another arrival in the workload": ("continuous", lambda r: r[0]["workload"]["requests"][2].update(arrival=0)),
+    "a later arrival in the workload": ("continuous", lambda r: r[0]["workload"]["requests"][0].update(arrival=1)),
+    "a stop of a request that ignores it": ("continuous", lambda r: first(r, "finished")["finished"][0].__setitem__(1, "stop")),
+    "a gap of a hundred steps": ("continuous", lambda r: shift(r, 100)),
+    "dynamic told as split": ("dynamic", relabel("split")),
+    "split-chunked told as continuous": ("split-chunked", relabel("continuous")),
+    "continuous told as split-chunked": ("continuous", relabel("split-chunked")),
+    "static told as dynamic": ("static", relabel("dynamic")),
+    "sequential told as static": ("sequential", relabel("static")),
+    "fields of another policy": ("dynamic", lambda r: r[0].update(batching=POLICIES["static"].to_json())),
+    "a larger pool than what ran short": ("preempted", lambda r: [r[0].update(num_blocks=900), r[0]["config"].update(num_blocks=900), *(e["kv"].__setitem__(1, 900) for e in steps(r))]),
+    "other blocks": ("continuous", lambda r: first(r, "admitted")["kv"][2][0].__setitem__(1, [9, 10, 11])),
+    "a preemption less lost": ("preempted", lambda r: first(r, "preempted")["preempted"][0].__setitem__(1, 1)),
+    "a probability above its margin": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(3, -9.0)),
+    "a margin without its probability": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(4, 0.0)),
+    "a request that never fits": ("continuous", lambda r: r[0]["model"].update(context=8)),
+    "an end token passed over": ("continuous", lambda r: [r[0]["workload"]["requests"][1]["sampling"].pop("ignore_eos"), r[0]["model"].update(eos_token_ids=[first(r, "sampled")["sampled"][0][2], *(s[2] for e in steps(r)[:4] for s in e["sampled"])])]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_trace_is_refused(copied: Callable[[str], Rows], forgery: str) -> None:
+    policy, forge = FORGED[forgery]
+    rows = copied(policy)
+    checked(rows)
+    forge(rows)
+    refusal(rows)
+
+
+def test_texts_are_decoded_again() -> None:
+    rows = rows_of(Trace.load(TRACES / "chunk-7-by-4.jsonl"))
+    rows[-2]["output"][1] = " IF"
+    assert checked(rows).not_decoded
+    assert "texts of request 'r0' are not those of its tokens" in refusal(rows, tokenizer=local_tokenizer)
+
+
+def test_tokens_and_margins_are_computed_again() -> None:
+    def engine(header: Any) -> Any:
+        return memory_engine(max_num_seqs=2, max_num_batched_tokens=6, block_size=4)
+
+    rows = rows_of(memory_trace((5, 3), (9, 4), max_num_seqs=2, max_num_batched_tokens=6, block_size=4))
+    found = checked(rows, engine=engine)
+    assert found.rerun == 7 and found.proof_of("event.sampled.token_id") == "rerun"
+    swapped = copy.deepcopy(rows)
+    swap_outputs(swapped)
+    assert swapped != rows and checked(swapped).rerun is None
+    assert "and the model writes" in refusal(swapped, engine=engine)
+    rows[-1]["complete"] = True
+    sampled = first(rows, "sampled")["sampled"][0]
+    sampled[3:] = [sampled[3] - 0.01, sampled[4]]
+    rows[0]["workload"]["requests"][0]["sampling"]["temperature"] = 0.5  # else the margin gives it away
+    checked(rows)
+    assert "what the model gives it" in refusal(rows, engine=engine)
+
+
+# -- forged at random: every field of every record, wherever it stands ---------------------------------------------------
+
+BELIEVED = {"token_id", "logprob", "margin"}  # refused where they are absurd, and by a rerun
+
+
+def places(value: Any, path: tuple, name: str) -> Iterator[tuple[tuple, str]]:
+    """Every plain value inside a record: the way to it, which is the same in the file, and the name of its field."""
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", (name,) * len(value))
+        for index, (inner, its_name) in enumerate(zip(value, names, strict=True)):
+            yield from places(inner, (*path, index), its_name)
+    else:
+        yield path, name
+
+
+def another(value: Any, name: str, draw: random.Random) -> Any:
+    """Another value of the kind; for what is bounded and not replayed an absurd one."""
+    if name in BELIEVED:
+        return {"token_id": 50, "logprob": 0.5, "margin": -1.0}[name]
+    if name == "bucket" or value is None:
+        return 10**9
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + draw.choice((-1, 1, 2, 10**9))
+    if isinstance(value, float):
+        return draw.choice((-1.0, value + 1e9))
+    words = (
+        "packed",
+        "padded",
+        "prefill",
+        "decode",
+        "before",
+        "after",
+        "length",
+        "stop",
+        "none",
+        "lanes",
+        "budget",
+        "blocks",
+        "r0",
+        "r1",
+        "nobody",
+    )
+    return draw.choice([w for w in words if w != value])
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "prefixes", "preempted"])
+def test_no_field_of_any_event_can_be_forged(made: dict[str, Rows], policy: str) -> None:
+    """But for the tokens and their probabilities, which a rerun proves, and small changes of times."""
+    draw, seen = random.Random(7), set()
+    for _ in range(120):
+        rows = copy.deepcopy(made[policy])
+        row = draw.choice(steps(rows))
+        facts = StepEvent.from_json(row).to_json()
+        path, name = draw.choice([place for field, value in facts.items() for place in places(value, (field,), field)])
+        *way, last = path
+        holder = functools.reduce(lambda inner, key: inner[key], way, row)
+        before, holder[last] = holder[last], another(holder[last], name, draw)
+        seen.add(name)
+        try:
+            checked(rows)
+        except InvalidTrace:
+            continue
+        pytest.fail(f"step {row['step']}, {path} ({name}): {holder[last]!r} for {before!r}")
+    assert len(seen) > 15
+
+
+def test_no_record_can_be_dropped_doubled_or_moved(made: dict[str, Rows]) -> None:
+    draw = random.Random(3)
+    lists = [f.name for f in fields(StepEvent) if str(f.type).startswith("tuple[")]
+    for _ in range(200):
+        rows = copy.deepcopy(draw.choice(list(made.values())))
+        row = draw.choice(steps(rows))
+        name = draw.choice([n for n in lists if row[n]])
+        index = draw.randrange(len(row[name]))
+        deed = draw.choice(("drop", "double", "swap"))
+        if deed == "drop":
+            del row[name][index]
+        elif deed == "double":
+            row[name].insert(index, row[name][index])
+        elif len(row[name]) > 1:
+            other = (index + 1) % len(row[name])
+            row[name][index], row[name][other] = row[name][other], row[name][index]
+        else:
+            continue
+        refusal(rows)
+
+
+# -- what is known, and how ----------------------------------------------------------------------------------------------
+
+
+def test_the_docs_have_the_table() -> None:
+    rows = [f"| {fact} | {proof} | {how} |" for fact, (proof, how) in PROOFS.items()]
+    assert "\n".join(rows) in DOCS.read_text(encoding="utf-8")
+
+
+def test_every_fact_of_a_trace_is_in_the_table(made: dict[str, Rows]) -> None:
+    told = {
+        word
+        for fact in PROOFS
+        for word in fact.replace(",", "").replace("header.", "").replace("event.", "").replace(".", " ").split()
+    }
+    assert {f.name for f in fields(StepEvent)} <= told
+    assert set(made["continuous"][0]) - {"kind", "schema"} <= told
