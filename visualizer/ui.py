@@ -12,7 +12,9 @@ from pathlib import Path
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
+from gradio.context import LocalContext
 from starlette.middleware import Middleware
+from starlette.requests import Request
 
 from core.errors import InflightError
 from core.models.tensor_parallel import world_size
@@ -21,20 +23,21 @@ from visualizer.page.player import Player
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import parts_script, write_files
 from visualizer.server.api import Server
-from visualizer.server.comparisons import Tasks
 from visualizer.server.limits import Limits, limits
 from visualizer.server.middleware import MaxBody, PackedFront
+from visualizer.server.routes import routes
+from visualizer.server.store import Store, address
 
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
-def build(server: Server, tasks: Tasks | None = None, parts: dict | None = None) -> gr.Blocks:
+def build(server: Server, parts: dict | None = None) -> gr.Blocks:
     """The page. Watch is there from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened."""
     tabs = next(iter(parts.values()))["options"]["tabs"] if parts else ()
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
         Player(server.catalogue, tabs=tabs, elem_id="watch")
         _api(server)
-        if tasks is not None:
+        if parts:
             gr.HTML(
                 html_template="<div></div>",
                 js_on_load=f"inflightParts(element, {json.dumps(parts)});",
@@ -42,38 +45,35 @@ def build(server: Server, tasks: Tasks | None = None, parts: dict | None = None)
                 apply_default_css=False,
                 elem_id="parts",
             )
-            _compare_api(tasks)
     return page.queue(default_concurrency_limit=None)
 
 
 def _api(server: Server) -> None:
-    """The server's functions as HTTP endpoints, `gradio_api/call/<name>`."""
+    """What is asked and answered at once, as HTTP endpoints, `gradio_api/call/<name>`; jobs and files have `routes` of their own."""
 
-    async def run(spec: dict, request: gr.Request) -> AsyncIterator[dict | str]:
-        """Run a workload and stream what happens.
+    async def run(spec: dict, request: gr.Request) -> AsyncIterator[dict]:
+        """Run a workload and stream what happens: for gradio_client.
 
-        spec: {"workload", "config", "model", "device", "visitor", "as_text"}. A visitor has one run at a time. as_text: each delta as
-        JSON text, which spares the engine the turns that Gradio takes to walk through objects.
+        spec: {"workload", "config", "model", "device", "visitor"}. A visitor has one run at a time.
         """
-        told = spec if isinstance(spec, dict) else {}
-        visitor = str(told.get("visitor") or request.session_hash)[:64]
-        asked = {k: v for k, v in told.items() if k not in ("visitor", "as_text")} if told else spec
-        apart = "/queue/" in request.url.path  # gradio_client is sent differences, which Gradio 6.31 gets wrong for nested lists
-        async for delta in server.run(asked, visitor):
-            if told.get("as_text"):
-                yield json.dumps(delta, ensure_ascii=False, separators=(",", ":"))
-                continue
-            if apart:
-                yield {"run": delta["run"], "seq": delta["seq"]}
-            yield delta
+        asked = dict(spec) if isinstance(spec, dict) else {}
+        visitor = asked.pop("visitor", None) or request.session_hash
+        begun = server.begin("run", asked if isinstance(spec, dict) else spec, str(visitor)[:64])
+        if "error" in begun:
+            yield {"seq": 0, "done": True, **begun}
+            return
+        async for piece in server.follow(begun["job"]):
+            for line in piece.decode().splitlines():
+                if line.startswith("data: "):
+                    delta = json.loads(line[6:])
+                    yield {
+                        "seq": delta["seq"]
+                    }  # gradio_client is sent differences, which Gradio 6.31 gets wrong for nested lists
+                    yield delta
 
-    async def cancel(run: str) -> dict:
-        """Cancel a run by its id."""
-        return server.cancel(run)
-
-    async def missing(run: str, seq_from: int) -> list[dict]:
-        """The deltas of a run from a number on."""
-        return server.missing(run, seq_from)
+    async def cancel(job: str) -> dict:
+        """Cancel a job by its id."""
+        return server.cancel(job)
 
     async def state() -> dict:
         """Models, presets, policies, limits and recorded runs."""
@@ -95,38 +95,17 @@ def _api(server: Server) -> None:
         """The model's real attention weights in a pass of a step, one layer and head."""
         return server.attention(run, step, pass_index, layer, head)
 
-    for endpoint in (run, cancel, missing, state, lessons, upload, export):
-        gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
-    gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
-
-
-def _compare_api(tasks: Tasks) -> None:
-    """What the Compare tab asks, as HTTP endpoints."""
-
     async def comparisons() -> dict:
         """Recorded comparisons, presets, policies and knobs."""
-        return tasks.catalogue()
+        return server.comparisons.catalogue()
 
     def open_comparison(name: str) -> dict:
         """The address of a recorded comparison, `{"url"}`."""
-        return tasks.open(name)
+        return server.comparisons.open(name)
 
-    async def task(kind: str, spec: dict, request: gr.Request) -> AsyncIterator[dict]:
-        """Do a task and stream its progress. kind: compare, equivalence or fork; spec: that of a run, with what the kind needs.
-
-        compare: "policies", "repeats". equivalence: "leak". fork: "knob", "value". A visitor has one task at a time.
-        """
-        asked = {k: v for k, v in spec.items() if k != "visitor"} if isinstance(spec, dict) else spec
-        visitor = spec.get("visitor") if isinstance(spec, dict) else None
-        async for delta in tasks.stream(kind, asked, str(visitor or request.session_hash)[:64]):
-            yield delta
-
-    async def cancel_task(task: str) -> dict:
-        """Cancel a task by its id."""
-        return tasks.cancel(task)
-
-    for endpoint in (comparisons, open_comparison, task, cancel_task):
+    for endpoint in (run, cancel, state, lessons, upload, export, comparisons, open_comparison):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
+    gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 
 
 def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tuple:
@@ -137,15 +116,16 @@ def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tupl
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
     here = here or limits()
-    folder = Path(tempfile.mkdtemp(prefix="inflight-"))
-
-    def url(path: Path) -> str:
-        return f"gradio_api/file={path}"
-
-    server = Server(folder, url, here, traces)
-    return build(server, Tasks(folder / "compare", url, here), parts_of(write_files(folder / "compare"), url)).launch(
-        allowed_paths=[str(folder)],
-        app_kwargs={"middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20), Middleware(PackedFront)]},
+    store = Store(Path(tempfile.mkdtemp(prefix="inflight-")), here.kept_bytes)
+    server = Server(store, here, traces)
+    files = write_files(store.folder)
+    for path in files.values():
+        store.pin(path)
+    return build(server, parts_of(files, address)).launch(
+        app_kwargs={
+            "middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20), Middleware(PackedFront)],
+            "routes": routes(server, _address, _enter),
+        },
         head="".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
@@ -154,3 +134,12 @@ def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tupl
         ssr_mode=False,
         **options,
     )
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _enter(request: Request) -> None:
+    """As Gradio leaves it for its own events: ZeroGPU looks here for whose quota pays."""
+    LocalContext.request.set(gr.Request(request))

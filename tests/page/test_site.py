@@ -16,7 +16,7 @@ from visualizer.__main__ import main
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison_files import recorded
 from visualizer.page.site import export_site
-from visualizer.server.store import Shelf
+from visualizer.server.store import Store
 from worlds.visual import record, request
 
 
@@ -103,8 +103,8 @@ def test_a_site_without_recordings_is_refused_in_words(tmp_path, capsys):
 
 def test_one_page_opens_from_disk(tmp_path, visit):
     ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6), request("</script><b>", 9, 4, 1))
-    shelf = Shelf(tmp_path, lambda path: path.as_uri())
-    page = visit(url=shelf.export("html", shelf.put(ran)["id"])["url"])
+    store = Store(tmp_path, 2**24, lambda path: path.as_uri())
+    page = visit(url=store.export("html", store.put(ran)["id"])["url"])
     assert page.evaluate("inflight.run.length") == len(ran.events)
 
 

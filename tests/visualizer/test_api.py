@@ -13,7 +13,7 @@ from gradio_client import Client
 from core.config import POLICIES
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from worlds.page_server import call, stream
+from worlds.page_server import begin, call, follow, last_of, run
 from worlds.visitors import spec
 
 
@@ -26,7 +26,7 @@ def test_the_state_names_what_can_be_run(page_url, http):
 
 
 def test_a_run_streams_and_leaves_a_replay(page_url, http):
-    deltas = list({d["seq"]: d for d in stream(http, page_url, "run", spec())}.values())
+    deltas = list(run(http, page_url, spec()))
     assert [d["seq"] for d in deltas] == list(range(len(deltas)))
     events = [e for d in deltas for e in d.get("events", ())]
     last = deltas[-1]
@@ -47,24 +47,35 @@ def test_gradio_client_runs_it_too(page_url):
 
 
 def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url, http):
-    first = stream(http, page_url, "run", spec(new=400, visitor="twice"))
-    run = next(first)["run"]
+    first = run(http, page_url, spec(new=400), "twice")
+    job = next(first)["job"]
     with httpx.Client(trust_env=False, timeout=60) as other:
-        assert "still going" in call(other, page_url, "run", spec(visitor="twice"))["error"]
-        assert call(other, page_url, "cancel", run) == {"cancelled": True}
-    *_, last = first
-    assert last["stopped"].startswith("The run was cancelled")
-    assert call(http, page_url, "run", spec(visitor="twice"))["url"]
+        assert "still going" in begin(other, page_url, "run", spec(), "twice")["error"]
+        assert other.post(f"{page_url}/inflight/jobs/{job}/cancel").json() == {"cancelled": True}
+    assert last_of(first)["stopped"].startswith("The run was cancelled")
+    assert last_of(run(http, page_url, spec(), "twice"))["url"]
 
 
-def test_a_closed_tab_ends_its_run(page_url, http):
+def test_a_closed_tab_does_not_hold_its_visitor_up(page_url, http):
     with httpx.Client(trust_env=False, timeout=60) as tab:
-        stream_of_tab = stream(tab, page_url, "run", spec(new=500, visitor="closing"))
-        next(d for d in stream_of_tab if d.get("events"))
+        stream_of_tab = run(tab, page_url, spec(new=500), "closing")
+        job = next(d for d in stream_of_tab if d.get("events"))["job"]
         stream_of_tab.close()
-    while "still going" in (last := call(http, page_url, "run", spec(visitor="closing"))).get("error", ""):
-        time.sleep(0.3)
-    assert last["url"]
+    while "still going" in (last := last_of(run(http, page_url, spec(), "closing"))).get("error", ""):
+        time.sleep(0.1)
+    assert last["url"] and last_of(follow(http, page_url, job))["stopped"].startswith("The run was cancelled")
+
+
+def test_a_run_is_found_again_after_a_reload(page_url, http):
+    with httpx.Client(trust_env=False, timeout=60) as tab:
+        before = run(tab, page_url, spec(new=200), "reloading")
+        job = next(d for d in before if d.get("events"))["job"]
+        before.close()
+    deltas = list(follow(http, page_url, job))
+    assert [d["seq"] for d in deltas] == list(range(len(deltas))) and deltas[-1]["url"]
+    assert list(follow(http, page_url, job, start=len(deltas) - 2)) == deltas[-2:]
+    gone = http.get(f"{page_url}/inflight/jobs/of-another-server")
+    assert gone.status_code == 404 and "may have been restarted" in gone.json()["error"]
 
 
 @pytest.mark.slow
@@ -72,9 +83,7 @@ def test_forty_visitors_at_once_are_all_served(page_url):
     def visit(number: int) -> tuple[dict, list[int]]:
         with httpx.Client(trust_env=False, timeout=300) as own:
             prompt = f"visitor {'abcdefghij'[number // 10]}{'abcdefghij'[number % 10]}"
-            deltas = list({d["seq"]: d for d in stream(own, page_url, "run", spec(prompt, new=3, visitor=f"v{number}"))}.values())
-            if not deltas[-1].get("done"):  # the stream may close before its last words: the player asks for them too
-                deltas += call(own, page_url, "missing", deltas[-1]["run"], deltas[-1]["seq"] + 1)
+            deltas = list(run(own, page_url, spec(prompt, new=3), f"v{number}"))
             seen = next(d for d in deltas if d.get("texts", {}).get("prompt"))
             assert "".join(seen["texts"]["prompt"]["r0"]) == prompt
             return deltas[-1], [d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})]
@@ -117,14 +126,14 @@ def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http)
 
 @pytest.mark.parametrize("kind", ["jsonl", "perfetto", "html", "plotly"])
 def test_a_finished_run_can_be_taken_away(page_url, http, kind):
-    last = call(http, page_url, "run", spec())
+    last = last_of(run(http, page_url, spec()))
     answer = call(http, page_url, "export", kind, last["url"], 2)
     content = http.get(f"{page_url}/{answer['url']}").raise_for_status()
     assert answer["name"] and len(content.content) > 1000
 
 
 def test_the_real_attention_of_a_head_can_be_asked_for(page_url, http):
-    last = call(http, page_url, "run", spec())
+    last = last_of(run(http, page_url, spec()))
     (first, *_) = call(http, page_url, "attention", last["url"], 1, 0, 0, 0)["segments"]
     assert first["request"] == "r0" and abs(sum(first["weights"][0]) - 1) < 0.01
     assert "no layer 99" in call(http, page_url, "attention", last["url"], 1, 0, 99, 0)["error"]
@@ -134,8 +143,9 @@ def test_the_real_attention_of_a_head_can_be_asked_for(page_url, http):
 def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):
     assert "no longer on the server" in call(http, page_url, "export", "jsonl", "../../app.py", 0)["error"]
     assert "no export" in call(http, page_url, "export", "exe", "x", 0)["error"]
-    assert call(http, page_url, "missing", "nothing", 0) == []
-    assert call(http, page_url, "run", "please")["error"].startswith("A run is asked for as an object")
+    assert begin(http, page_url, "run", "please")["error"].startswith("A run is asked for as an object")
+    assert "asked for by name" in begin(http, page_url, "dance", {})["error"]
+    assert "with a spec" in begin(http, page_url, "compare", None)["error"]
     assert http.get(f"{page_url}/gradio_api/file=/etc/passwd").status_code == 403
     assert http.get(f"{page_url}/gradio_api/file=app.py").status_code == 403
 
@@ -144,7 +154,7 @@ def test_hostile_prompts_travel_as_data(page_url, http):
     prompt = "<img src=x onerror=alert(1)>\x00 ‮😀 {{7*7}} ${alert(1)} ../../x"
     asked = spec(prompt, new=4) | {"model": "shakespeare-bpe"}
     asked["workload"]["requests"][0]["id"] = "../../<b>\x00"
-    last = call(http, page_url, "run", asked)
+    last = last_of(run(http, page_url, asked))
     replay = http.get(f"{page_url}/{last['url']}").json()
     assert "".join(replay["texts"]["prompt"]["../../<b>\x00"]) == prompt
     assert ".." not in last["url"] and "<" not in last["url"]
@@ -154,11 +164,11 @@ def test_hostile_prompts_travel_as_data(page_url, http):
 
 @pytest.mark.slow
 def test_steps_appear_soon_after_they_happened(page_url, http):
-    call(http, page_url, "run", spec())  # the model is loaded
+    last_of(run(http, page_url, spec()))  # the model is loaded
     asked = spec("To be", "O", "What", new=120)
     arrived: list[float] = []
     origin, late = None, []
-    for delta in stream(http, page_url, "run", asked, times=arrived):
+    for delta in run(http, page_url, asked, times=arrived):
         for event in delta.get("events", ()):
             offset = arrived[-1] - event["t_end"]
             origin = offset if origin is None else min(origin, offset)
@@ -173,7 +183,7 @@ def test_steps_appear_soon_after_they_happened(page_url, http):
 def test_a_public_space_serves_the_smaller_limits(http, space_url):
     state = call(http, space_url, "state")
     assert state["limits"]["concurrent_runs"] == 2 and not state["any_model"]
-    assert "asks for 400 new tokens; this page takes at most 128." in call(http, space_url, "run", spec(new=400))["error"]
+    assert "asks for 400 new tokens; this page takes at most 128." in begin(http, space_url, "run", spec(new=400))["error"]
 
 
 def test_two_threads_do_not_mix(page_url):
@@ -181,7 +191,7 @@ def test_two_threads_do_not_mix(page_url):
 
     def one(name: str) -> None:
         with httpx.Client(trust_env=False, timeout=120) as own:
-            found[name] = own.get(f"{page_url}/{call(own, page_url, 'run', spec(name, new=5, visitor=name))['url']}").json()
+            found[name] = own.get(f"{page_url}/{last_of(run(own, page_url, spec(name, new=5), name))['url']}").json()
 
     threads = [threading.Thread(target=one, args=(name,)) for name in ("Juliet", "Tybalt")]
     [t.start() for t in threads]

@@ -13,13 +13,13 @@ from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
-from visualizer.server.store import Shelf
+from visualizer.server.store import Store
 from worlds.visual import record, request
 
 
 @pytest.fixture
-def shelf(tmp_path) -> Shelf:
-    return Shelf(tmp_path, lambda path: f"file={path}")
+def store(tmp_path) -> Store:
+    return Store(tmp_path, 2**24, lambda path: f"file={path}")
 
 
 def trace(policy: str = "continuous", **limits) -> Trace:
@@ -32,40 +32,41 @@ def opened(answer: dict) -> str:
         return file.read()
 
 
-def test_the_trace_comes_back_as_it_was(shelf: Shelf, tmp_path):
+def test_the_trace_comes_back_as_it_was(store: Store, tmp_path):
     ran = trace()
-    kept = shelf.put(ran)
-    answer = shelf.export("jsonl", kept["url"])
+    kept = store.put(ran)
+    answer = store.export("jsonl", kept["url"])
     again = Trace.load(answer["url"].removeprefix("file="))
     assert (again.header, again.events, again.complete) == (ran.header, ran.events, ran.complete)
     assert answer["name"].endswith(".jsonl")
-    assert shelf.export("jsonl", kept["id"]) == answer
+    assert store.export("jsonl", kept["id"]) == answer
 
 
-def test_perfetto_gets_json(shelf: Shelf):
-    data = json.loads(opened(shelf.export("perfetto", shelf.put(trace())["id"])))
+def test_perfetto_gets_json(store: Store):
+    data = json.loads(opened(store.export("perfetto", store.put(trace())["id"])))
     assert {e["ph"] for e in data["traceEvents"]} == {"M", "X", "C", "i"}
 
 
-def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(shelf: Shelf):
+def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(store: Store):
     requests = [request(f"r{i}", 6 + i % 20, 10 + 3 * i % 40, 4 * i) for i in range(70)]
     ran = record(EngineConfig(max_num_seqs=8, max_num_batched_tokens=48, block_size=8), *requests, num_blocks=80)
     ran.events[300:] = []
     ran.recorded_texts = Trace(ran.header, ran.events).texts
-    page = opened(shelf.export("html", shelf.put(ran)["id"]))
+    page = opened(store.export("html", store.put(ran)["id"]))
     print(f"one page of {len(ran.events)} steps: {len(page.encode()):,} bytes")
     assert len(ran.events) == 300 and len(page.encode()) < 1_000_000
     assert "http://" not in page.replace("http://www.w3.org/", "") and "<script src" not in page
 
 
-def test_old_runs_make_room_but_recorded_ones_stay(shelf: Shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("visualizer.server.store._KEPT_FILES", 4)
-    pinned = shelf.put(trace(), pinned=True)
-    later = [shelf.put(trace(max_num_batched_tokens=budget)) for budget in (4, 5, 6, 7, 8)]
-    assert opened(shelf.export("jsonl", pinned["id"])) and opened(shelf.export("jsonl", later[-1]["id"]))
-    assert len(list(tmp_path.iterdir())) == 2 + 4
+def test_old_runs_make_room_but_recorded_ones_stay(tmp_path):
+    store = Store(tmp_path, 30_000, lambda path: f"file={path}")
+    pinned = store.put(trace(), pinned=True)
+    later = [store.put(trace(max_num_batched_tokens=budget)) for budget in (4, 5, 6, 7, 8)]
+    assert opened(store.export("jsonl", pinned["id"])) and opened(store.export("jsonl", later[-1]["id"]))
+    kept = [path for path in tmp_path.iterdir() if path.stem != pinned["id"]]
+    assert kept and sum(path.stat().st_size for path in kept) <= 30_000
     with pytest.raises(InflightError, match="no longer on the server"):
-        shelf.export("jsonl", later[0]["id"])
+        store.export("jsonl", later[0]["id"])
 
 
 @pytest.mark.parametrize(
@@ -80,10 +81,10 @@ def test_old_runs_make_room_but_recorded_ones_stay(shelf: Shelf, tmp_path, monke
         ("jsonl", 7, 0, "no longer on the server"),
     ],
 )
-def test_what_cannot_be_exported_is_refused_in_words(shelf: Shelf, kind, run, step, words):
-    kept = shelf.put(trace())
+def test_what_cannot_be_exported_is_refused_in_words(store: Store, kind, run, step, words):
+    kept = store.put(trace())
     with pytest.raises(InflightError, match=words.replace("?", r"\?")):
-        shelf.export(kind, run or kept["url"], step)
+        store.export(kind, run or kept["url"], step)
 
 
 @pytest.mark.parametrize("policy", ["continuous", "static", "dynamic", "split"])

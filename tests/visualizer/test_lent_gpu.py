@@ -16,12 +16,11 @@ import pytest
 from gradio.context import LocalContext
 
 from core.models.cache import Models
-from visualizer.server import lent_gpu
-from visualizer.server.comparisons import Tasks
-from visualizer.server.limits import HERE, SPACE, Limits
-from visualizer.server.runs import Runs
-from worlds.page_server import serve, stream
-from worlds.visitors import Memory, gather, spec
+from visualizer.server import comparisons, lent_gpu
+from visualizer.server.limits import HERE, SPACE
+from visualizer.server.store import Store
+from worlds.page_server import run, serve
+from worlds.visitors import Visits, gather, spec
 
 STUBS = Path(__file__).parents[1] / "worlds" / "stubs"
 
@@ -51,8 +50,8 @@ def spaces() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
-def runs(models: Models) -> Runs:
-    return Runs(Limits(concurrent_runs=2, line=3), Memory(), models)
+def runs(models: Models) -> Visits:
+    return Visits(models, concurrent_runs=2, line=3)
 
 
 def lent(**changes) -> dict:
@@ -72,48 +71,48 @@ def facts(event) -> object:
     )
 
 
-def test_a_lent_run_is_the_run_itself(spaces, runs: Runs):
+def test_a_lent_run_is_the_run_itself(spaces, runs: Visits):
     (here,) = gather(runs, (spec(), "me"))
     assert not spaces.lent, "who asks for the CPU needs no GPU"
     (deltas,) = gather(runs, (lent(), "me"))
     assert spaces.lent == [("me", HERE.seconds + 20)] and not spaces.forked
     assert "error" not in deltas[-1] and deltas[-1]["url"]
-    own, handed = runs._shelf.traces
+    own, handed = runs.store.traces
     assert handed.complete and handed.outputs == own.outputs and handed.texts == own.texts
     assert list(map(facts, handed.events)) == list(map(facts, own.events))
     assert {**handed.header, "created": 0} == {**own.header, "created": 0}
     assert [e["step"] for d in deltas for e in d.get("events", ())] == [e["step"] for d in here for e in d.get("events", ())]
 
 
-def test_a_process_is_lent_again(spaces, runs: Runs):
+def test_a_process_is_lent_again(spaces, runs: Visits):
     for _ in range(2):
         (deltas,) = gather(runs, (lent(), "me"))
         assert "error" not in deltas[-1]
     assert len(spaces.workers) == 1 and len(spaces.lent) == 2
 
 
-def test_a_part_carries_every_step_since_the_last(spaces, runs: Runs, monkeypatch):
+def test_a_part_carries_every_step_since_the_last(spaces, runs: Visits, monkeypatch):
     monkeypatch.setattr(lent_gpu, "_PERIOD", 600)  # the next part is then the end
     (deltas,) = gather(runs, (lent(new=50), "me"))
-    assert [len(d["events"]) for d in deltas if d.get("events")] == [len(runs._shelf.traces[-1].events)]
+    assert [len(d["events"]) for d in deltas if d.get("events")] == [len(runs.store.traces[-1].events)]
 
 
-def test_a_cancelled_run_gives_the_gpu_back_and_keeps_its_trace(spaces, runs: Runs):
+def test_a_cancelled_run_gives_the_gpu_back_and_keeps_its_trace(spaces, runs: Visits):
     async def go():
         async for delta in runs.stream(lent(new=400), "me"):
             if delta.get("events"):
-                runs.cancel(delta["run"])
+                runs.jobs.cancel(delta["job"])
         assert "error" not in delta
         return delta
 
     delta = asyncio.run(go())
     assert delta["stopped"].startswith("The run was cancelled after ") and delta["url"]
-    assert not runs._shelf.traces[-1].complete
+    assert not runs.store.traces[-1].complete
     (after,) = gather(runs, (lent(), "me"))
     assert "error" not in after[-1] and len(spaces.workers) == 1
 
 
-def test_a_wait_for_an_arrival_can_be_cancelled(spaces, runs: Runs):
+def test_a_wait_for_an_arrival_can_be_cancelled(spaces, runs: Visits):
     late = lent()
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
@@ -122,7 +121,7 @@ def test_a_wait_for_an_arrival_can_be_cancelled(spaces, runs: Runs):
     async def go():
         async for delta in runs.stream(late, "me"):
             if delta.get("events"):
-                runs.cancel(delta["run"])
+                runs.jobs.cancel(delta["job"])
         return delta
 
     assert "cancelled" in asyncio.run(go())["stopped"]
@@ -131,22 +130,22 @@ def test_a_wait_for_an_arrival_can_be_cancelled(spaces, runs: Runs):
 
 def test_limits_hold_in_the_lent_process(spaces, models: Models):
     for bound, words in (({"steps": 5}, "after 5 steps"), ({"seconds": 0}, "after 0 seconds")):
-        runs = Runs(Limits(**bound), Memory(), models)
+        runs = Visits(models, **bound)
         (deltas,) = gather(runs, (lent(), "me"))
         assert words in deltas[-1]["error"] and deltas[-1]["url"]
 
 
-def test_what_is_refused_needs_no_gpu(spaces, runs: Runs, models: Models):
+def test_what_is_refused_needs_no_gpu(spaces, runs: Visits, models: Models):
     bad = lent()
     bad["workload"]["requests"][0]["prompt"] = "日本語"
     (deltas,) = gather(runs, (bad, "me"))
     assert deltas[-1]["error"].startswith("Request A: the tokenizer cannot encode")
-    (deltas,) = gather(Runs(Limits(total_tokens=10), Memory(), models), (lent(), "me"))
+    (deltas,) = gather(Visits(models, total_tokens=10), (lent(), "me"))
     assert "this page takes at most 10" in deltas[-1]["error"]
     assert not spaces.lent
 
 
-def test_an_exhausted_quota_is_one_sentence(spaces, runs: Runs, monkeypatch):
+def test_an_exhausted_quota_is_one_sentence(spaces, runs: Visits, monkeypatch):
     words = "You have exceeded your ZeroGPU quota (80s requested vs. 12s left). Try again in 0:10:00. "
     monkeypatch.setenv("SPACES_STUB_REFUSES", words)
     (deltas,) = gather(runs, (lent(), "me"))
@@ -159,7 +158,7 @@ def test_an_exhausted_quota_is_one_sentence(spaces, runs: Runs, monkeypatch):
     assert "error" not in after[-1]
 
 
-def test_a_gpu_taken_back_leaves_the_trace_so_far(spaces, runs: Runs):
+def test_a_gpu_taken_back_leaves_the_trace_so_far(spaces, runs: Visits):
     async def go():
         async for delta in runs.stream(lent(new=400), "me"):
             if delta.get("events"):
@@ -168,12 +167,12 @@ def test_a_gpu_taken_back_leaves_the_trace_so_far(spaces, runs: Runs):
 
     delta = asyncio.run(go())
     assert delta["error"] == "ZeroGPU, which lends this page its GPU, says: GPU task aborted." and delta["url"]
-    assert runs._shelf.traces[-1].events and not runs._shelf.traces[-1].complete
+    assert runs.store.traces[-1].events and not runs.store.traces[-1].complete
     (after,) = gather(runs, (lent(), "me"))
     assert "error" not in after[-1] and len(spaces.workers) == 2
 
 
-def test_a_failure_in_the_lent_process_is_told(spaces, runs: Runs, monkeypatch):
+def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch):
     def broken(self, name, device):
         if spaces.forked:
             raise MemoryError
@@ -186,20 +185,20 @@ def test_a_failure_in_the_lent_process_is_told(spaces, runs: Runs, monkeypatch):
 
 
 def test_comparisons_stay_on_the_cpu_and_the_page_says_so(spaces, tmp_path: Path):
-    tasks = Tasks(tmp_path, str, SPACE)
-    assert tasks.catalogue()["note"] == lent_gpu.COMPARISONS
-    assert tasks._checked(lent()).device == "cpu"
+    store = Store(tmp_path, SPACE.kept_bytes)
+    assert comparisons.Recorded(store, SPACE).catalogue()["note"] == lent_gpu.COMPARISONS
+    assert comparisons.Equivalence(lent(), SPACE, Models(), store)._asked.device == "cpu"
 
 
-def test_elsewhere_than_on_zerogpu_the_package_changes_nothing(runs: Runs, tmp_path: Path):
+def test_elsewhere_than_on_zerogpu_the_package_changes_nothing(runs: Visits, tmp_path: Path):
     with installed("") as stub:
         assert not lent_gpu.is_lent()
         (deltas,) = gather(runs, (lent(), "me"))
         assert "error" not in deltas[-1] and not stub.workers
-        assert Tasks(tmp_path, str, SPACE).catalogue()["note"] == ""
+        assert comparisons.Recorded(Store(tmp_path, SPACE.kept_bytes), SPACE).catalogue()["note"] == ""
 
 
-def test_without_the_package_nothing_is_lent(runs: Runs):
+def test_without_the_package_nothing_is_lent(runs: Visits):
     assert "spaces" not in sys.modules and not lent_gpu.is_lent()
     (deltas,) = gather(runs, (lent(), "me"))
     assert "error" not in deltas[-1]
@@ -212,7 +211,7 @@ def test_the_page_lends_to_its_visitors_by_their_requests():
         serve(PYTHONPATH=str(STUBS), SPACES_ZERO_GPU="true", TRITON_INTERPRET="0") as url,
         httpx.Client(trust_env=False, timeout=120) as http,
     ):
-        *_, last = stream(http, url, "run", lent())
+        *_, last = run(http, url, lent())
         assert last.get("url") and "error" not in last
-        *_, unset = stream(http, url, "run", lent() | {"model": "no-such-model"})
+        *_, unset = run(http, url, lent() | {"model": "no-such-model"})
         assert unset["error"]

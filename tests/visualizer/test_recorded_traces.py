@@ -12,7 +12,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.record import differences, run_preset
-from visualizer.server.store import Shelf
+from visualizer.server.store import Store
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
 
@@ -61,7 +61,7 @@ def test_a_difference_is_named():
 
 
 def test_the_catalogue_lists_them_in_order(tmp_path):
-    entries = Shelf(tmp_path, lambda path: f"file={path.name}").catalogue()
+    entries = Store(tmp_path, 2**24, lambda path: f"file={path.name}").catalogue()
     assert [e["name"] for e in entries] == list(PRESETS)
     for entry in entries:
         assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"

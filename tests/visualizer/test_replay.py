@@ -15,7 +15,8 @@ from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from visualizer.documents.replay import Deltas, replay, write
+from visualizer.documents.files import write_by_content as write
+from visualizer.documents.replay import Deltas, replay
 from worlds.visual import record, request
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from core.models.cache import Models
-from visualizer.server.limits import HERE, SPACE, Limits, limits
-from visualizer.server.runs import Runs
-from worlds.visitors import Memory, collect, gather, spec
+from visualizer.server import jobs
+from visualizer.server.limits import HERE, SPACE, limits
+from worlds.visitors import Visits, collect, gather, spec
 
 
 @pytest.fixture
-def runs(models: Models) -> Runs:
-    return Runs(Limits(concurrent_runs=2, line=3), Memory(), models)
+def runs(models: Models) -> Visits:
+    return Visits(models, concurrent_runs=2, line=3)
 
 
-def test_a_run_arrives_whole_in_order_and_once(runs: Runs):
+def test_a_run_arrives_whole_in_order_and_once(runs: Visits):
     (deltas,) = gather(runs, (spec(), "me"))
     assert [d["seq"] for d in deltas] == list(range(len(deltas)))
     assert sum("header" in d for d in deltas) == 1
     events = [e for d in deltas for e in d.get("events", ())]
-    trace = runs._shelf.traces[0]
+    trace = runs.store.traces[0]
     assert [e["step"] for e in events] == [e.step for e in trace.events]
     assert all(len(d["events"]) == len(d["captions"]) for d in deltas if "events" in d)
     texts: dict[str, str] = {}
@@ -35,26 +36,26 @@ def test_a_run_arrives_whole_in_order_and_once(runs: Runs):
     assert trace.complete
 
 
-def test_lost_deltas_can_be_asked_for_again(runs: Runs):
+def test_a_run_can_be_followed_from_any_delta_on(runs: Visits):
     (deltas,) = gather(runs, (spec(), "me"))
-    assert runs.missing(deltas[0]["run"], 2) == deltas[2:]
-    assert runs.missing(deltas[0]["run"], -5) == deltas
-    assert runs.missing("not a run", 0) == []
+    feed = runs.jobs.find(deltas[0]["job"]).feed
+    assert feed.deltas(2) == deltas[2:] and feed.deltas(-5) == deltas
+    assert runs.jobs.find("not a run") is None and runs.jobs.find({}) is None
 
 
-def test_two_visitors_at_once_get_their_own_runs(runs: Runs):
+def test_two_visitors_at_once_get_their_own_runs(runs: Visits):
     a, b = gather(runs, (spec("To be"), "a"), (spec("O Romeo, wherefore"), "b"))
-    assert a[0]["run"] != b[0]["run"]
+    assert a[0]["job"] != b[0]["job"]
     prompts = ["".join(next(d["texts"]["prompt"]["r0"] for d in ds if d.get("texts", {}).get("prompt"))) for ds in (a, b)]
     assert prompts == ["To be", "O Romeo, wherefore"]
 
 
-def test_the_same_visitor_is_told_that_a_run_is_going(runs: Runs):
+def test_the_same_visitor_is_told_that_a_run_is_going(runs: Visits):
     async def twice():
         first = runs.stream(spec(new=300), "me")
         started = await anext(first)
         second = await collect(runs.stream(spec(), "me"))
-        runs.cancel(started["run"])
+        runs.jobs.cancel(started["job"])
         rest = await collect(first)
         return second, rest
 
@@ -65,7 +66,7 @@ def test_the_same_visitor_is_told_that_a_run_is_going(runs: Runs):
     assert "error" not in after[-1]
 
 
-def test_visitors_beyond_the_slots_wait_in_line_and_the_rest_are_told(runs: Runs):
+def test_visitors_beyond_the_slots_wait_in_line_and_the_rest_are_told(runs: Visits):
     results = gather(runs, *((spec(new=12), f"v{i}") for i in range(7)))
     refused = [r for r in results if r[0].get("error")]
     assert len(refused) == 2 and "Too many visitors" in refused[0][0]["error"]
@@ -74,33 +75,134 @@ def test_visitors_beyond_the_slots_wait_in_line_and_the_rest_are_told(runs: Runs
     assert sum(bool(r[-1].get("url")) for r in results) == 5
 
 
-def test_a_cancelled_run_stops_at_once_and_keeps_what_it_has(runs: Runs):
+def test_a_cancelled_run_stops_at_once_and_keeps_what_it_has(runs: Visits):
     async def go():
         stream = runs.stream(spec(new=400), "me")
         async for delta in stream:
             if delta.get("events"):
-                runs.cancel(delta["run"])
+                runs.jobs.cancel(delta["job"])
         return delta
 
     delta = asyncio.run(go())
     assert delta["stopped"].startswith("The run was cancelled after ") and delta["url"]
-    assert not runs._shelf.traces[-1].complete
+    assert not runs.store.traces[-1].complete
 
 
-def test_a_closed_tab_cancels_the_run(runs: Runs):
-    async def leave():
-        stream = runs.stream(spec(new=400), "me")
-        first = await anext(stream)
-        await stream.aclose()
-        return runs._kept[first["run"]]
-
-    run = asyncio.run(leave())
-    assert run.is_cancelled
-    (after,) = gather(runs, (spec(), "me"))
-    assert after[-1].get("url")
+async def leave(runs: Visits, **asked):
+    """Start a run, see its first steps, and go; the job."""
+    stream = runs.stream(spec(**asked), "me")
+    async for delta in stream:
+        if delta.get("events"):
+            break
+    await stream.aclose()
+    return runs.jobs.find(delta["job"])
 
 
-def test_waiting_for_an_arrival_in_seconds_can_be_cancelled(runs: Runs):
+async def ended(job) -> dict:
+    """A job's last delta, for one who only looks."""
+    while not job.feed.is_closed:
+        await asyncio.sleep(0.01)
+    return job.feed.deltas()[-1]
+
+
+def test_a_run_that_was_left_is_found_again(runs: Visits):
+    async def reload():
+        job = await leave(runs, new=60)
+        async for piece in runs.jobs.follow(job):
+            last = piece
+        return job, json.loads(last.decode().split("\n\n")[-2][6:])
+
+    job, last = asyncio.run(reload())
+    assert last["done"] and last["url"] and "stopped" not in last
+    assert len([e for d in job.feed.deltas() for e in d.get("events", ())]) == len(runs.store.traces[0].events)
+
+
+def test_a_run_that_was_left_ends_after_a_while(runs: Visits, monkeypatch):
+    monkeypatch.setattr(jobs, "GRACE", 0.01)
+
+    async def go():
+        return await ended(await leave(runs, new=400))
+
+    assert asyncio.run(go())["stopped"].startswith("The run was cancelled after ")
+
+
+def test_a_run_that_was_left_makes_room_at_once(models: Models):
+    runs = Visits(models, concurrent_runs=1, line=3)
+
+    async def go():
+        job = await leave(runs, new=400)
+        other = [d async for d in runs.stream(spec(), "somebody else")]
+        return job, other
+
+    job, other = asyncio.run(go())
+    assert job.is_cancelled and other[-1]["url"]
+
+
+def test_a_visitor_who_comes_back_need_not_wait_for_the_run_that_was_left(runs: Visits):
+    async def go():
+        job = await leave(runs, new=400)
+        return job, [d async for d in runs.stream(spec(), "me")]
+
+    job, again = asyncio.run(go())
+    assert job.is_cancelled and again[-1]["url"]
+
+
+def test_a_run_that_nobody_opens_goes(models: Models, monkeypatch):
+    monkeypatch.setattr(jobs, "FIRST_READER", 0.05)
+    runs = Visits(models, concurrent_runs=1, line=100)
+
+    async def go():
+        unread = [runs.begin(spec(new=400), f"nobody {i}", "attacker") for i in range(62)]
+        mine = [d async for d in runs.stream(spec(), "me", "home")]
+        return unread, mine
+
+    unread, mine = asyncio.run(go())
+    assert all(job.is_cancelled for job in unread) and mine[-1]["url"]
+    assert max(d["progress"]["ahead"] for d in mine if "ahead" in d.get("progress", {})) == 1
+
+
+def test_addresses_take_turns(models: Models):
+    """The first of every address comes before the second of any."""
+    runs = Visits(models, concurrent_runs=1, line=100)
+
+    async def go():
+        crowd = [asyncio.create_task(collect(runs.stream(spec(), f"v{i}", "school"))) for i in range(6)]
+        await asyncio.sleep(0)
+        mine = await collect(runs.stream(spec(), "me", "home"))
+        going = sum(not task.done() for task in crowd)
+        await asyncio.gather(*crowd)
+        return mine, going
+
+    mine, going = asyncio.run(go())
+    assert mine[-1]["url"] and mine[0]["progress"]["ahead"] == 1 and going >= 4
+
+
+def test_who_waits_is_told_only_when_the_place_changes(models: Models):
+    results = gather(Visits(models, concurrent_runs=1, line=9), *((spec(new=12), f"v{i}") for i in range(5)))
+    for deltas in results:
+        ahead = [d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})]
+        assert ahead == list(range(len(ahead), 0, -1))
+
+
+def test_a_run_that_waits_for_an_arrival_lends_its_place(models: Models):
+    late = spec()
+    late["workload"]["arrival_unit"] = "s"
+    late["workload"]["requests"] = late["workload"]["requests"][:2]
+    late["workload"]["requests"][1]["arrival"] = 60
+    runs = Visits(models, concurrent_runs=1, line=3)
+
+    async def go():
+        async for delta in runs.stream(late, "idle"):
+            if delta.get("events"):
+                other = await collect(runs.stream(spec(), "busy"))
+                runs.jobs.cancel(delta["job"])
+        return other, delta
+
+    other, last = asyncio.run(go())
+    assert other[-1]["url"] and "cancelled" in last["stopped"]
+
+
+def test_waiting_for_an_arrival_in_seconds_can_be_cancelled(runs: Visits):
     late = spec()
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
@@ -109,27 +211,27 @@ def test_waiting_for_an_arrival_in_seconds_can_be_cancelled(runs: Runs):
     async def go():
         async for delta in runs.stream(late, "me"):
             if any(e["finished"] for e in delta.get("events", ())):
-                runs.cancel(delta["run"])
+                runs.jobs.cancel(delta["job"])
         return delta
 
     assert asyncio.run(go())["stopped"].startswith("The run was cancelled after ")
 
 
-def test_a_run_that_fails_says_why_and_the_next_one_works(runs: Runs, monkeypatch):
-    good = runs._models.get
+def test_a_run_that_fails_says_why_and_the_next_one_works(runs: Visits, monkeypatch):
+    good = runs.models.get
 
     def broken(name, device):
         raise MemoryError("no")
 
-    monkeypatch.setattr(runs._models, "get", broken)
+    monkeypatch.setattr(runs.models, "get", broken)
     (failed,) = gather(runs, (spec(), "me"))
     assert failed[-1]["error"] == "The run failed inside the engine: MemoryError."
-    monkeypatch.setattr(runs._models, "get", good)
+    monkeypatch.setattr(runs.models, "get", good)
     (after,) = gather(runs, (spec(), "me"))
     assert after[-1].get("url")
 
 
-def test_a_request_that_the_model_cannot_read_is_named(runs: Runs):
+def test_a_request_that_the_model_cannot_read_is_named(runs: Visits):
     (deltas,) = gather(runs, (spec("日本語"), "me"))
     assert deltas[-1]["error"].startswith("Request A: the tokenizer cannot encode")
 
@@ -179,10 +281,10 @@ def _with(**changes) -> dict:
         (_with(device="quantum"), "There is no device 'quantum' here"),
     ],
 )
-def test_bad_specs_are_refused_in_one_sentence(runs: Runs, asked, words: str):
+def test_bad_specs_are_refused_in_one_sentence(runs: Visits, asked, words: str):
     (deltas,) = gather(runs, (asked, "me"))
     assert deltas[-1]["done"] and words in deltas[-1]["error"] and len(deltas[-1]["error"]) < 600
-    assert not runs._line
+    assert not len(runs.jobs._lines["runs"])
 
 
 def test_limits_on_steps_time_and_tokens_end_a_run_in_words(models: Models):
@@ -191,7 +293,7 @@ def test_limits_on_steps_time_and_tokens_end_a_run_in_words(models: Models):
         ({"seconds": 0}, "The run was stopped after 0 seconds"),
         ({"total_tokens": 10}, "prompts and new ones together; this page takes at most 10."),
     ):
-        runs = Runs(Limits(**bound), Memory(), models)
+        runs = Visits(models, **bound)
         (deltas,) = gather(runs, (spec(), "me"))
         assert words in deltas[-1]["error"]
 
@@ -204,6 +306,6 @@ def test_a_public_space_is_smaller():
 
 
 def test_a_public_space_runs_its_own_models_only(models: Models):
-    runs = Runs(SPACE, Memory(), models)
+    runs = Visits(models, **SPACE.to_json())
     (deltas,) = gather(runs, (_with(model="gpt2-xl"), "me"))
     assert deltas[-1]["error"].startswith("This page runs its own models only")

@@ -99,8 +99,8 @@ def http() -> Iterator[httpx.Client]:
         yield client
 
 
-def stream(http: httpx.Client, url: str, name: str, *args, times: list | None = None):
-    """Every value a function of the page yields, as the player reads them; `times` collects when."""
+def stream(http: httpx.Client, url: str, name: str, *args):
+    """Every value that a function of the page yields, as the player reads them."""
     event = http.post(f"{url}/gradio_api/call/{name}", json={"data": list(args)}).raise_for_status().json()["event_id"]
     with http.stream("GET", f"{url}/gradio_api/call/{name}/{event}") as answer:
         kind = None
@@ -110,12 +110,35 @@ def stream(http: httpx.Client, url: str, name: str, *args, times: list | None = 
             elif line.startswith("data:") and kind in ("generating", "complete"):
                 data = json.loads(line[5:])
                 if data:
-                    if times is not None:
-                        times.append(time.time())
                     yield data[0]
 
 
 def call(http: httpx.Client, url: str, name: str, *args):
     """The last value a function of the page yields."""
     *_, last = stream(http, url, name, *args)
+    return last
+
+
+def begin(http: httpx.Client, url: str, kind: str, asked: object, visitor: str = "") -> dict:
+    return http.post(f"{url}/inflight/jobs", json={"kind": kind, "spec": asked, "visitor": visitor}).json()
+
+
+def follow(http: httpx.Client, url: str, job: str, start: int = 0, times: list | None = None):
+    """A job's deltas, as the player reads them; `times` collects when."""
+    with http.stream("GET", f"{url}/inflight/jobs/{job}", params={"from": start}) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data:"):
+                if times is not None:
+                    times.append(time.time())
+                yield json.loads(line[5:])
+
+
+def run(http: httpx.Client, url: str, asked: object, visitor: str = "me", *, kind: str = "run", times: list | None = None):
+    """Every delta of a job; a refusal is the only one."""
+    begun = begin(http, url, kind, asked, visitor)
+    yield from follow(http, url, begun["job"], times=times) if "job" in begun else [begun]
+
+
+def last_of(deltas) -> dict:
+    *_, last = deltas
     return last

@@ -1,27 +1,57 @@
-"""Visitors of the page's server: what they ask, what they are answered, and a shelf that remembers. `models` is a fixture."""
+"""Visitors of the page's server: what they ask, what they are answered, and a store that remembers. `models` is a fixture."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import aclosing
 
 import pytest
 
 from core.config import EngineConfig
+from core.errors import InflightError
 from core.models.cache import Models
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from visualizer.server.runs import Runs
+from visualizer.server.jobs import Jobs, Line
+from visualizer.server.lent_gpu import run_for
+from visualizer.server.limits import Limits, check
 
 
 class Memory:
-    """A shelf that keeps traces in a list."""
+    """A store that keeps traces in a list."""
 
     def __init__(self):
         self.traces = []
 
-    def put(self, trace):
+    def keep(self, trace):
         self.traces.append(trace)
-        return {"id": "x", "url": f"shelf/{len(self.traces)}"}
+        return {"id": "x", "url": f"store/{len(self.traces)}"}
+
+
+class Visits:
+    """A server's jobs, and the visitors who ask for runs and follow them."""
+
+    def __init__(self, models: Models, store: object | None = None, **limits):
+        self.limits, self.models, self.store = Limits(**limits), models, store or Memory()
+        self.jobs = Jobs({"runs": Line(self.limits.concurrent_runs, self.limits.line)})
+
+    def begin(self, asked: object, visitor: str, address: str = ""):
+        run = run_for(check(asked, self.limits), self.limits, self.models, self.store)
+        return self.jobs.begin(run, visitor, address)
+
+    async def stream(self, asked: object, visitor: str, address: str = ""):
+        """The deltas of a new run, as its page takes them in."""
+        try:
+            job = self.begin(asked, visitor, address)
+        except InflightError as error:
+            yield {"seq": 0, "done": True, "error": str(error)}
+            return
+        async with aclosing(self.jobs.follow(job)) as pieces:
+            async for piece in pieces:
+                for line in piece.decode().splitlines():
+                    if line.startswith("data: "):
+                        yield json.loads(line[6:])
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +61,7 @@ def models() -> Models:
     return loaded
 
 
-def spec(*prompts: str, new: int = 6, visitor: str = "", **config) -> dict:
+def spec(*prompts: str, new: int = 6, **config) -> dict:
     """What the page sends for a run of three short requests, or of these."""
     requests = [
         Request(f"r{i}", prompt=p, sampling=SamplingParams(max_new_tokens=new, ignore_eos=True), arrival=i)
@@ -39,15 +69,14 @@ def spec(*prompts: str, new: int = 6, visitor: str = "", **config) -> dict:
     ]
     config = EngineConfig(**{"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4} | config)
     model = "shakespeare-char" if new < 240 else "shakespeare-bpe"  # the first is quicker, but its context is 256
-    asked = {"workload": Workload(requests).to_json(), "config": config.to_json(), "model": model, "device": "cpu"}
-    return asked | ({"visitor": visitor} if visitor else {})
+    return {"workload": Workload(requests).to_json(), "config": config.to_json(), "model": model, "device": "cpu"}
 
 
 async def collect(stream) -> list[dict]:
     return [delta async for delta in stream]
 
 
-def gather(runs: Runs, *asked: tuple[dict, str]) -> list[list[dict]]:
+def gather(runs: Visits, *asked: tuple[dict, str]) -> list[list[dict]]:
     async def all_of_them():
         return await asyncio.gather(*(collect(runs.stream(s, visitor)) for s, visitor in asked))
 

@@ -64,3 +64,9 @@ def _day(created: str) -> str:
         return datetime.datetime.fromisoformat(created).date().isoformat()
     except ValueError:
         return ""
+
+
+def preset_entry(preset: Preset) -> dict:
+    """What the page says of a preset, and the spec that runs it."""
+    spec = {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model, "device": "auto"}
+    return {"name": preset.name, "title": preset.title, "shows": preset.shows, "spec": spec}

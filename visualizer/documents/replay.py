@@ -7,11 +7,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
@@ -60,18 +57,6 @@ def _named(value: Any) -> Any:
 def _camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
-
-
-def write(folder: Path, data: dict) -> Path:
-    """Store a replay under the hash of its content; the file. One that is there already is not written again."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{id(text)}.partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    return path
 
 
 class Deltas:

@@ -1,4 +1,4 @@
-"""What the page asks of its server, as plain functions: the state of things, runs, uploads, exports. Knows nothing of Gradio.
+"""What the page asks of its server, as plain functions: the state of things, jobs, uploads, exports. Knows nothing of Gradio and HTTP.
 
 Every answer is plain data. A refusal is `{"error": one sentence}`, never an exception: the page shows it and goes on.
 """
@@ -6,7 +6,7 @@ Every answer is plain data. A refusal is `{"error": one sentence}`, never an exc
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from core.config import POLICIES
@@ -14,81 +14,103 @@ from core.errors import InflightError
 from core.models.cache import Models
 from core.models.load import BUILTIN_MODELS
 from core.trace.trace import Trace
-from core.workload.presets import PRESETS, Preset
-from visualizer.documents.catalogue import TRACES
+from core.workload.presets import PRESETS
+from visualizer.documents.catalogue import TRACES, preset_entry
+from visualizer.server import comparisons
 from visualizer.server.attention_weights import attention_weights
+from visualizer.server.jobs import Job, Jobs, Line
+from visualizer.server.lent_gpu import run_for
 from visualizer.server.lessons import Lessons
-from visualizer.server.limits import Limits, check_upload
-from visualizer.server.runs import Runs
-from visualizer.server.store import Shelf
+from visualizer.server.limits import Limits, Refused, check, check_upload
+from visualizer.server.store import Store
+from visualizer.server.store import address as address_of
 
 log = logging.getLogger("inflight")
 
 
 class Server:
-    """One for each process. folder: where runs are kept; url: the address under which one of its files is served."""
+    """One for each process. store: where runs are kept."""
 
-    def __init__(self, folder: Path, url: Callable[[Path], str], limits: Limits, traces: Path = TRACES) -> None:
-        self._limits = limits
-        self._url = url
-        self._shelf = Shelf(folder, url)
-        self._lessons = Lessons(folder / "learn", traces)
-        self._models = Models()
-        self._runs = Runs(limits, self._shelf, self._models)
-        self.catalogue = self._shelf.catalogue(traces)
+    def __init__(self, store: Store, limits: Limits, traces: Path = TRACES, models: Models | None = None) -> None:
+        self.store, self._limits = store, limits
+        self._models = models or Models()
+        self.jobs = Jobs({"runs": Line(limits.concurrent_runs, limits.line), "comparisons": Line(1, limits.line // 4)})
+        self.catalogue = store.catalogue(traces)
+        self.comparisons = comparisons.Recorded(store, limits)
+        self._lessons = Lessons(store.folder, traces)
 
     def state(self) -> dict:
         """What can be run here."""
         return {
             "models": list(BUILTIN_MODELS),
             "any_model": self._limits.any_model,
-            "presets": [_preset(p) for p in PRESETS.values()],
+            "presets": [preset_entry(p) for p in PRESETS.values()],
             "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
             "limits": self._limits.to_json(),
             "catalogue": self.catalogue,
         }
 
-    def run(self, spec: dict, visitor: str) -> AsyncIterator[dict]:
-        """Start a run; its deltas."""
-        return self._runs.stream(spec, visitor)
+    # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
-    def lessons(self, language: str) -> dict:
-        """The address of the lessons in a language, `{"url"}`, or why there are none."""
+    def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict:
+        """Start a job: `{"job"}`, its id, or why not. kind: run, compare, equivalence or fork. A visitor has one run and one of the others."""
         try:
-            return {"url": self._url(self._lessons.document(language))}
+            return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
         except InflightError as error:
             return {"error": str(error)}
 
-    def cancel(self, run: str) -> dict:
-        return {"cancelled": self._runs.cancel(run)}
+    def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
+        """A job's deltas from a number on, as server-sent events; raises Refused for one that is not here."""
+        found = self.jobs.find(job)
+        if found is None:
+            raise Refused("This run is no longer on the server, which may have been restarted: run it again.")
+        return self.jobs.follow(found, start)
 
-    def missing(self, run: str, seq_from: int) -> list[dict]:
-        return self._runs.missing(run, seq_from)
+    def cancel(self, job: object) -> dict:
+        return {"cancelled": self.jobs.cancel(job)}
 
-    def upload(self, text: str) -> dict:
+    def _job(self, kind: object, spec: object) -> Job:
+        if kind == "run":
+            return run_for(check(spec, self._limits), self._limits, self._models, self.store)
+        if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
+            raise Refused(f"This page can run, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
+        return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)
+
+    def lessons(self, language: object) -> dict:
+        """The address of the lessons in a language, `{"url"}`, or why there are none."""
+        try:
+            path = self._lessons.document(str(language))
+            self.store.pin(path)
+            return {"url": address_of(path)}
+        except InflightError as error:
+            return {"error": str(error)}
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def upload(self, text: object) -> dict:
         """Open a saved trace: `{"id", "url"}`, or why it cannot be opened."""
         if not isinstance(text, str):
             return {"error": "A saved trace is a text file."}
         try:
             check_upload(len(text.encode("utf-8", "surrogatepass")), self._limits)
-            return self._shelf.put(Trace.from_lines(text.removesuffix("\n").split("\n")), source="uploaded")
+            return self.store.put(Trace.from_lines(text.removesuffix("\n").split("\n")), source="uploaded")
         except InflightError as error:
             return {"error": f"This file cannot be opened as a trace: {error}"}
         except Exception:  # a file made to break the reader: it is refused, the server goes on
             log.exception("upload failed")
             return {"error": "This file cannot be opened as a trace: it contradicts itself."}
 
-    def export(self, kind: str, run: str, step: int | None = None) -> dict:
+    def export(self, kind: object, run: object, step: object = None) -> dict:
         """`{"url", "name"}` of a run as a file, or why not."""
         try:
-            return self._shelf.export(kind, run, step)
+            return self.store.export(kind, run, step)
         except InflightError as error:
             return {"error": str(error)}
 
-    def attention(self, run: str, step: int, pass_index: int, layer: int, head: int) -> dict:
+    def attention(self, run: object, step: int, pass_index: int, layer: int, head: int) -> dict:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
         try:
-            trace = self._shelf.trace(run)
+            trace = self.store.trace(run)
             name = trace.header["model"].get("name")
             if name not in BUILTIN_MODELS:
                 raise InflightError("Attention weights are shown for the built-in models only.")
@@ -96,8 +118,3 @@ class Server:
             return {"segments": attention_weights(trace, adapter, step, pass_index, layer, head)}
         except InflightError as error:
             return {"error": str(error)}
-
-
-def _preset(preset: Preset) -> dict:
-    spec = {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model, "device": "auto"}
-    return {"name": preset.name, "title": preset.title, "shows": preset.shows, "spec": spec}

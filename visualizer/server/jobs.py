@@ -1,93 +1,342 @@
-"""A run at work: its engine in a thread of its own, under the limits of the page. Whoever shows it reads the trace that grows meanwhile."""
+"""Jobs: what visitors asked to be computed, each in a thread of its own. One line, one cancel, one deadline, one progress for all kinds.
+
+A job's deltas are kept in its feed; whoever knows its id can follow them from any place, so a page that lost its connection or was loaded
+again finds its job. A job that nobody follows ends: at once where others wait for its place, else after a grace.
+Knows nothing of engines, and nothing of how deltas travel.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
+import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator
 from typing import Any
 
-from core.engine.engine import Engine
-from core.errors import InflightError, InvalidRequest
-from core.models.cache import Models
-from core.trace.events import StepEvent
-from core.trace.trace import Trace
-from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
+from core.errors import InflightError
+from visualizer.server.fanout import Feed
+from visualizer.server.limits import Refused
 
+FIRST_READER = 5.0  # seconds in which somebody has to open the stream of a new job
+GRACE = 10.0  # seconds for which a job goes on after its reader left, while nobody needs its place
+_ALIVE = 1.0  # a delta at least this often while a job is at work
+_END = 5.0  # seconds for which a cancelled job keeps its place while its thread ends
+_KEPT = 16  # jobs that are over whose deltas can still be asked for
 log = logging.getLogger("inflight")
 
 
 class Cancelled(Exception):
-    """Raised inside an engine thread whose run was cancelled."""
+    """Raised inside the thread of a job that was cancelled."""
 
 
-class Work:
-    """One run. trace, tokenizer: there once the requests are accepted. error, stopped: at the end, a sentence for why it failed, or
-    ended early. ended: set once nothing changes any more.
+class Job:
+    """One piece of work. A kind of job says what is done in its thread (`work`, then `keep`) and what there is to tell meanwhile (`news`).
+
+    noun: what sentences call it. line: whose places it needs. period: seconds between two looks for news.
     """
 
-    def __init__(self, spec: Spec, limits: Limits, models: Models) -> None:
-        self.trace: Trace | None = None
-        self.tokenizer: Any = None
-        self.error: str | None = None
-        self.stopped: str | None = None
-        self.ended = threading.Event()
-        self._spec, self._limits, self._models = spec, limits, models
-        self._cancelled = threading.Event()
+    noun = "job"
+    line = "runs"
+    period = 0.1
+    outlives_reader = True  # whether it goes on for a while when its reader left
+
+    def __init__(self, seconds: float) -> None:
+        self.id = secrets.token_urlsafe(12)
+        self.visitor = self.address = ""
+        self.feed = Feed()
+        self.turn = 0  # in its line
+        self.readers, self.was_followed = 0, False
+        self.progress: dict[str, Any] = {}
+        self.answer: dict[str, Any] = {}
+        self.has_begun = self.is_idle = False
+        self._seconds, self._deadline = seconds, float("inf")
+        self._cancelled, self._ended = threading.Event(), threading.Event()
+        self._told: dict[str, Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._moved = asyncio.Event()
+
+    # -- a kind of job says ------------------------------------------------------------------------------------------
+
+    def work(self) -> dict:
+        """In the job's thread: the answer, which is the last delta. `check` is called wherever it can be stopped."""
+        raise NotImplementedError
+
+    def keep(self) -> dict:
+        """In the job's thread, whatever became of the work: what of it is kept, as part of the answer."""
+        return {}
+
+    def news(self) -> dict | None:
+        """On the event loop: the next delta, None if there is nothing new."""
+        if self.progress == self._told:
+            return None
+        self._told = dict(self.progress)
+        return {"progress": self._told}
+
+    def cancelled(self) -> str:
+        """Why it ended early, in a sentence."""
+        return f"The {self.noun} was cancelled{'' if self.has_begun else ' before it began'}."
+
+    def refused(self, error: InflightError) -> str:
+        """What is said of a refusal."""
+        return str(error)
+
+    # -- its thread ----------------------------------------------------------------------------------------------------
+
+    def check(self, *_: Any) -> None:
+        """Raises Cancelled, or Refused once the job has taken longer than a page works on one question."""
+        if self.is_cancelled:
+            raise Cancelled
+        if time.monotonic() > self._deadline:
+            raise Refused(f"The {self.noun} was stopped after {self._seconds:,.0f} seconds, the longest that this page runs.")
+
+    def sleep(self, seconds: float) -> None:
+        """How an engine waits for the next arrival: not beyond a cancellation, and giving its place away meanwhile."""
+        self._idle(True)
+        try:
+            if self._cancelled.wait(seconds):
+                raise Cancelled
+        finally:
+            self._idle(False)
+
+    def run(self) -> None:
+        """The whole of the work, whatever becomes of it: leaves `answer`."""
+        self._deadline = time.monotonic() + self._seconds
+        try:
+            self.answer = self.work()
+        except Cancelled:
+            self.answer = {"stopped": self.cancelled()}
+        except InflightError as error:
+            self.answer = {"error": self.refused(error)}
+        except Exception as error:  # a bug or a machine out of memory: this job fails, the server goes on
+            log.exception("a %s failed", self.noun)
+            self.answer = {"error": f"The {self.noun} failed inside the engine: {type(error).__name__}."}
+        finally:
+            try:
+                self.answer |= self.keep()
+            finally:
+                self._ended.set()
 
     def start(self) -> None:
         """Begin, in the caller's context: it tells whose request this is."""
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._work,), name="run", daemon=True).start()
+        self.has_begun = True
+        threading.Thread(target=contextvars.copy_context().run, args=(self.run,), name=self.noun, daemon=True).start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether its thread has ended, after so many seconds at most."""
+        return self._ended.wait(seconds)
 
     def cancel(self) -> None:
-        """End the run after the step it is in."""
+        """End it at its next check; from any thread."""
         self._cancelled.set()
+        self._tell_line()
 
     @property
     def is_cancelled(self) -> bool:
         return self._cancelled.is_set()
 
-    def _work(self) -> None:
-        """The engine thread."""
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether whoever followed it has gone."""
+        return self.was_followed and not self.readers
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    def _idle(self, on: bool) -> None:
+        self.is_idle = on
+        self._tell_line()
+
+    def _tell_line(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._moved.set)
+
+
+class Line:
+    """Who is at work and who waits. Addresses take turns: a crowd behind one address waits behind the first of every other.
+
+    places: jobs at work at once. waiting: jobs that may wait.
+    """
+
+    def __init__(self, places: int, waiting: int) -> None:
+        self._places, self._waiting = places, waiting
+        self._jobs: list[Job] = []  # in order of arrival
+        self._last_turn: dict[str, int] = {}  # by address
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self):
+        return iter(self._jobs)
+
+    def of(self, visitor: str) -> Job | None:
+        return next((job for job in self._jobs if job.visitor == visitor), None)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._jobs) >= self._places + self._waiting
+
+    def enter(self, job: Job) -> None:
+        """Its turn is one after the last of its address, and not before what is being served."""
+        if not self._jobs:
+            self._last_turn.clear()
+        served = max((j.turn for j in self._jobs if j.has_begun), default=1)
+        job.turn = self._last_turn[job.address] = max(served, self._last_turn.get(job.address, 0) + 1)
+        self._jobs.append(job)
+
+    def leave(self, job: Job) -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+
+    def has_waiting(self) -> bool:
+        return any(not job.has_begun for job in self._jobs)
+
+    def ahead(self, job: Job) -> int:
+        """How many must end before this job begins; 0 where there is a place for it now."""
+        begun = [j for j in self._jobs if j.has_begun]
+        taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)  # who waits for an arrival lends its place
+        waiting = [j for j in self._jobs if not j.has_begun]
+        before = sorted(waiting, key=lambda j: j.turn).index(job)  # in order of arrival within a turn
+        return max(0, before + taken - self._places + 1)
+
+
+class Jobs:
+    """All jobs of a server. lines: by name, see `Job.line`. To be used on the event loop, `stop` apart."""
+
+    def __init__(self, lines: dict[str, Line]) -> None:
+        self._lines = lines
+        self._kept: OrderedDict[str, Job] = OrderedDict()
+        self._conducted: set[asyncio.Task] = set()
+
+    def begin(self, job: Job, visitor: str, address: str = "") -> Job:
+        """Let a job wait for its place, then run. A visitor has one in each line; raises Refused."""
+        line = self._lines[job.line]
+        last = line.of(visitor)
+        if last is not None and last.is_abandoned:
+            last.cancel()
+        elif last is not None:
+            raise Refused(f"Your last {last.noun} is still going: cancel it or wait for its end.")
+        if line.is_full:
+            raise Refused(f"Too many visitors wait for a {job.noun} just now: try again in a minute. What is recorded plays on.")
+        job.visitor, job.address, job._loop = visitor, address, asyncio.get_running_loop()
+        line.enter(job)
+        if line.ahead(job):
+            for other in line:
+                if other.is_abandoned:
+                    other.cancel()  # its place is needed
+        self._kept[job.id] = job
+        for old in [j for j in self._kept.values() if j.feed.is_closed][:-_KEPT]:
+            del self._kept[old.id]
+        conducted = asyncio.create_task(self._conduct(job, line))
+        self._conducted.add(conducted)
+        conducted.add_done_callback(self._conducted.discard)
+        job._loop.call_later(FIRST_READER, self._expect_reader, job)
+        return job
+
+    def find(self, job: object) -> Job | None:
+        """A job by its id, which only its visitor knows."""
+        return self._kept.get(job) if isinstance(job, str) else None
+
+    def cancel(self, job: object) -> bool:
+        """Cancel a job by its id; whether there was one."""
+        found = self.find(job)
+        if found is None:
+            return False
+        found.cancel()
+        return True
+
+    async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
+        """A job's deltas from a number on, see `Feed.read`. It goes on as long as somebody follows it."""
+        job.readers, job.was_followed = job.readers + 1, True
         try:
-            self._compute()
-        except Cancelled:
-            steps = len(self.trace.events) if self.trace else 0
-            self.stopped = f"The run was cancelled after {steps:,} step{'' if steps == 1 else 's'}."
-        except InvalidRequest as error:
-            self.error = str(as_the_page_says(error, self._spec.workload))
-        except InflightError as error:
-            self.error = str(error)
-        except Exception as error:  # a bug or a machine out of memory: this run fails, the server goes on
-            log.exception("a run failed")
-            self.error = f"The run failed inside the engine: {type(error).__name__}."
+            async for piece in job.feed.read(start):
+                yield piece
         finally:
-            self.ended.set()
+            job.readers -= 1
+            self._left(job)
 
-    def _compute(self) -> None:
-        engine, steps = self._prepare(self._spec.device)
-        self.tokenizer, self.trace = engine.tokenizer, engine.trace
-        deadline = time.monotonic() + self._limits.seconds
-        for count, _ in enumerate(steps, 1):
-            if self.is_cancelled:
-                raise Cancelled
-            if engine.has_work and count >= self._limits.steps:
-                raise Refused(f"The run was stopped after {count:,} steps, the most that this page runs.")
-            if engine.has_work and time.monotonic() > deadline:
-                raise Refused(f"The run was stopped after {self._limits.seconds:,.0f} seconds, the longest that this page runs.")
+    def stop(self, seconds: float) -> None:
+        """Cancel everything; wait so long at most for threads to end. From any thread."""
+        jobs = [job for line in self._lines.values() for job in line]
+        for job in jobs:
+            job.cancel()
+        until = time.monotonic() + seconds
+        for job in jobs:
+            if job.has_begun:
+                job.wait(max(0.0, until - time.monotonic()))
 
-    def _prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
-        """The engine and its steps to come; raises InflightError for whatever the model cannot run or the page does not accept."""
-        adapter, tokenizer = self._models.get(self._spec.model, device)
-        engine = Engine(adapter, tokenizer, self._spec.config, sleep=self._sleep)
-        steps = engine.stream(self._spec.workload)
-        check_tokens(engine.trace.prompts, self._spec.workload, self._limits)
-        return engine, steps
+    # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _sleep(self, seconds: float) -> None:
-        """How the engine waits for the next arrival: not beyond a cancellation."""
-        if self._cancelled.wait(seconds):
-            raise Cancelled
+    async def _conduct(self, job: Job, line: Line) -> None:
+        """A job from its entry to its last delta."""
+        try:
+            await self._wait_for_place(job, line)
+            if job.is_cancelled or job.is_abandoned:
+                job.answer = {"stopped": job.cancelled()}
+            else:
+                job.start()
+                self._tell(line)
+                await self._follow_work(job, line)
+        except Exception:
+            log.exception("a %s could not be told", job.noun)
+            job.answer = {"error": f"The {job.noun} broke off on the server."}
+        finally:
+            job.cancel()
+            line.leave(job)
+            self._tell(line)
+            job.feed.append({"job": job.id, "done": True, **job.answer})
+            job.feed.close()
+
+    async def _wait_for_place(self, job: Job, line: Line) -> None:
+        told = 0
+        while not job.is_cancelled and (ahead := line.ahead(job)):
+            if ahead != told:
+                job.feed.append({"job": job.id, "progress": {"ahead": ahead}})
+                told = ahead
+            job._moved.clear()
+            await job._moved.wait()
+
+    async def _follow_work(self, job: Job, line: Line) -> None:
+        told, idle, leave_at = 0.0, False, float("inf")
+        while True:
+            ended = job.has_ended  # before looking, so that nothing is missed
+            now = time.monotonic()
+            news = job.news()
+            if news is not None or (now - told > _ALIVE and not ended):
+                job.feed.append({"job": job.id, **(news or {"progress": job.progress})})
+                told = now
+            if job.is_idle != idle:
+                idle = job.is_idle
+                self._tell(line)
+            if ended:
+                if news is None:
+                    return
+                continue
+            if job.is_cancelled and leave_at == float("inf"):
+                leave_at = now + _END
+            if now > leave_at:
+                job.answer = {"stopped": job.cancelled()}
+                return
+            await asyncio.sleep(job.period)
+
+    def _tell(self, line: Line) -> None:
+        """Places have moved."""
+        for job in line:
+            job._moved.set()
+
+    def _expect_reader(self, job: Job) -> None:
+        if not job.was_followed:
+            job.cancel()
+
+    def _left(self, job: Job) -> None:
+        """Somebody stopped following a job: without a reader it has a while left at most."""
+        if job.readers or job.feed.is_closed or job._loop is None:
+            return
+        if job.has_begun and (not job.outlives_reader or self._lines[job.line].has_waiting()):
+            job.cancel()
+        else:
+            job._loop.call_later(GRACE, lambda: None if job.readers else job.cancel())

@@ -15,13 +15,13 @@ from contextlib import closing
 from functools import cache
 from typing import Any, NamedTuple
 
-import torch
-
 from core.models.cache import Models
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
-from visualizer.server.jobs import Cancelled, Work
+from visualizer.server.jobs import Cancelled
 from visualizer.server.limits import Limits, Refused, Spec
+from visualizer.server.runs import Run
+from visualizer.server.store import Store
 
 COMPARISONS = "Here live runs are lent a GPU, while comparisons are computed on the CPU."
 
@@ -33,14 +33,14 @@ log = logging.getLogger("inflight")
 class Part(NamedTuple):
     """What a run has come to since the last part: plain data, fit to be pickled.
 
-    header: with the first part after the run has begun, and with the last, as it is by then. The others: see `Work` and `Trace`.
+    header: with the first part after the run has begun, and with the last, as it is by then. answer: of the job, once it has ended. The
+    others: see `Trace`.
     """
 
     header: dict | None
     events: list[StepEvent]
     complete: bool
-    error: str | None
-    stopped: str | None
+    answer: dict
 
 
 @cache
@@ -51,22 +51,24 @@ def _models() -> Models:
 
 def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
     """In the lent process: the run, several times a second, until its end."""
+    import torch
+
     torch.set_num_threads(torch.get_num_threads())  # renews torch's pool after the fork, at which two loading threads can trip
-    work = Work(spec, limits, _models())
-    work.start()
+    run = Run(spec, limits, _models())
+    run.start()
     begun, taken = False, 0
     try:
         ended = False
         while not ended:
-            ended = work.ended.wait(_PERIOD)  # before looking, so that nothing is missed
-            trace = work.trace
+            ended = run.wait(_PERIOD)  # before looking, so that nothing is missed
+            trace = run.trace
             events = trace.events[taken:] if trace is not None else []
             header = dict(trace.header) if trace is not None and (ended or not begun) else None
             begun, taken = trace is not None, taken + len(events)
-            yield Part(header, events, trace is not None and trace.complete, work.error, work.stopped)
+            yield Part(header, events, trace is not None and trace.complete, run.answer if ended else {})
     finally:
-        work.cancel()
-        work.ended.wait()  # the process may be lent again at once
+        run.cancel()
+        run.wait()  # the process may be lent again at once
 
 
 def _seconds(spec: Spec, limits: Limits) -> int:
@@ -92,18 +94,21 @@ def is_lent() -> bool:
     return _LENT is not None
 
 
-def work_for(spec: Spec, limits: Limits, models: Models) -> Work:
+def run_for(spec: Spec, limits: Limits, models: Models, store: Store) -> Run:
     """The run, on a lent GPU where there is one, unless it asks for another device."""
-    return (LentWork if is_lent() and spec.device in ("auto", "cuda") else Work)(spec, limits, models)
+    return (LentRun if is_lent() and spec.device in ("auto", "cuda") else Run)(spec, limits, models, store)
 
 
-class LentWork(Work):
-    """A run whose engine is in a lent process; its trace grows here as parts arrive."""
+class LentRun(Run):
+    """A run whose engine is in a lent process; its trace grows here as parts arrive. It ends when its visitor leaves, whose quota pays."""
 
-    def _compute(self) -> None:
+    outlives_reader = False
+
+    def work(self) -> dict:
         assert _LENT is not None
         # What is refused is refused now, before a visitor's quota pays for a GPU; CUDA is not to be touched in this process.
-        self.tokenizer = self._prepare("cpu")[0].tokenizer
+        self.tokenizer = self.prepare("cpu")[0].tokenizer
+        answer: dict = {}
         with closing(_LENT(self._spec, self._limits)) as parts:
             for part in _told(parts):
                 if part.header is not None and self.trace is None:
@@ -112,9 +117,10 @@ class LentWork(Work):
                     self.trace.header.update(part.header or {})
                     self.trace.events += part.events
                     self.trace.complete = part.complete
-                self.error, self.stopped = part.error, part.stopped
+                answer = part.answer
                 if self.is_cancelled:
                     raise Cancelled
+        return answer
 
 
 def _told(parts: Iterator[Part]) -> Iterator[Part]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from visualizer.documents.replay import write
+from visualizer.documents.files import write_by_content
 from visualizer.lessons.document import document, recorded
 
 
@@ -21,5 +21,5 @@ class Lessons:
         """Everything the Learn tab shows in a language; raises InflightError for one that there is not."""
         with self._lock:
             if language not in self._made:
-                self._made[language] = write(self._folder, document(self._traces, str(language)))
+                self._made[language] = write_by_content(self._folder, document(self._traces, str(language)))
             return self._made[language]

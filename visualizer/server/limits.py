@@ -24,7 +24,10 @@ class Refused(InflightError):
 
 @dataclass(frozen=True)
 class Limits:
-    """any_model: folders and hub ids, not just the built-in models. line: visitors that may wait for a run at once."""
+    """any_model: folders and hub ids, not just the built-in models. repeats: rounds of a comparison. seconds: that one job may take.
+
+    line: jobs that may wait for a place. kept_bytes: what the runs and exports of visitors may take on disk together.
+    """
 
     requests: int = 64
     prompt_characters: int = 20_000
@@ -40,7 +43,9 @@ class Limits:
     seconds: float = 300
     upload_bytes: int = 32 * 2**20
     concurrent_runs: int = 4
-    line: int = 60
+    line: int = 400
+    repeats: int = 9
+    kept_bytes: int = 2**30
     any_model: bool = True
 
     def to_json(self) -> dict:
@@ -61,6 +66,8 @@ SPACE = Limits(
     seconds=60,
     upload_bytes=8 * 2**20,
     concurrent_runs=2,
+    repeats=3,
+    kept_bytes=2**28,
     any_model=False,
 )
 

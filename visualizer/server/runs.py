@@ -1,145 +1,106 @@
-"""Runs asked for by visitors: one engine thread each, a line when too many come at once, and nothing shared but the models.
-
-The engine appends events to its trace as it always does; the one who streams reads them from there, so that streaming costs the
-engine nothing but a turn of Python's lock. Knows nothing of Gradio.
+"""Runs asked for by visitors, as jobs. The engine appends events to its trace as it always does; what is streamed is read from there, so
+that streaming costs the engine nothing but a turn of Python's lock.
 """
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from core.errors import InflightError
-from core.models.cache import Models
+from core.errors import InflightError, InvalidRequest
 from visualizer.documents.replay import Deltas, public_header
-from visualizer.server.lent_gpu import work_for
-from visualizer.server.limits import Limits, Refused, Spec, check
-from visualizer.server.store import Shelf
+from visualizer.server.jobs import Job
+from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
+from visualizer.server.store import Store
 
-PERIOD = 0.04  # seconds between two looks at the trace
-_ALIVE = 1.0  # a delta at least this often, so that a closed tab is noticed
-_KEPT_RUNS = 8  # whose deltas can be asked for again
-
-
-class Run:
-    """One run as its visitor sees it. `stream` is its only reader."""
-
-    def __init__(self, spec: Spec, limits: Limits, models: Models, shelf: Shelf) -> None:
-        self.id = secrets.token_urlsafe(12)
-        self.deltas: list[dict] = []
-        self._spec, self._shelf = spec, shelf
-        self._work = work_for(spec, limits, models)
-
-    def cancel(self) -> None:
-        """End the run after the step it is in."""
-        self._work.cancel()
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._work.is_cancelled
-
-    async def stream(self, turn: Callable[[], int]) -> AsyncIterator[dict]:
-        """The run's deltas, numbered by `seq`, until `done`. turn: how many runs are ahead; the engine starts at 0."""
-        while (ahead := turn()) and not self.is_cancelled:
-            yield self._delta({"progress": {"ahead": ahead}})
-            await asyncio.sleep(_ALIVE / 2)
-        if self.is_cancelled:
-            yield self._delta({"done": True, "stopped": "The run was cancelled before it began."})
-            return
-        self._work.start()
-        try:
-            async for delta in self._follow():
-                yield delta
-        finally:
-            self.cancel()  # whoever watched has gone, or all is done
-
-    async def _follow(self) -> AsyncIterator[dict]:
-        work, taken, told, writer, tokens = self._work, 0, 0.0, None, 0
-        while True:
-            ended = work.ended.is_set()  # before looking, so that nothing is missed
-            trace = work.trace
-            events = trace.events[taken:] if trace is not None else []
-            if events or time.monotonic() - told > _ALIVE:
-                body: dict[str, Any] = {}
-                if writer is None and trace is not None:
-                    writer, body["header"] = Deltas(trace.header, work.tokenizer), public_header(trace.header)
-                if writer is not None and events:
-                    body |= writer.delta(events)
-                    taken += len(events)
-                    tokens += sum(len(event.sampled) for event in events)
-                asked = sum(r.sampling.max_new_tokens for r in self._spec.workload)
-                step = events[-1].step if events else None
-                yield self._delta(body | {"progress": {"step": step, "tokens": tokens, "total_tokens": asked}})
-                told = time.monotonic()
-            if ended and (trace is None or taken == len(trace.events)):
-                break
-            await asyncio.sleep(PERIOD)
-        last: dict[str, Any] = {"done": True}
-        if work.error:
-            last["error"] = work.error
-        if work.stopped:
-            last["stopped"] = work.stopped
-        if work.trace is not None and work.trace.events:
-            last |= await asyncio.to_thread(self._shelf.put, work.trace)
-        yield self._delta(last)
-
-    def _delta(self, body: dict) -> dict:
-        delta = {"run": self.id, "seq": len(self.deltas), **body}
-        self.deltas.append(delta)
-        return delta
+if TYPE_CHECKING:
+    from core.engine.engine import Engine
+    from core.models.cache import Models
+    from core.trace.events import StepEvent
+    from core.trace.trace import Trace
+    from core.workload.workload import Workload
 
 
-class Runs:
-    """All runs of a server. A visitor has one at a time; beyond `concurrent_runs` they wait in line, first come, first served."""
+class Run(Job):
+    """One run. trace, tokenizer: there once the requests are accepted. store: where it is kept; None where somebody else keeps it."""
 
-    def __init__(self, limits: Limits, shelf: Shelf, models: Models) -> None:
-        self.limits = limits
-        self._shelf, self._models = shelf, models
-        self._line: dict[str, Run] = {}  # by visitor, in order of arrival; the first few are running
-        self._kept: OrderedDict[str, Run] = OrderedDict()
+    noun = "run"
+    line = "runs"
+    period = 0.04
 
-    async def stream(self, spec: object, visitor: str) -> AsyncIterator[dict]:
-        """Start a run and stream its deltas. Every refusal is one delta with `error` and `done`."""
-        try:
-            run = self._enter(spec, visitor)
-        except InflightError as error:
-            yield {"run": "", "seq": 0, "done": True, "error": str(error)}
-            return
-        try:
-            async for delta in run.stream(lambda: self._ahead(visitor)):
-                yield delta
-        finally:
-            run.cancel()
-            del self._line[visitor]
+    def __init__(self, spec: Spec, limits: Limits, models: Models, store: Store | None = None) -> None:
+        super().__init__(limits.seconds)
+        self.trace: Trace | None = None
+        self.tokenizer: Any = None
+        self._spec, self._limits, self._models, self._store = spec, limits, models, store
+        self._writer: Deltas | None = None
+        self._num_told = 0
+        self.progress = {"step": None, "tokens": 0, "total_tokens": sum(r.sampling.max_new_tokens for r in spec.workload)}
 
-    def cancel(self, run: str) -> bool:
-        """Cancel a run by its id, which only its visitor knows; whether there was one."""
-        found = self._kept.get(run)
-        if found is None:
-            return False
-        found.cancel()
-        return True
+    def cancelled(self) -> str:
+        if not self.has_begun:
+            return super().cancelled()
+        steps = len(self.trace.events) if self.trace else 0
+        return f"The run was cancelled after {steps:,} step{'' if steps == 1 else 's'}."
 
-    def missing(self, run: str, seq_from: int) -> list[dict]:
-        """The deltas of a run from `seq_from` on, for a reader that lost some; empty for a run that is unknown or long over."""
-        found = self._kept.get(run)
-        return [] if found is None else found.deltas[max(0, seq_from) :]
+    def work(self) -> dict:
+        """Compute it."""
+        engine, steps = self.prepare(self._spec.device)
+        self.tokenizer, self.trace = engine.tokenizer, engine.trace
+        for _ in steps:
+            pass
+        return {}
 
-    def _enter(self, spec: object, visitor: str) -> Run:
-        if visitor in self._line:
-            raise Refused("Your last run is still going: cancel it or wait for its end.")
-        if len(self._line) >= self.limits.concurrent_runs + self.limits.line:
-            raise Refused("Too many visitors wait for a run just now: try again in a minute. The recorded runs play on.")
-        run = Run(check(spec, self.limits), self.limits, self._models, self._shelf)
-        self._line[visitor] = self._kept[run.id] = run
-        while len(self._kept) > _KEPT_RUNS + len(self._line):
-            self._kept.popitem(last=False)
-        return run
+    def refused(self, error: InflightError) -> str:
+        return refusal(error, self._spec.workload)
 
-    def _ahead(self, visitor: str) -> int:
-        """How many runs must end before this visitor's begins."""
-        return max(0, list(self._line).index(visitor) - self.limits.concurrent_runs + 1)
+    def keep(self) -> dict:
+        return self._store.keep(self.trace) if self._store is not None and self.trace is not None and self.trace.events else {}
+
+    def prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
+        """The engine and its steps to come; raises InflightError for whatever the model cannot run or the page does not accept."""
+        from core.engine.engine import Engine  # with torch, which the first paint does not wait for
+
+        engine = Engine(*self._models.get(self._spec.model, device), self._spec.config, sleep=self.sleep)
+        return engine, bounded(engine, self._spec.workload, self, self._limits)
+
+    def news(self) -> dict | None:
+        trace, body = self.trace, {}
+        if trace is None:
+            return None
+        if self._writer is None:
+            self._writer, body["header"] = Deltas(trace.header, self.tokenizer), public_header(trace.header)
+        events = trace.events[self._num_told :]
+        if events:
+            body |= self._writer.delta(events)
+            self._num_told += len(events)
+            tokens = self.progress["tokens"] + sum(len(event.sampled) for event in events)
+            self.progress = {**self.progress, "step": events[-1].step, "tokens": tokens}
+        return {**body, "progress": self.progress} if body else None
+
+
+def refusal(error: InflightError, workload: Workload) -> str:
+    """A refusal in which a request is called as the page calls it."""
+    return str(as_the_page_says(error, workload) if isinstance(error, InvalidRequest) else error)
+
+
+def bounded(engine: Engine, workload: Workload, job: Job, limits: Limits) -> Iterator[StepEvent]:
+    """The steps of an engine that can be stopped at every one of them. All is checked before the first; raises InflightError."""
+    steps = engine.stream(workload)
+    check_tokens(engine.trace.prompts, workload, limits)
+
+    def taken() -> Iterator[StepEvent]:
+        for count, event in enumerate(steps, 1):
+            yield event
+            if engine.has_work:
+                job.check()
+                if count >= limits.steps:
+                    raise Refused(f"The {job.noun} was stopped after {count:,} steps, the most that this page runs.")
+
+    return taken()
+
+
+def lengths_checked(engine: Engine, workload: Workload, limits: Limits) -> None:
+    """Prompts as tokens, by an engine that is asked to check them and nothing more; raises InflightError."""
+    engine.stream(workload).close()  # type: ignore[attr-defined]
+    check_tokens(engine.trace.prompts, workload, limits)

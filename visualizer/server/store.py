@@ -1,62 +1,121 @@
-"""Runs that are over, as files under the hash of their content: what the player fetches, what people take away.
+"""Runs and comparisons that are over, as files under the hash of their content: what the page fetches, what people take away.
 
-    <id>.json     the replay        <id>.jsonl   the trace, from which every export is made
+    <id>.json     a replay, or the document of a comparison        <id>.jsonl   the trace, from which every export is made
 
-Knows nothing of visitors and engines. Only the newest files are kept; a file's name never has anything in it that a visitor wrote.
+Knows nothing of visitors and engines. Files have a quota, the oldest go first; a file's name never has anything in it that a visitor wrote.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.trace import Trace
-from visualizer.charts.step_figure import step_figure
 from visualizer.documents.catalogue import TRACES, recorded_runs
-from visualizer.documents.replay import replay, write
+from visualizer.documents.files import write_by_content, write_whole
+from visualizer.documents.replay import replay
 from visualizer.page.bundle import standalone_html
 
+ADDRESS = "inflight/files/"  # a file's address is this and its name: the same after a restart
+PLOTLY = "<!--PLOTLY-->"  # where a kept figure has room for plotly.js, which is put in as it is sent
+GONE = "This run is no longer on the server: run it again, or open a saved trace."
 _ID = re.compile(r"(?:^|/)([0-9a-f]{20})(?:\.json)?$")
-_KEPT_FILES = 300
+_NAME = re.compile(r"[\w-]+(\.[\w-]+)+")
+_DOWNLOADS = {
+    ".perfetto.json": "inflight-perfetto.json",
+    ".jsonl": "inflight-trace.jsonl",
+    ".html": "inflight.html",
+}
+log = logging.getLogger("inflight")
 
 
-class Shelf:
-    """A folder of runs. url: the address under which a file is served."""
+class NotKept(InflightError):
+    """The server's disk did not take a file; the message says so in one sentence."""
 
-    def __init__(self, folder: Path, url: Callable[[Path], str]) -> None:
-        self._folder, self._url = folder, url
-        self._pinned: set[str] = set()
+
+def address(path: Path) -> str:
+    """Where a file of the store is fetched."""
+    return f"{ADDRESS}{path.name}"
+
+
+class Store:
+    """A folder of runs. quota: bytes that its files may take, recorded ones apart. url: the address of a file."""
+
+    def __init__(self, folder: Path, quota: int, url: Callable[[Path], str] = address) -> None:
+        self.folder, self._quota, self._url = folder, quota, url
+        self._pinned: set[str] = set()  # ids and names of files that stay
+        self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
 
     def put(self, trace: Trace, source: str | None = None, pinned: bool = False) -> dict:
         """Store a run; `{"id", "url"}`. source: what its header should say on the page, where it does not say that it was simulated.
 
-        pinned: it stays, however many come after it.
+        pinned: it stays, however many come after it. Raises NotKept.
         """
         data = replay(trace)
         if source and data["header"].get("source") != "simulated":
             data["header"] = {**data["header"], "source": source}
-        path = write(self._folder, data)
-        kept = path.with_suffix(".jsonl")
-        if pinned:
-            self._pinned.add(path.stem)
-        if not kept.exists():
-            trace.save(kept)
-            self._prune()
-        return {"id": path.stem, "url": self._url(path)}
+        with self._writing():
+            path = write_by_content(self.folder, data)
+            kept = path.with_suffix(".jsonl")
+            if not kept.exists():
+                write_whole(kept, (line + "\n" for line in trace.lines()))
+        return self._kept(path, pinned)
+
+    def keep(self, trace: Trace) -> dict:
+        """Store a run that was computed, whatever happens: `{"id", "url"}`, or `{"unkept": why not}`."""
+        try:
+            return self.put(trace)
+        except NotKept as error:
+            return {"unkept": str(error)}
+        except Exception as error:  # its steps are in the browser: the run is no worse for it
+            log.exception("a run could not be kept")
+            return {"unkept": f"This run could not be kept on the server: {type(error).__name__}."}
+
+    def keep_document(self, document: dict, pinned: bool = False) -> str:
+        """The address of a document that was made here; raises NotKept."""
+        with self._writing():
+            path = write_by_content(self.folder, document)
+        return self._kept(path, pinned)["url"]
+
+    def adopt(self, run: str) -> dict:
+        """A run that another process has put into the folder; `{"id", "url"}`."""
+        return self._kept(self._path(run).with_suffix(".json"), pinned=False)
+
+    def pin(self, path: Path) -> None:
+        """A file that stays."""
+        self._pinned.add(path.name)
 
     def catalogue(self, folder: Path = TRACES) -> list[dict]:
         """The recorded runs in the order of the presets, as the player lists them: entries with `id` and `url`. They stay."""
         return [entry | self.put(trace, pinned=True) for entry, trace in recorded_runs(folder)]
 
-    def export(self, kind: str, run: str, step: int | None = None) -> dict:
+    # -- handing out ---------------------------------------------------------------------------------------------------
+
+    def file(self, name: str) -> tuple[Path, str | None]:
+        """A file by its name, and what it is called on the disk of whoever downloads it (None: the page fetches it).
+
+        Raises InflightError if it is not here.
+        """
+        path = self.folder / name
+        if not _NAME.fullmatch(name) or name.endswith(".partial") or not path.is_file():
+            raise InflightError("This is no longer on the server, which may have been restarted: reload the page.")
+        return path, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
+
+    def export(self, kind: object, run: object, step: object = None) -> dict:
         """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
 
-        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure). run: its id or its replay's url.
+        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure). run: its id or its
+        replay's url.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
             raise InflightError(f"There is no export {str(kind)[:20]!r}; there are jsonl, perfetto, html and plotly.")
@@ -64,41 +123,79 @@ class Shelf:
         if kind == "jsonl":
             return self._named(path, "inflight-trace.jsonl")
         if kind == "html":
-            data = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            try:
+                data = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            except FileNotFoundError:  # made room since
+                raise InflightError(GONE) from None
             at = step if isinstance(step, int) and not isinstance(step, bool) else None
-            return self._named(_store(path.with_suffix(f".{at}.page.html"), standalone_html(data, at)), "inflight-replay.html")
+            return self._exported(path.with_suffix(f".{at}.page.html"), standalone_html(data, at), "inflight-replay.html")
         trace = Trace.load(path)
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)
-            return self._named(_store(path.with_suffix(".perfetto.json"), text), "inflight-perfetto.json")
+            return self._exported(path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json")
         if isinstance(step, bool) or not isinstance(step, int):
             raise InflightError("Which step? A figure shows one.")
-        text = step_figure(trace, step).to_html(include_plotlyjs=True, full_html=True)
-        return self._named(_store(path.with_suffix(f".{step}.html"), text), f"inflight-step-{step}.html")
+        from visualizer.charts.step_figure import step_figure  # with Plotly, which the first paint does not wait for
+
+        page = step_figure(trace, step).to_html(include_plotlyjs=False, full_html=True).replace("<body>", f"<body>{PLOTLY}", 1)
+        return self._exported(path.with_suffix(f".{step}.html"), page, f"inflight-step-{step}.html")
 
     def trace(self, run: object) -> Trace:
         """A run's trace by its id or its replay's url; raises InflightError if it is not here."""
         return Trace.load(self._path(run))
 
+    # -- inside --------------------------------------------------------------------------------------------------------
+
     def _path(self, run: object) -> Path:
         """The file of a run's trace by the last part of its url, which is all that is looked at."""
         found = _ID.search(run) if isinstance(run, str) else None
-        path = self._folder / f"{found[1]}.jsonl" if found else None
+        path = self.folder / f"{found[1]}.jsonl" if found else None
         if path is None or not path.exists():
-            raise InflightError("This run is no longer on the server: run it again, or open a saved trace.")
+            raise InflightError(GONE)
         return path
+
+    def _exported(self, path: Path, text: str, name: str) -> dict:
+        with self._writing():
+            write_whole(path, [text])
+        self._prune(path.name.split(".")[0])
+        return self._named(path, name)
 
     def _named(self, path: Path, name: str) -> dict:
         return {"url": self._url(path), "name": name}
 
-    def _prune(self) -> None:
-        files = [p for p in self._folder.iterdir() if p.is_file() and p.name.split(".")[0] not in self._pinned]
-        for path in sorted(files, key=lambda p: p.stat().st_mtime)[:-_KEPT_FILES]:
-            path.unlink(missing_ok=True)
+    def _kept(self, path: Path, pinned: bool) -> dict:
+        if pinned:
+            self._pinned |= {path.name, path.with_suffix(".jsonl").name}
+        self._prune(path.stem)
+        return {"id": path.stem, "url": self._url(path)}
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            log.warning("a file could not be written: %s", error.strerror)
+            raise NotKept(f"The server could not keep this: {(error.strerror or 'its disk failed').lower()}.") from None
 
-def _store(path: Path, text: str) -> Path:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
-    return path
+    def _prune(self, newest: str) -> None:
+        """Remove the oldest runs, whole, until the rest is within the quota. Other threads write meanwhile: partial files are theirs."""
+        with self._lock:
+            groups: dict[str, list[tuple[float, int, Path]]] = {}
+            for path in self.folder.iterdir():
+                run = path.name.split(".")[0]
+                if path.name in self._pinned or path.name.endswith(".partial"):
+                    continue
+                try:
+                    about = path.stat()
+                except FileNotFoundError:
+                    continue
+                group = path.name if f"{run}.json" in self._pinned else run  # an export of a recorded run goes alone
+                groups.setdefault(group, []).append((about.st_mtime, about.st_size, path))
+            excess = sum(size for files in groups.values() for _, size, _ in files) - self._quota
+            for group in sorted(groups, key=lambda name: max(mtime for mtime, _, _ in groups[name])):
+                if excess <= 0:
+                    return
+                if group != newest:
+                    for _, size, path in groups[group]:
+                        path.unlink(missing_ok=True)
+                        excess -= size

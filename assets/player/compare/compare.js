@@ -278,16 +278,15 @@ export class Compare {
 
   // -- asking the server -------------------------------------------------------------------------------------------------
 
-  /** Do a task; its last delta. Throws with the server's sentence. */
+  /** Do a job; its last delta. Throws with the server's sentence. */
   async ask(kind, spec, onprogress) {
-    let last = null;
-    for await (const { value } of this.server.stream("task", [kind, { ...spec, visitor: this.visitor }])) {
-      if (!value) continue;
-      if (value.done) last = value;
-      else onprogress(value.progress || {}, () => this.server.call("cancel_task", value.task).catch(() => {}));
+    const job = await this.server.begin(kind, spec, this.visitor);
+    let last = {};
+    for await (const delta of this.server.follow(job)) {
+      last = delta;
+      if (!delta.done) onprogress(delta.progress || {}, () => this.server.cancel(job).catch(() => {}));
     }
-    if (!last) throw new Error("The server said nothing more.");
-    if (last.error) throw new Error(last.error);
+    if (last.error || last.stopped) throw new Error(last.error || last.stopped);
     return last;
   }
 

@@ -270,12 +270,26 @@ export class Editor {
   }
 
   async runSpec(spec) {
-    const { app, frame } = this;
     this.visitor ??= Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
+    return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.visitor, tell));
+  }
+
+  /** Find the run again that went on when the page was last loaded; whether there was one. */
+  async resume() {
+    const { left } = this.app.live;
+    if (!left || !(await this._state())) return false;
+    this.fill(left.spec);
+    this.app.toast("The run that was going on is taken up again.");
+    await this._running(left.spec, "Taking up the run.", (tell) => this.app.live.resume(tell));
+    return true;
+  }
+
+  async _running(spec, words, start) {
+    const { app, frame } = this;
     frame.busy(true);
-    this._say("Starting the engine.");
+    this._say(words);
     const said = JSON.stringify(spec);
-    const ran = await app.live.start({ ...spec, visitor: this.visitor }, {
+    const ran = await start({
       progress: (share, words) => {
         frame.progress(share);
         this._say(words);

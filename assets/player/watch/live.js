@@ -1,9 +1,11 @@
-// A run as it happens: takes deltas in order, none lost, none twice; keeps the last picture until the first step is here, and comes back to
-// it if the run fails: what ran until then is a click away.
+// A run as it happens: keeps the last picture until the first step is here, and comes back to it if the run fails: what ran until then is a
+// click away. The session knows the run that goes on, so that the page finds it when it is loaded again.
 
 import { plural } from "../parts/format.js";
-import { fetchJson } from "../parts/server.js";
+import { Refusal, fetchJson } from "../parts/server.js";
 import { Run } from "../run/run.js";
+
+const GOES_ON = "inflight-run"; // in the session's storage: {job, spec}
 
 export class Live {
   constructor(app) {
@@ -14,51 +16,60 @@ export class Live {
   }
 
   /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
-  async start(spec, tell) {
-    const { app } = this;
-    if (app.running) {
+  async start(spec, visitor, tell) {
+    if (this.app.running) {
       tell.failed("A run is already going: cancel it first.");
       return false;
     }
+    return this._follow(tell, async (signal) => {
+      const job = await this.app.server.begin("run", spec, visitor, signal);
+      remember({ job, spec });
+      return job;
+    });
+  }
+
+  /** The run that went on when the page was last loaded: {job, spec}, or null. */
+  get left() {
+    return remembered();
+  }
+
+  /** Follow that run from its start on. */
+  async resume(tell) {
+    const { job } = this.left;
+    return this._follow(tell, async () => job);
+  }
+
+  async _follow(tell, begin) {
+    const { app } = this;
     this._abort = new AbortController();
     this.id = null;
     app.running = true;
     app.following = true;
-    let next = 0;
     let ended = null;
     this.run = null;
     const before = this._held();
-    const take = (delta) => {
-      if (delta.seq < next) return; // seen before
-      next = delta.seq + 1;
-      this.id = delta.run || this.id;
-      if (delta.header) {
-        this._header = delta.header;
-      }
-      if (delta.events && delta.events.length) {
-        if (!this.run) {
-          app.transport.toggle(false);
-          this.run = new Run({ header: { ...this._header, source: "live" }, complete: false, events: [], captions: [] });
-          this.run.goesOn = true;
-          this._show({ run: this.run, entry: null, replay: null, index: 0 });
-        }
-        if (app.run === this.run) app.extend(delta);
-        else this.run.append(delta.events, delta.captions, delta.texts, delta.letters); // somebody looks at another run meanwhile
-      }
-      if (delta.progress) tell.progress(...progressOf(delta.progress));
-      if (delta.done || delta.error) ended = delta;
-    };
     try {
-      for await (const { value: said, last } of app.server.stream("run", [{ ...spec, as_text: true }], this._abort.signal)) {
-        const value = typeof said === "string" ? JSON.parse(said) : said; // text costs the engine less than objects
-        if (!value || (last && value.seq < next)) continue;
-        if (value.seq > next && this.id) await this._catchUp(next, take);
-        take(value);
+      this.id = await begin(this._abort.signal);
+      for await (const delta of app.server.follow(this.id, this._abort.signal)) {
+        if (delta.header) this._header = delta.header;
+        if (delta.events && delta.events.length) {
+          if (!this.run) {
+            app.transport.toggle(false);
+            this.run = new Run({ header: { ...this._header, source: "live" }, complete: false, events: [], captions: [] });
+            this.run.goesOn = true;
+            this._show({ run: this.run, entry: null, replay: null, index: 0 });
+          }
+          if (app.run === this.run) app.extend(delta);
+          else this.run.append(delta.events, delta.captions, delta.texts, delta.letters); // somebody looks at another run meanwhile
+        }
+        if (delta.progress) tell.progress(...progressOf(delta.progress));
+        if (delta.done) ended = delta;
       }
-      if (!ended && this.id) await this._catchUp(next, take);
     } catch (error) {
-      if (error.name !== "AbortError") ended = { error: `The run broke off: ${error.message}.` };
+      if (error.name === "AbortError") ended = null;
+      else ended = { error: this.id && !(error instanceof Refusal) ? `The run broke off: ${error.message}.` : error.message };
     }
+    remember(null);
     app.running = app.following = false;
     ended ??= { error: "The run broke off: the server went away." };
     if (this.run) {
@@ -74,7 +85,7 @@ export class Live {
     app.redraw();
     this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
     if (ended.error) this._failed(ended.error, app.run === this.run ? before : this._held(), tell);
-    else tell.done(ended.stopped || (this.run ? `Done: ${plural(this.run.length, "step")}.` : "Done: there was nothing to compute."));
+    else tell.done([ended.stopped, ended.unkept].filter(Boolean).join(" ") || (this.run ? `Done: ${plural(this.run.length, "step")}.` : "Done: there was nothing to compute."));
     return !ended.error;
   }
 
@@ -118,14 +129,9 @@ export class Live {
     this.app.entered({ step: run.length ? run.stepOf(Math.min(index, run.length - 1)) : null });
   }
 
-  async _catchUp(from, take) {
-    const answer = await this.app.server.call("missing", this.id, from);
-    for (const delta of (Array.isArray(answer) ? answer : answer && answer.deltas) || []) take(delta);
-  }
-
   async cancel() {
     if (!this.app.running) return;
-    if (this.id) await this.app.server.call("cancel", this.id);
+    if (this.id) await this.app.server.cancel(this.id);
     else this._abort.abort();
   }
 }
@@ -134,4 +140,21 @@ function progressOf({ step, tokens, total_tokens: total, ahead }) {
   if (ahead) return [0, `${plural(ahead, "run")} ahead of yours.`];
   const where = Number.isInteger(step) ? `Step ${step}: ` : tokens ? "" : "Starting: ";
   return [total ? tokens / total : 0, `${where}${tokens || 0} of ${plural(total || 0, "token")}.`];
+}
+
+function remember(run) {
+  try {
+    if (run) sessionStorage.setItem(GOES_ON, JSON.stringify(run));
+    else sessionStorage.removeItem(GOES_ON);
+  } catch {
+    // storage may be switched off, or full: the run is then not found again
+  }
+}
+
+function remembered() {
+  try {
+    return JSON.parse(sessionStorage.getItem(GOES_ON));
+  } catch {
+    return null;
+  }
 }

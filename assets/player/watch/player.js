@@ -106,6 +106,7 @@ export class Player {
       if (entry) await this.open(entry, wanted);
       else this.empty("There is no recorded run here yet. Edit requests and run them.");
     }
+    if (this.server && (await this.editor.resume())) return;
     if (wanted.spec && this.server) await this.editor.restore(wanted);
     else if (wanted.spec) this.toast("This link describes a run that only a page with an engine can make.", 8000);
   }

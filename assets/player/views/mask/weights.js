@@ -14,7 +14,7 @@ export class Weights {
     this.error = null;
   }
 
-  /** Only runs on the server's shelf can be computed again. */
+  /** Only runs that the server keeps can be computed again. */
   get offered() {
     const { app } = this;
     return Boolean(app.server && !app.running && app.entry && app.entry.id && app.run.header.model && app.run.header.model.layers);

@@ -1,0 +1,79 @@
+"""A list of deltas that only grows, followed by any number of readers, each from its own place. Each delta is encoded once.
+
+Knows neither what a delta says nor who reads. Everything happens on the event loop; from a thread, `loop.call_soon_threadsafe(feed.append, …)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+KEEP_ALIVE = 15.0  # seconds of silence after which a reader is sent a comment, so that no proxy hangs up
+_COMMENT = b": still here\n\n"
+
+
+class Feed:
+    """Deltas as server-sent events.
+
+    period: seconds for which deltas are gathered before readers are woken, once for all of them; 0 wakes them at once.
+    """
+
+    def __init__(self, period: float = 0.0) -> None:
+        self.is_closed = False
+        self._encoded: list[bytes] = []
+        self._period = period
+        self._waiting: set[asyncio.Future] = set()
+        self._wake_up: asyncio.Handle | None = None
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+    def append(self, delta: dict) -> None:
+        """Add a delta, numbered by its place: `seq`."""
+        text = json.dumps({"seq": len(self._encoded), **delta}, ensure_ascii=False, separators=(",", ":"))
+        self._encoded.append(b"data: " + text.encode("utf-8", "backslashreplace") + b"\n\n")  # a lone surrogate has no UTF-8
+        if self._waiting and self._wake_up is None:
+            self._wake_up = asyncio.get_running_loop().call_later(self._period, self._wake)
+
+    def close(self) -> None:
+        """Nothing more will come: readers end once they have everything."""
+        self.is_closed = True
+        self._wake()
+
+    def deltas(self, start: int = 0) -> list[dict]:
+        """Those from `start` on, decoded."""
+        return [json.loads(encoded[6:]) for encoded in self._encoded[max(0, start) :]]
+
+    async def read(self, start: int = 0) -> AsyncIterator[bytes]:
+        """From `start` on, whatever there is and then whatever comes, several deltas in one piece where they come together."""
+        at = max(0, start)
+        while True:
+            if at < len(self._encoded):
+                piece, at = b"".join(self._encoded[at:]), len(self._encoded)
+                yield piece
+            elif self.is_closed:
+                return
+            elif not await self._news():
+                yield _COMMENT
+
+    async def _news(self) -> bool:
+        """Wait to be woken; False after long silence."""
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting.add(woken)
+        try:
+            async with asyncio.timeout(KEEP_ALIVE):
+                await woken
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(woken)
+        return True
+
+    def _wake(self) -> None:
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+            self._wake_up = None
+        for woken in self._waiting:
+            if not woken.done():
+                woken.set_result(None)

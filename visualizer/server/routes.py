@@ -1,0 +1,96 @@
+"""The server's own addresses beside Gradio's: jobs and the files of the store. Knows HTTP, and nothing of what is computed.
+
+    POST inflight/jobs             {"kind", "spec", "visitor"} → {"job"} or {"error"}
+    GET  inflight/jobs/ID?from=N   the job's deltas from number N on, as server-sent events
+    POST inflight/jobs/ID/cancel   → {"cancelled"}
+    GET  inflight/files/NAME       a file of the store
+
+A job's stream says at once when its reader leaves, and one delta costs a reader nothing but its bytes: both that Gradio's queue cannot do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from core.errors import InflightError
+from visualizer.server.api import Server
+from visualizer.server.store import PLOTLY
+
+_FOREVER = "public, max-age=31536000, immutable"  # a name is a hash of what is inside
+
+
+def routes(
+    server: Server, address_of: Callable[[Request], str], enter: Callable[[Request], None] = lambda request: None
+) -> list[Route]:
+    """address_of: whom a request comes from. enter: called in the context in which its job will run."""
+
+    async def begin(request: Request) -> Response:
+        try:
+            asked = json.loads(await request.body())
+        except (ValueError, RecursionError):
+            asked = None
+        if not isinstance(asked, dict):
+            return _answer({"error": "A job is asked for as a JSON object with a kind and a spec."}, 400)
+        enter(request)
+        address = address_of(request)
+        visitor = asked.get("visitor")
+        return _answer(server.begin(asked.get("kind"), asked.get("spec"), _visitor(visitor, address), address))
+
+    async def follow(request: Request) -> Response:
+        start = request.query_params.get("from", "0")
+        try:
+            deltas = server.follow(request.path_params["job"], int(start) if start.isdecimal() and len(start) < 9 else 0)
+        except InflightError as error:
+            return _answer({"error": str(error)}, 404)
+        return StreamingResponse(
+            deltas, media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+        )
+
+    async def cancel(request: Request) -> Response:
+        return _answer(server.cancel(request.path_params["job"]))
+
+    async def file(request: Request) -> Response:
+        try:
+            path, name = server.store.file(request.path_params["name"])
+        except InflightError as error:
+            return _answer({"error": str(error)}, 404)
+        headers = {"cache-control": _FOREVER, "x-content-type-options": "nosniff"}
+        if name and path.suffix == ".html":  # an export: it is looked at from disk, never here
+            page = path.read_text(encoding="utf-8").replace(PLOTLY, _plotly(), 1)
+            return Response(
+                page, media_type="text/html", headers={**headers, "content-disposition": f'attachment; filename="{name}"'}
+            )
+        return FileResponse(path, media_type=_TYPES.get(path.suffix), headers=headers, filename=name)
+
+    return [
+        Route("/inflight/jobs", begin, methods=["POST"]),
+        Route("/inflight/jobs/{job}", follow, methods=["GET"]),
+        Route("/inflight/jobs/{job}/cancel", cancel, methods=["POST"]),
+        Route("/inflight/files/{name}", file, methods=["GET"]),
+    ]
+
+
+_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".js": "text/javascript", ".gz": "application/gzip"}
+
+
+def _answer(data: Any, status: int = 200) -> Response:
+    return Response(json.dumps(data), status, media_type="application/json")  # in ASCII: a lone surrogate has no UTF-8
+
+
+@cache
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs  # 5 MB, for those who download a figure
+
+    return f"<script>{get_plotlyjs()}</script>"
+
+
+def _visitor(named: object, address: str) -> str:
+    """A visitor by the name that its page made up; without one, an address is one visitor."""
+    return named[:64] if isinstance(named, str) and named else f"at {address}"
