@@ -1,62 +1,43 @@
 """The command line: `python -m core run | serve | compare | bench | show | presets | models | check | import | watch | workload`.
 
-A command is a function in a module of this package, registered below by name; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
+A command is a function in a module of this package, imported when it is asked for; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
 import typer
 
-from core.cli.bench import COMMANDS as BENCHES
-from core.cli.check import check
-from core.cli.compare import compare
-from core.cli.import_ import import_
-from core.cli.lists import models, presets
 from core.cli.output import sentence
-from core.cli.run import run
-from core.cli.serve import serve
-from core.cli.show import show
-from core.cli.watch import watch
-from core.cli.workload import workload
+from core.cli.program import Target
+from core.cli.program import program as program_of
 from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "run": run,
-    "serve": serve,
-    "compare": compare,
-    "show": show,
-    "presets": presets,
-    "models": models,
-    "check": check,
-    "import": import_,
-    "watch": watch,
-    "workload": workload,
+COMMANDS: dict[str, Target] = {
+    "run": "run:run",
+    "serve": "serve:serve",
+    "compare": "compare:compare",
+    "show": "show:show",
+    "presets": "lists:presets",
+    "models": "lists:models",
+    "check": "check:check",
+    "import": "import_:import_",
+    "watch": "watch:watch",
+    "workload": "workload:workload",
 }
+BENCHES: dict[str, Target] = {"speed": "bench:speed", "load": "bench_load:load", "gpu": "bench_gpu:gpu"}
 
 PROGRAM = "python -m core"
 
 
-def program(commands: dict[str, Callable[..., None]]) -> typer.Typer:
-    """A command line of these commands."""
-    made = typer.Typer(
-        help="Inflight: continuous batching and its older relatives on a real model, every step on record.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="rich" if sys.stdout.isatty() else None,  # boxes are for terminals
-    )
-    for name, command in commands.items():
-        made.command(name)(command)
-    benches = typer.Typer(help="Measure: speed, load, or a GPU.", no_args_is_help=True)
-    for name, measure in BENCHES.items():
-        benches.command(name)(measure)
-    made.add_typer(benches, name="bench")
-    return made
+def program(commands: dict[str, Target]) -> typer.Typer:
+    """A command line of these commands, and of the benchmarks."""
+    benches = program_of(BENCHES, "Measure: speed, load, or a GPU.")
+    about = "Inflight: continuous batching and its older relatives on a real model, every step on record."
+    return program_of(commands, about, {"bench": benches})
 
 
 app = program(COMMANDS)

@@ -1,9 +1,8 @@
-"""`bench speed`: runs and steps beside other ways to do the same; and what the three `bench` commands are."""
+"""`bench speed`: runs and steps beside other ways to do the same."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
@@ -11,8 +10,6 @@ import typer
 
 from core.bench import BENCHMARKS
 from core.bench.report import Options, Report
-from core.cli.bench_gpu import gpu
-from core.cli.bench_load import load
 from core.cli.bench_report import print_benchmarks
 from core.cli.options import Json, Out, Quick, Threads, writable
 from core.cli.output import Work, finish
@@ -58,6 +55,3 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
         "quick": options.quick,
         "benchmarks": [r.to_json() for r in reports],
     }
-
-
-COMMANDS: dict[str, Callable[..., None]] = {"speed": speed, "load": load, "gpu": gpu}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch  # who only asks how many processes there are waits for nothing
 
 
 def world_size() -> int:
@@ -48,6 +49,8 @@ def loading_options() -> dict[str, Any]:
 
 def least(number: int, device: torch.device) -> int:
     """The least of what all processes say, for numbers that each of them measures for itself."""
+    import torch
+
     said = torch.tensor(number, device=device)
     torch.distributed.all_reduce(said, torch.distributed.ReduceOp.MIN)
     return int(said)

@@ -46,6 +46,12 @@ def test_every_command_has_help(command, capsys):
     assert "Usage: python -m core" in capsys.readouterr().out
 
 
+def test_help_waits_for_no_torch():
+    asks = "import sys, core.cli\ntry: core.cli.main(['--help'])\nfinally: print(*({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert "Run a preset" in out and out.endswith("\n\n")
+
+
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_every_limit_is_an_option(command, capsys):
     call(command, "--help")
