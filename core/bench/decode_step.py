@@ -6,6 +6,7 @@ sample, record. Contexts grow alike.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,9 @@ def run(options: Options) -> Report:
         pass
 
     options.on_run("prompts, transformers-continuous")
-    theirs = TransformersContinuous(model, work, count, 1024)
+    theirs = TransformersContinuous(
+        copy.deepcopy(model), work, count, 1024
+    )  # while it is open its model attends to paged caches alone
     theirs.submit()
     while len(outputs := theirs.outputs) < count or min(map(len, outputs.values())) < 1:
         theirs.step()

@@ -8,6 +8,7 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig
+from core.scheduler.lanes import Lanes
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import Why
@@ -165,6 +166,15 @@ def test_packed_order_is_lane_order() -> None:
     assert world.turns[2].passes == [(("r2", 3), ("r1", 1))]
 
 
+def test_the_lowest_free_lane_is_taken() -> None:
+    lanes, states = Lanes(4), [RequestState(small.request(f"r{i}", 1), (4,)) for i in range(7)]
+    assert [lanes.take(state) for state in states[:4]] == [0, 1, 2, 3] and lanes.num_free == 0
+    for lane in (3, 1, 2):
+        lanes.give_back(lane)
+    assert [lanes.take(state) for state in states[4:]] == [1, 2, 3]
+    assert [state.id for state in lanes] == ["r0", "r4", "r5", "r6"]
+
+
 def test_prefill_first_lets_decodes_wait() -> None:
     rows = ((2, 9), (2, 9), (12, 2, 1))
     first = line("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6, prefill_first=True)
@@ -201,6 +211,7 @@ def test_preemption_is_the_last_resort_and_takes_the_newest() -> None:
     assert turn.passes == [(("r0", 1),)]
     assert (turn.facts.waiting.count, turn.facts.waiting.request, turn.facts.waiting.why) == (1, "r1", Why("blocks", 0, 3, 4))
     assert world.states["r1"].status is RequestStatus.PREEMPTED and world.states["r1"].num_generated == 5
+    assert world.states["r1"].num_computed_tokens == 0
     world.run()
     assert world.chunks("r1") == [4, 1, 1, 1, 1, 9, 1]
     assert world.states["r1"].num_computed_tokens == 10

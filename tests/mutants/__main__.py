@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -78,9 +79,9 @@ def main() -> int:
                 folder = Path(tempfile.mkdtemp(dir=top))
                 copy(folder, fault)
                 running[start(folder, everything if fault is None else list(fault.tests))] = (fault, folder, time.monotonic())
+            for late in [pid for pid, (fault, _, began) in running.items() if fault and time.monotonic() - began > PATIENCE]:
+                os.kill(late, signal.SIGKILL)
             child, status = os.waitpid(-1, os.WNOHANG)
-            for late in [pid for pid, (_, _, began) in running.items() if time.monotonic() - began > PATIENCE]:
-                os.kill(late, 9)
             if not child:
                 time.sleep(0.1)
                 continue
@@ -89,7 +90,7 @@ def main() -> int:
             said = (folder / "said").read_text(encoding="utf-8", errors="replace")
             if fault is None:
                 good, word = code == 0, "all pass" if code == 0 else f"FAIL WITHOUT ANY FAULT\n{said[-3000:]}"
-            elif code in (1, -9):
+            elif code in (1, -signal.SIGKILL):
                 failed = [line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith("FAILED")]
                 good, word = True, f"noticed by {failed[0]}" if failed else "noticed: it never ends"
             else:
