@@ -1,10 +1,12 @@
 """Traces of schema 1 as traces of schema 2. What schema 1 leaves to be inferred is inferred here, once, and nowhere else.
 
-Schema 2 says who left which lane and when, carries the fields of the policy, and has the texts in a line for each request.
+Schema 2 says who left which lane and when, names the token budget as the binding limit wherever it is spent and somebody is held back,
+carries the fields of the policy, and has the texts in a line for each request.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from core.config import POLICIES
@@ -27,7 +29,7 @@ class FromSchema1:
         return {**data, "batching": POLICIES[policy].to_json()}
 
     def event(self, event: StepEvent) -> StepEvent:
-        """The event with who left which lane: whoever gave back blocks without being preempted.
+        """The event with its binding limit, and with who left which lane: whoever gave back blocks without being preempted.
 
         Before the passes left a request that was cancelled and, at the barrier, whoever else was not at work in them: the wave that had
         ended with it.
@@ -44,5 +46,7 @@ class FromSchema1:
         for request, lane, _ in event.admitted:
             self._lanes[request] = lane
         after = [Left(r, self._lanes.pop(r, -1), "after") for r in released if r not in early]
-        values = {name: value for name, value in event.to_json().items()}
-        return StepEvent(**{**values, "left": (*before, *after)})
+        budget, is_held_back = event.budget, event.waiting.why is not None or event.budget.binding == "budget"
+        if budget.decode + budget.prefill == budget.limit and is_held_back:
+            budget = budget._replace(binding="budget")
+        return replace(event, budget=budget, left=(*before, *after))
