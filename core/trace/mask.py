@@ -36,8 +36,8 @@ class Mask:
 
 
 def rows_of(forward: Pass, segments: Sequence[Segment]) -> list[Segment | FinishedRow]:
-    """The rows (padded) or segments (packed) of a pass in packed order, i.e. lane order."""
-    return sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
+    """The segments of a packed pass in its own order (lane order here; other engines have theirs), the rows of a padded one by lane."""
+    return sorted([*segments, *forward.finished_rows], key=lambda row: row.lane) if forward.finished_rows else [*segments]
 
 
 def mask_of(

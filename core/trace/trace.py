@@ -15,6 +15,8 @@ from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
 from core.trace.mask import Mask, Order, mask_of
 
+NOT_TAKEN = "✗"  # in place of a token that was guessed and turned out wrong
+
 
 @dataclass(frozen=True)
 class Texts:
@@ -99,7 +101,13 @@ class Trace:
         else:
             window = windows[layer]
         segments = [s for s in event.segments if s.pass_index == pass_index]
-        return mask_of(event.passes[pass_index], segments, self.token_text, window, order)
+        ends = {s.request: s.kv_len for s in segments}
+        taken = {d.request: ends[d.request] - d.drafted + d.accepted for d in event.drafts if d.request in ends}
+
+        def text(request: str, position: int) -> str:
+            return self.token_text(request, position) if position < taken.get(request, position + 1) else NOT_TAKEN
+
+        return mask_of(event.passes[pass_index], segments, text, window, order)
 
     @property
     def _steps(self) -> str:

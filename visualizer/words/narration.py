@@ -68,7 +68,12 @@ def _decodes(m: StepContext) -> Clause | None:
         ]
         return short, short
     then = "then " if m.prefills_come_first else ""
-    short = [*([then] if then else []), *names(writing), " adds one token" if len(writing) == 1 else " each add one token"]
+    total = sum(s.request in writing for s in m.event.sampled)
+    if total > len(writing):  # speculation
+        adds = f"{' adds' if len(writing) == 1 else ' add'} {total} tokens"
+    else:
+        adds = " adds one token" if len(writing) == 1 else " each add one token"
+    short = [*([then] if then else []), *names(writing), adds]
     nothing_else = not (m.prefills or m.event.waiting.count or m.event.stalled or m.event.preempted)
     return short, [*short, ", and nobody waits"] if nothing_else else short
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.trace.events import Admitted, Finished, Overrun, Preempted, Segment, Stalled, Why
+from core.trace.events import Admitted, Draft, Finished, Overrun, Preempted, Segment, Stalled, Why
 from core.trace.phrases import bound, count, reason
 from visualizer.words.context import StepContext
 from visualizer.words.vocabulary import Sentence, agree, is_are, milliseconds, names, padding_causes
@@ -16,6 +16,7 @@ def reasons(m: StepContext) -> list[Sentence]:
     sentences += _device_waited(m)
     sentences += [_preempted(m, p) for p in event.preempted]
     sentences += _decodes(m)
+    sentences += [_draft(m, d) for d in event.drafts]
     sentences += [_chunk(m, s) for s in m.prefills if s.request not in {a.request for a in event.admitted}]
     sentences += [_hit(m, h.request, h.num_cached_tokens) for h in event.kv.prefix_hits]
     sentences += [_admitted(m, a) for a in event.admitted]
@@ -52,7 +53,11 @@ def _decodes(m: StepContext) -> list[Sentence]:
     if not m.decodes:
         return []
     who = names([s.request for s in m.decodes], limit=12)
-    cost = f", {count(len(m.decodes), 'token')} of the budget of {m.event.budget.limit}" if m.event.budget.limit else ""
+    cost = (
+        f", {count(sum(s.length for s in m.decodes), 'token')} of the budget of {m.event.budget.limit}"
+        if m.event.budget.limit
+        else ""
+    )
     return [
         [
             *who,
@@ -167,6 +172,19 @@ def _graph(m: StepContext) -> list[Sentence]:
         ]
         for p, pads in beyond
         if pads > 0
+    ]
+
+
+def _draft(m: StepContext, d: Draft) -> Sentence:
+    got = sum(s.request == d.request for s in m.event.sampled)
+    forgotten = d.drafted - d.accepted
+    then = "" if not forgotten else f"; the {'other is' if forgotten == 1 else 'others are'} forgotten"
+    if not d.accepted:
+        then = f"; {'it is' if forgotten == 1 else 'they are'} forgotten"
+    right = "none is right" if not d.accepted else f"{d.accepted} {'is' if d.accepted == 1 else 'are'} right"
+    return [
+        {"r": d.request},
+        f" guesses {count(d.drafted, 'token')} ahead: {right}, so the pass gives it {count(got, 'token')}{then}.",
     ]
 
 

@@ -1,20 +1,25 @@
 // Geometry before ink: the rows, queries and keys of each forward pass of a step. Mirrors core/trace/mask.py. Knows nothing of pixels.
 //
-//   queries: packed order, i.e. lane order; a padded row is its pads, then its tokens
+//   queries: packed order (our own engine's is lane order, other engines have theirs); a padded row is its pads, then its tokens
 //   keys:    request by request, each 0 … kv_len - 1, cached first and then new
 
 export function passesOf(run, event) {
   const byPass = event.passes.map(() => []);
   for (const segment of event.segments) byPass[segment.passIndex].push(segment);
   const overrun = new Set(event.overrun.map((o) => o.request)); // computed for nothing
+  const drafts = new Map(event.drafts.map((d) => [d.request, d])); // guessed by speculation: the last positions of a segment
   return event.passes.map((forward, index) => {
     const padded = forward.layout === "padded";
     const items = [
-      ...byPass[index].map((s) => ({ ...s, request: run.request(s.request), finished: false, overrun: overrun.has(s.request) })),
+      ...byPass[index].map((s) => {
+        const { drafted = 0, accepted = 0 } = drafts.get(s.request) || {};
+        return { ...s, request: run.request(s.request), finished: false, overrun: overrun.has(s.request), drafted, rejected: drafted - accepted };
+      }),
       ...forward.finishedRows.map(({ request, lane }) => ({
         request: run.request(request), lane, phase: "finished", start: 0, length: 0, kvLen: 0, finished: true,
       })),
-    ].sort((a, b) => a.lane - b.lane);
+    ];
+    if (forward.finishedRows.length) items.sort((a, b) => a.lane - b.lane);
     let q = 0;
     let k = 0;
     for (const item of items) {
@@ -33,6 +38,14 @@ export function passesOf(run, event) {
 export function overrunWords(item) {
   return [{ request: item.request }, " had stopped when this step was already launched: overrun, computed for nothing"];
 }
+
+/** Whether a position held a guess of speculation's, and whether it was right: "", "taken" or "forgotten". */
+export function guessAt(item, position) {
+  if (position >= item.kvLen || position < item.kvLen - item.drafted) return "";
+  return position >= item.kvLen - item.rejected ? "forgotten" : "taken";
+}
+
+export const NOT_TAKEN = "✗"; // in place of a token that was guessed and turned out wrong
 
 /** The item whose queries (or keys) hold position x. */
 export function itemAt(pass, x, axis) {

@@ -3,7 +3,7 @@
 import { setAttr, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
-import { overrunWords, visible } from "../run/passes.js";
+import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 
 const GAP = 2;
 
@@ -20,7 +20,10 @@ export class PackedRow {
   _cellsOf(pass, most) {
     const { run } = this.app;
     const cells = [];
-    const token = (item, position) => ({ item, position, text: visible(run.tokenText(item.request, position)), phase: item.phase });
+    const token = (item, position) => {
+      const guess = guessAt(item, position);
+      return { item, position, guess, text: guess === "forgotten" ? NOT_TAKEN : visible(run.tokenText(item.request, position)), phase: guess ? "draft" : item.phase };
+    };
     for (const item of pass.items) {
       if (item.pads) cells.push({ item, pads: item.pads, text: item.pads === 1 ? "pad" : `${item.pads} pads` });
       const shown = item.length <= most ? item.length : Math.max(0, most - 1);
@@ -70,8 +73,9 @@ export class PackedRow {
     setText(this.title, passes.length > 1 ? `${passes.length} forward passes` : "One forward pass");
     const shape = passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
+    const [guessed, right] = event.drafts.reduce(([n, m], d) => [n + d.drafted, m + d.accepted], [0, 0]);
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
-    setText(this.key, `${shape}${plural(tokens, "token")}${over ? ` (${over} overrun)` : ""}${pads ? ` + ${plural(pads, "pad")}` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
+    setText(this.key, `${shape}${plural(tokens, "token")}${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${plural(pads, "pad")}` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];
@@ -139,7 +143,7 @@ export class PackedRow {
     const strength = focus && (focus !== cell.item.request || cell.graph) ? 0.2 : 1;
     g.globalAlpha = strength;
     const { x, y, w, h } = cell;
-    const forNobody = cell.pads || cell.graph || (cell.item.overrun && !cell.sum);
+    const forNobody = cell.pads || cell.graph || (cell.item.overrun && !cell.sum) || cell.guess === "forgotten";
     g.beginPath();
     g.roundRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5, 4);
     g.textBaseline = "middle";
@@ -212,11 +216,12 @@ export class PackedRow {
       const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
       return { request, lines: [[{ request }, ` ${plural(cell.fold, "more token")}${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
     }
+    if (cell.guess === "forgotten") return { request, lines: [[{ request }, ` position ${cell.position}: a token that was guessed and turned out wrong; it is forgotten`]] };
     const text = this.app.run.tokenText(request, cell.position);
     return {
       request,
       hot: { request, q: cell.position, keys: [cell.position, cell.position + 1] },
-      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${plural(item.length, "prompt token")} in this pass`]],
+      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed ahead by speculation, and right"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${plural(item.length, "prompt token")} in this pass`]],
     };
   }
 
@@ -227,7 +232,7 @@ export class PackedRow {
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads"],
       rows: frame.passes.flatMap((p) => p.items.map((i) => [
         String(p.index + 1), i.request.letter, i.overrun ? `${i.phase}, overrun` : i.phase, i.length ? `${i.start} to ${i.kvLen - 1}` : "none",
-        Array.from({ length: Math.min(i.length, 40) }, (_, n) => visible(run.tokenText(i.request, i.start + n))).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
+        Array.from({ length: Math.min(i.length, 40) }, (_, n) => (guessAt(i, i.start + n) === "forgotten" ? NOT_TAKEN : visible(run.tokenText(i.request, i.start + n)))).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
         String(i.pads),
       ]).concat(p.graphPads ? [[String(p.index + 1), "nobody", "graph padding", "none", "", String(p.graphPads)]] : [])),
     };

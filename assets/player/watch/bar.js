@@ -67,6 +67,10 @@ export class Bar {
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
     const limits = limitsOf(app.run);
+    for (const mark of root.querySelectorAll(".deduced")) { // another engine does not record it: by which rule it was worked out
+      mark.title = (header.deduced || {})[mark.dataset.fact] || "";
+      mark.hidden = !mark.title;
+    }
     for (const chip of root.querySelectorAll(".policy-chip")) {
       setText(chip, limits.map(([words]) => words).join(" · "));
       chip.title = `${limits.map(([, name]) => name).join("\n")}\nThe names are vLLM's.`;

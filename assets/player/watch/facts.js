@@ -47,6 +47,7 @@ export function limitsOf(run) {
   const budget = config.max_num_batched_tokens;
   const unlimited = batching.token_budget === false;
   return [
+    ...(run.header.engine ? [[`${run.header.engine.name} ${run.header.engine.version}`, `recorded inside ${run.header.engine.name}`]] : []),
     [policy, `policy: ${policy}`],
     [plural(run.numLanes, "lane"), `max_num_seqs = ${run.numLanes}`],
     ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`]] : []),
