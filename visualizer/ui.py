@@ -83,6 +83,10 @@ def _api(server: Server) -> None:
         """The address of the lessons in a language."""
         return server.lessons(language)
 
+    def lesson_file(lesson: str, kind: str, language: str) -> dict:
+        """The address of a lesson's sheet. kind: teacher, learner, offline (the lesson as one file), or plan."""
+        return server.lesson_file(lesson, kind, language)
+
     def upload(text: str) -> dict:
         """Open a saved trace; text: its JSON lines."""
         return server.upload(text)
@@ -103,7 +107,7 @@ def _api(server: Server) -> None:
         """The address of a recorded comparison, `{"url"}`."""
         return server.comparisons.open(name)
 
-    for endpoint in (run, cancel, state, lessons, upload, export, comparisons, open_comparison):
+    for endpoint in (run, cancel, state, lessons, lesson_file, upload, export, comparisons, open_comparison):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
     gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 

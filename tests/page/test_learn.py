@@ -16,6 +16,7 @@ from visualizer.lessons.document import document, recorded, runs_of_lessons
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import page_html
+from visualizer.page.lesson_file import lesson_html
 from visualizer.page.tabs import TABS, part, tab_script
 from worlds.browser import chromium, visit  # noqa: F401
 
@@ -171,3 +172,11 @@ def test_axe_finds_nothing_serious(learn, size):
 
 def test_there_are_ten_lessons():
     assert len(LESSONS) == 10
+
+
+def test_a_lesson_in_one_file_asks_for_nothing(visit):
+    page = visit(files={"": lesson_html("static-batching", recorded())}, drawn=False)
+    page.wait_for_function("window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
+    page.keyboard.press("n")
+    drawn(page, "static-batching", "padding")
+    assert page.evaluate("inflight.frame.event.step") == 0 and page.is_hidden(".lessons-button")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,7 +16,10 @@ from visualizer.lessons.facts import FACTS, Who
 from visualizer.lessons.glossary import SEEN
 from visualizer.lessons.lesson import PaintMask
 from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.pictures import lanes_picture, mask_picture
+from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
+from visualizer.page.lesson_file import lesson_html
 
 TRACES = recorded()
 ALL = [(lesson, stop) for lesson in LESSONS for stop in lesson.stops]
@@ -155,3 +159,42 @@ def test_a_mask_to_paint_is_the_one_of_the_step():
             for segment in at.event.segments:
                 rows = [q for q in trace.mask(at.step).queries if q.request == segment.request]
                 assert len(rows) == segment.length
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sheet_says_what_the_lesson_says_and_keeps_the_answers_apart(kind):
+    for lesson in LESSONS:
+        made, page = lesson_document(lesson, TRACES, "en"), sheet(lesson.name, kind, TRACES)
+        text = ElementTree.fromstring(re.search(r"<main>.*</main>", page, re.DOTALL)[0].replace("<br>", "")).itertext()
+        said = "".join(text)
+        asked = [stop for stop in made["stops"] if stop["ask"]]
+        assert all(plain(stop["ask"]["text"]).replace("`", "") in said for stop in asked)
+        assert page.count("<svg") >= len(asked) and page.count('<div class="answer">') == len(asked)
+        if kind == "learner":
+            assert (
+                plain(asked[0]["ask"]["why"]).replace("`", "") in said.split("Answers")[1]
+                and 'class="answer"' not in page.split('class="apart"')[0]
+            )
+
+
+def test_a_picture_has_a_cell_for_every_position_that_was_computed():
+    at = At(TRACES("verses-static"), TRACES("verses-static").events[-1].step)
+    drawn = len(lanes_picture(at).findall("rect")) - at.config.num_lanes
+    assert drawn == sum(len(e.segments) + len(p.finished_rows) for e in at.trace.events for p in e.passes)
+    mask = at.trace.mask(at.step)
+    assert len([r for r in mask_picture(at).findall("rect") if r.get("fill") != "#fff"]) == mask.allowed.sum()
+    assert not [r for r in mask_picture(at, blank=True).findall("rect") if r.get("fill") != "#fff"]
+
+
+def test_sheets_that_there_are_not_are_refused():
+    for lesson, kind in (("static-batching", "poster"), ("nonsense", "teacher")):
+        with pytest.raises(InflightError):
+            sheet(lesson, kind, TRACES)
+    with pytest.raises(InflightError):
+        lesson_html("nonsense", TRACES)
+
+
+def test_the_plan_fits_a_lesson_of_45_minutes():
+    assert sum(lesson.minutes for lesson in LESSONS) == 45 and all(
+        texts("en", lesson.name)["title"] in plan(TRACES) for lesson in LESSONS
+    )

@@ -68,7 +68,7 @@ _SHORT_OF_BLOCKS = first(lambda e: e.budget.binding == "blocks" and e.segments)
 LESSONS: tuple[Lesson, ...] = (
     Lesson(
         "one-token",
-        6,
+        5,
         (
             Stop("prompt", Place("one-request", start), ("row", "text")),
             Stop("mask", Place("one-request", start), ("mask",), question=ChooseNumber("allowed", ("cells", "prompt:A"))),
@@ -92,7 +92,7 @@ LESSONS: tuple[Lesson, ...] = (
     ),
     Lesson(
         "one-at-a-time",
-        4,
+        3,
         (
             Stop("queue", Place("verses-sequential", start), ("queue", "lanes")),
             Stop(
@@ -146,7 +146,7 @@ LESSONS: tuple[Lesson, ...] = (
     ),
     Lesson(
         "dynamic-scheduling",
-        5,
+        4,
         (
             Stop(
                 "refill",
@@ -203,7 +203,7 @@ LESSONS: tuple[Lesson, ...] = (
     ),
     Lesson(
         "one-pass",
-        6,
+        5,
         (
             Stop("mixed", Place("short-and-long", first(mixes, 1)), ("row", "mask")),
             Stop(
@@ -232,7 +232,7 @@ LESSONS: tuple[Lesson, ...] = (
     ),
     Lesson(
         "long-prompt",
-        6,
+        5,
         (
             Stop("arrives", Place("long-prompt-arrives", before(_LONG)), ("row", "lanes")),
             Stop(
@@ -268,7 +268,7 @@ LESSONS: tuple[Lesson, ...] = (
     ),
     Lesson(
         "paged-kv",
-        6,
+        5,
         (
             Stop("blocks", Place("kv-pressure", admits("C")), ("kv",), pin="A"),
             Stop(
@@ -293,7 +293,7 @@ LESSONS: tuple[Lesson, ...] = (
     ),
     Lesson(
         "prefix-caching",
-        5,
+        4,
         (
             Stop("alike", Place("shared-prefix", start), ("row", "kv")),
             Stop(
@@ -316,7 +316,7 @@ LESSONS: tuple[Lesson, ...] = (
     ),
     Lesson(
         "production",
-        6,
+        4,
         (
             Stop("names", Place("short-and-long", first(mixes)), ("queue", "row"), table=True),
             Stop(

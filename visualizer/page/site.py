@@ -16,8 +16,11 @@ from visualizer.documents.replay import replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import recorded as recorded_traces
 from visualizer.lessons.document import runs_of_lessons
+from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import inert_json, page_html
+from visualizer.page.lesson_file import lesson_html
 from visualizer.page.tabs import TABS, packed_plotly, part, tab_script
 
 _LOADER = ASSETS / "site" / "runs.js"
@@ -73,7 +76,23 @@ def _learn(folder: Path, traces: Path) -> dict | None:
     (folder / "learn" / "page.js").write_text(tab_script("learn"), encoding="utf-8")
     read = recorded_traces(traces)
     documents = {language: _brought(folder, f"learn/{language}.js", lessons_document(read, language)) for language in LANGUAGES}
-    return part("learn", "learn/page.js", {"server": False, "documents": documents})
+    papers: dict[str, dict[str, str]] = {"": {}}
+    for language in LANGUAGES:
+        papers[""][f"plan-{language}"] = _paper(folder, f"learn/plan-{language}.html", plan(read, language))
+        for lesson in (lesson.name for lesson in LESSONS):
+            made = {kind: sheet(lesson, kind, read, language) for kind in KINDS} | {
+                "offline": lesson_html(lesson, read, language)
+            }
+            for kind, text in made.items():
+                papers.setdefault(lesson, {})[f"{kind}-{language}"] = _paper(
+                    folder, f"learn/{lesson}-{kind}-{language}.html", text
+                )
+    return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers})
+
+
+def _paper(folder: Path, url: str, text: str) -> str:
+    (folder / url).write_text(text, encoding="utf-8")
+    return url
 
 
 def _brought(folder: Path, url: str, data: object) -> str:

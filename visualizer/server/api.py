@@ -85,6 +85,15 @@ class Server:
         except InflightError as error:
             return {"error": str(error)}
 
+    def lesson_file(self, lesson: object, kind: object, language: object) -> dict:
+        """The address of a lesson's sheet, or of the lesson as one file, `{"url"}`, or why there is none."""
+        try:
+            path = self._lessons.file(str(lesson), str(kind), str(language))
+            self.store.pin(path)
+            return {"url": address_of(path)}
+        except InflightError as error:
+            return {"error": str(error)}
+
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def upload(self, text: object) -> dict:

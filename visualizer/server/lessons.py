@@ -7,6 +7,8 @@ from pathlib import Path
 
 from visualizer.documents.files import write_by_content
 from visualizer.lessons.document import document, recorded
+from visualizer.lessons.sheets import plan, sheet
+from visualizer.page.lesson_file import lesson_html
 
 
 class Lessons:
@@ -23,3 +25,20 @@ class Lessons:
             if language not in self._made:
                 self._made[language] = write_by_content(self._folder, document(self._traces, str(language)))
             return self._made[language]
+
+    def file(self, lesson: str, kind: str, language: str) -> Path:
+        """A sheet of a lesson ("teacher", "learner"), the lesson as one file ("offline"), or the plan of all ("plan"); raises InflightError
+        for one that there is not.
+        """
+        name = f"{kind}-{lesson}-{language}"
+        with self._lock:
+            if name not in self._made:
+                if kind == "plan":
+                    text = plan(self._traces, language)
+                elif kind == "offline":
+                    text = lesson_html(lesson, self._traces, language)
+                else:
+                    text = sheet(lesson, kind, self._traces, language)
+                self._made[name] = self._folder / f"inflight-{name}.html"
+                self._made[name].write_text(text, encoding="utf-8")
+            return self._made[name]

@@ -17,6 +17,8 @@ export class Home {
     setText($(".lead"), words.lead);
     setText($(".keys-line"), words.keys);
     $(".lesson-list").replaceChildren(...doc.lessons.map((lesson) => this._lesson(lesson)));
+    $(".papers").hidden = !this._hasPapers({ name: "" });
+    $(".papers").replaceChildren(h("button", { type: "button", class: "link", onclick: () => this._paper({ name: "" }, "plan") }, words.plan));
     this._questions($(".asked"), doc.questions);
     setText($(".terms h3"), words.glossary);
     $(".terms dl").replaceChildren(...Object.entries(doc.terms).flatMap(([term, t]) => [
@@ -48,8 +50,9 @@ export class Home {
   async _paper(lesson, kind) {
     const { learn } = this;
     const { language } = learn;
-    const url = learn.server ? (await learn.server.call("lesson_file", lesson.name, kind, language)).url : learn.options.papers[lesson.name]?.[`${kind}-${language}`] || learn.options.papers[lesson.name]?.[`${kind}-en`];
-    if (url) window.open(url, "_blank", "noopener");
+    const made = learn.server ? await learn.server.call("lesson_file", lesson.name, kind, language) : { url: learn.options.papers[lesson.name][`${kind}-${language}`] };
+    if (made.url) window.open(made.url, "_blank", "noopener");
+    else learn.app.toast(made.error);
   }
 
   _questions(section, questions) {

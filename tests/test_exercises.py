@@ -1,0 +1,63 @@
+"""The exercises: solutions are right, wrong answers are told where and why, nothing written is said to be so."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from exercises import solutions, yours
+from exercises.__main__ import main
+from exercises.checks import EXERCISES
+from exercises.given import Request
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_solution_is_right_and_the_stub_is_not_written(name):
+    assert EXERCISES[name](solutions).fault is None
+    with pytest.raises(NotImplementedError):
+        EXERCISES[name](yours)
+
+
+def refills_at_once(waiting: list[Request], running: list[Request], lanes: int) -> dict[str, int]:
+    return {r.id: r.left for r in (*running, *waiting[: lanes - len(running)])}
+
+
+def prompts_first(waiting, running, lanes, budget):
+    return solutions.schedule_continuous(
+        waiting, [r for r in running if not r.decodes] + [r for r in running if r.decodes], lanes, budget - 1
+    )
+
+
+def not_causal(pieces):
+    return [
+        [query.request == key.request for key in pieces for _ in range(key.end)]
+        for query in pieces
+        for _ in range(query.start, query.end)
+    ]
+
+
+class HandsOutTwice(solutions.Blocks):
+    def release(self, request):
+        self.free += self.tables.get(request, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "words"),
+    [
+        ("static", {"schedule_static": refills_at_once}, "the engine computes"),
+        ("continuous", {"schedule_continuous": prompts_first}, "a budget of"),
+        ("mask", {"block_diagonal_mask": not_causal}, "must not look at key"),
+        ("blocks", {"Blocks": HandsOutTwice}, "needs 0 blocks"),
+    ],
+)
+def test_a_wrong_answer_is_told_where_it_goes_wrong(name, answer, words):
+    found = EXERCISES[name](SimpleNamespace(**answer))
+    assert words in found.fault
+    assert found.trace is None or not found.trace.complete
+
+
+def test_the_command_checks_and_shows_the_run(tmp_path, capsys):
+    assert main(["static", "--solution", "--show", str(tmp_path / "run.html")]) == 0
+    assert "static: right." in capsys.readouterr().out and "exercise: static" in (tmp_path / "run.html").read_text()
+    assert main(["mask"]) == 1 and "not written yet" in capsys.readouterr().out

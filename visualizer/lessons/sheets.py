@@ -1,0 +1,164 @@
+"""Sheets to print, one for the teacher and one for the learner, made from a lesson's document and pictures of its runs. Knows no browser.
+
+The learner's sheet asks what the lesson asks, with room to write and masks to fill in; the answers come on a page of their own. The
+teacher's has what each stop shows and says, the answers, and where to click.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from core.errors import InflightError
+from core.trace.trace import Trace
+from visualizer.lessons.document import lesson_document
+from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.pictures import lanes_picture, mask_picture
+from visualizer.lessons.places import At
+from visualizer.lessons.texts import FOLDER, Span, texts
+
+KINDS = ("teacher", "learner")
+
+
+def sheet(lesson: str, kind: str, traces: Callable[[str], Trace], language: str = "en") -> str:
+    """A page of HTML; raises InflightError for a lesson that there is not."""
+    found = next((one for one in LESSONS if one.name == lesson), None)
+    if found is None or kind not in KINDS:
+        raise InflightError(f"There is no {kind} sheet for a lesson {lesson!r}.")
+    made = lesson_document(found, traces, language)
+    words = texts(language, "page")
+    body = Element("main")
+    _add(body, "p", made["question"], class_="where")
+    if kind == "teacher":
+        _teacher(body, made, traces, words)
+    else:
+        _learner(body, made, traces, words)
+    return page(f"{made['number']}. {made['title']}", words[kind], body, language)
+
+
+def plan(traces: Callable[[str], Trace], language: str = "en") -> str:
+    """The plan that strings the lessons together, with the minutes each takes."""
+    words = texts(language, "page")
+    body = Element("main")
+    _add(body, "p", words["plan_lead"])
+    table = SubElement(body, "table")
+    at = 0
+    for lesson in LESSONS:
+        made = lesson_document(lesson, traces, language)
+        row = SubElement(table, "tr")
+        for text in (f"{at}–{at + lesson.minutes} {words['minutes']}", f"{made['number']}. {made['title']}", made["question"]):
+            _add(row, "td", text)
+        at += lesson.minutes
+    _add(body, "p", words["plan_end"])
+    return page(words["plan"], words["title"], body, language)
+
+
+def page(title: str, kind: str, body: Element, language: str) -> str:
+    """The body on the sheets' own page."""
+    parts = {
+        "title": _text(title),
+        "kind": _text(kind),
+        "lang": language,
+        "body": tostring(body, encoding="unicode", method="html"),
+    }
+    template = (FOLDER / "sheet.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], template)
+
+
+def _teacher(body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
+    for number, stop in enumerate(made["stops"], 1):
+        section = SubElement(body, "section")
+        _add(section, "h2", f"{number}. {stop['title']}")
+        _add(section, "p", f"#part=learn&lesson={made['name']}&stop={stop['name']}", class_="where")
+        section.append(_picture(stop, traces))
+        for spans in stop["text"]:
+            _said(section, "p", spans)
+        if stop["ask"]:
+            _said(section, "p", stop["ask"]["text"], class_="asked")
+            _answer(section, stop, traces, words)
+
+
+def _learner(body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
+    asked = [stop for stop in made["stops"] if stop["ask"]]
+    for number, stop in enumerate(asked, 1):
+        section = SubElement(body, "section")
+        _add(section, "h2", f"{number}. {stop['title']}")
+        for spans in stop["text"]:
+            _said(section, "p", spans)
+        place = stop["then"] or stop
+        if stop["ask"]["kind"] == "paint":
+            section.append(mask_picture(At(traces(place["run"]), place["step"]), blank=True))
+        else:
+            section.append(lanes_picture(At(traces(stop["run"]), stop["step"]), blank_after=True))
+        _said(section, "p", stop["ask"]["text"])
+        if stop["ask"]["kind"] == "choose":
+            options = SubElement(section, "ol")
+            for option in stop["ask"]["options"]:
+                _said(options, "li", option["text"])
+        SubElement(section, "div", {"class": "line"})
+        SubElement(section, "div", {"class": "line"})
+    last = made["stops"][-1]
+    section = SubElement(body, "section")
+    _add(section, "h2", last["title"])
+    for spans in last["text"]:
+        _said(section, "p", spans)
+    answers = SubElement(body, "section", {"class": "apart"})
+    _add(answers, "h2", words["answers"])
+    for number, stop in enumerate(asked, 1):
+        _add(answers, "p", f"{number}. {stop['title']}")
+        _answer(answers, stop, traces, words)
+
+
+def _answer(section: Element, stop: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
+    ask, place = stop["ask"], stop["then"] or stop
+    holder = SubElement(section, "div", {"class": "answer"})
+    if ask["kind"] == "paint":
+        holder.append(mask_picture(At(traces(place["run"]), place["step"])))
+    else:
+        _said(holder, "p", next(o["text"] for o in ask["options"] if o["right"]))
+    _said(holder, "p", ask["why"])
+
+
+def _picture(stop: dict[str, Any], traces: Callable[[str], Trace]) -> Element:
+    """The mask where the stop is about it and it can be read, else the lanes."""
+    at = At(traces(stop["run"]), stop["step"])
+    if "mask" in stop["views"] and at.trace.mask(at.step, len(at.event.passes) - 1).allowed.size <= 900:
+        return mask_picture(at)
+    return lanes_picture(at)
+
+
+def _add(parent: Element, tag: str, text: str, class_: str = "") -> Element:
+    element = SubElement(parent, tag, {"class": class_} if class_ else {})
+    element.text = text
+    return element
+
+
+def _said(parent: Element, tag: str, spans: list[Span], class_: str = "") -> None:
+    """Spans as text, letters of requests in a frame, code as code."""
+    element = _add(parent, tag, "", class_)
+    for span in spans:
+        if isinstance(span, str):
+            for index, part in enumerate(span.split("`")):
+                if index % 2:
+                    _add(element, "code", part)
+                else:
+                    _append(element, part)
+        elif "r" in span:
+            _add(element, "span", span["r"], "chip")
+        else:
+            _add(element, "b", span["n"]) if "n" in span else _append(element, span["s"])
+
+
+def _append(element: Element, text: str) -> None:
+    if len(element):
+        element[-1].tail = (element[-1].tail or "") + text
+    else:
+        element.text = (element.text or "") + text
+
+
+def _text(text: str) -> str:
+    element = Element("i")
+    element.text = text
+    return tostring(element, encoding="unicode")[3:-4]

@@ -1,0 +1,35 @@
+"""One lesson as one file: the player, its recorded runs and the lesson's texts, with nothing to fetch. Opens from disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from core.assets import ASSETS
+from core.errors import InflightError
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from visualizer.documents.catalogue import entry
+from visualizer.documents.replay import replay
+from visualizer.lessons.document import document
+from visualizer.page.bundle import inert_json, page_html
+from visualizer.page.tabs import part, tab_script
+
+_HEAD = ASSETS / "site" / "lesson.html"
+
+
+def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
+    """The page; raises InflightError for a lesson that there is not."""
+    lessons = document(traces, language)
+    found = next((made for made in lessons["lessons"] if made["name"] == lesson), None)
+    if found is None:
+        raise InflightError(f"There is no lesson {lesson!r}.")
+    data: dict[str, object] = {"lesson": {**lessons, "lessons": [found], "questions": [], "languages": {}}}
+    catalogue = []
+    for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
+        data[run] = replay(traces(run))
+        catalogue.append(entry(PRESETS[run], traces(run)) | {"url": run})
+    learn = part("learn", "", {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson})
+    head = {"<!--DATA-->": inert_json(data), "/*SCRIPT*/": tab_script("learn")}
+    brought = re.sub("|".join(map(re.escape, head)), lambda m: head[m.group()], _HEAD.read_text(encoding="utf-8"))
+    return page_html({"catalogue": catalogue}, {"learn": learn}).replace("</head>", brought, 1)
