@@ -39,6 +39,7 @@ class Lessons:
                     text = lesson_html(lesson, self._traces, language)
                 else:
                     text = sheet(lesson, kind, self._traces, language)
-                self._made[name] = self._folder / f"inflight-{name}.html"
+                suffix = "html" if kind == "offline" else "htm"  # what ends in html is downloaded, a sheet is looked at
+                self._made[name] = self._folder / f"inflight-{name}.{suffix}"
                 self._made[name].write_text(text, encoding="utf-8")
             return self._made[name]
