@@ -23,6 +23,7 @@ export class Compare {
     this.root = root;
     this.options = { tabs: [], comparisons: [], server: false, watched: null, ...options };
     this.layout = "desk";
+    this.presenter = false;
     this.doc = null;
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
@@ -37,7 +38,9 @@ export class Compare {
     this._size();
     this.server = this.options.server ? new Server(this.options.base) : null;
     this.tooltip = new Tooltip($(".tooltip"), this);
-    const race = { palette: () => this.palette, layout: () => this.layout, tooltip: this.tooltip };
+    const race = {
+      palette: () => this.palette, layout: () => this.layout, presenter: () => this.presenter, tooltip: this.tooltip, watch: this.options.tabs.length ? (replay, step) => this._watch(replay, step) : null,
+    };
     this.race = new Race($(".race"), { ...race, onchange: () => this._moment() });
     this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race, "Race");
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
@@ -252,6 +255,8 @@ export class Compare {
     $(".csv-button").addEventListener("click", () => this._save("csv"));
     $(".json-button").addEventListener("click", () => this._save("json"));
     $(".share-button").addEventListener("click", () => this._share());
+    $(".present-button").addEventListener("click", () => this.present(true));
+    $(".leave-button").addEventListener("click", () => this.present(false));
     window.addEventListener("hashchange", () => {
       this.wanted = addressed();
       if (this.wanted.get("part") === "compare") this._follow();
@@ -315,6 +320,21 @@ export class Compare {
     }, 300);
   }
 
+  /** A run of the race in the Watch tab. Its requests' texts are not in it: the race needs none. */
+  _watch(replay, step) {
+    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay, step } }, bubbles: true }));
+  }
+
+  /** The race alone, large, for a projector. */
+  present(on) {
+    this.presenter = on;
+    this.root.classList.toggle("presenter", on);
+    if (!on && document.fullscreenElement) document.exitFullscreen();
+    this._size();
+    this.race.redraw();
+    if (on) this.toast("Space plays, c changes the axis, F fills the screen, Esc leaves.", 3000);
+  }
+
   _share() {
     if (!this.doc) return;
     if (this.entry) copyLink(this.root, linkTo(this._hash(true)), () => this.toast("Link copied: it opens this comparison at this moment."));
@@ -336,7 +356,7 @@ export class Compare {
   _size() {
     const width = this.$(".page").clientWidth;
     if (!width) return;
-    const layout = layoutOf(width);
+    const layout = this.presenter ? "desk" : layoutOf(width);
     if (layout === this.layout) return;
     this.layout = layout;
     this.root.dataset.layout = layout;
@@ -350,12 +370,14 @@ export class Compare {
       if (!isOurKey(e, this.root)) return;
       if (e.key === "Escape") {
         if (this.form.isOpen) this.form.toggle(false);
+        else if (this.presenter) this.present(false);
         return;
       }
       const at = /** @type {HTMLElement} */ (e.target);
       if (isTyping(at) || pressesButton(e) || at.closest?.(".metrics")) return;
       const bar = at.closest?.(".panel.fork") && this.fork.stands ? this.fork.bar : this.bar;
-      const act = bar.key(e);
+      const own = { p: () => this.present(!this.presenter), f: this.presenter && (() => (document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen?.())) };
+      const act = bar.key(e) || own[e.key];
       if (!act) return;
       act();
       e.preventDefault();

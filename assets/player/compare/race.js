@@ -5,11 +5,11 @@
 
 import { clockLabel, roundUnit } from "../run/axis.js";
 import { clamp, h } from "../parts/dom.js";
-import { duration } from "../parts/format.js";
-import { setFont, Surface } from "../parts/surface.js";
+import { duration, momentOf } from "../parts/format.js";
+import { measure, setFont, Surface } from "../parts/surface.js";
 import { GUTTER } from "../views/lane_chart.js";
 import { drawSoon } from "../parts/look.js";
-import { Racer, ROOM } from "./racer.js";
+import { Racer } from "./racer.js";
 import { raceTable } from "./race_table.js";
 import { fillTable } from "../parts/tables.js";
 import { Run } from "../run/run.js";
@@ -20,7 +20,7 @@ const STEPS_A_SECOND = 60; // at speed 1
 
 export class Race {
   /**
-   * el: where it goes. options: {palette, layout, onchange(race), tooltip}. `palette` and `layout` may change: call `redraw`.
+   * el: where it goes. options: {palette, layout, presenter, onchange(race), tooltip, watch(replay, step)}. `palette` and `layout` may change: call `redraw`.
    */
   constructor(el, options) {
     this.el = el;
@@ -51,6 +51,22 @@ export class Race {
 
   get layout() {
     return this.options.layout();
+  }
+
+  get presenter() {
+    return Boolean(this.options.presenter?.());
+  }
+
+  /** Right of the lanes: for the number that each run ends in. */
+  get room() {
+    const small = this.layout === "phone" ? 0.85 : 1;
+    return (this.clock ? 80 : 116) * (this.presenter ? 1.5 : small);
+  }
+
+  /** Show a run at this moment in the Watch tab. */
+  watch(racer) {
+    this.toggle(false);
+    this.options.watch(this.doc.runs[racer.name], racer.stepAt(Math.min(this.now, racer.length)));
   }
 
   /** doc: {names, hues, about, runs}. names: which of them race, in order. */
@@ -160,7 +176,7 @@ export class Race {
     if (!this.racers.length || !this.surface.visible) return;
     const t0 = performance.now();
     for (const racer of this.racers) racer.draw();
-    const per = Math.max(1, this.surface.w - GUTTER - ROOM) / this.span;
+    const per = Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
     this._axis(per);
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
     this.flag.hidden = this.mark === null || this.clock;
@@ -180,8 +196,8 @@ export class Race {
   }
 
   readout() {
-    if (this.layout === "phone") return this.clock ? `${this.now.toFixed(2)} s` : `step ${Math.floor(this.now)}`;
-    return this.clock ? `${this.now.toFixed(2)} s of ${duration(this.span)}` : `step ${Math.floor(this.now)} of ${this.span}`;
+    if (this.layout === "phone") return this.clock ? duration(this.now) : `${Math.floor(this.now)} steps`;
+    return this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`;
   }
 
   /** Who is ahead by how many tokens: [name, tokens, behind], or null while nobody is. */
@@ -195,13 +211,14 @@ export class Race {
   _axis(per) {
     const g = this.surface.begin();
     const { palette } = this;
-    setFont(g, `${this.layout === "phone" ? 12 : 11}px ${palette.sans}`);
+    setFont(g, `${this.presenter ? 18 : this.layout === "phone" ? 12 : 11}px ${palette.sans}`);
     g.fillStyle = palette.soft;
     g.textBaseline = "middle";
     const unit = roundUnit(this.span, Math.max(2, this.surface.w / 110), !this.clock);
     for (let i = 0; i * unit <= this.span + 1e-9; i += 1) {
       const v = i * unit;
-      g.fillText(this.clock ? clockLabel(v, this.span) : String(v), GUTTER + v * per, STRIP / 2);
+      const label = this.clock ? clockLabel(v, this.span) : String(v);
+      if (GUTTER + v * per + measure(g, label) <= this.surface.w) g.fillText(label, GUTTER + v * per, STRIP / 2);
     }
   }
 
@@ -214,9 +231,9 @@ export class Race {
 
   _point() {
     const { area } = this;
-    const at = (e) => (e.clientX - area.getBoundingClientRect().left - GUTTER) / Math.max(1, this.surface.w - GUTTER - ROOM) * this.span;
+    const at = (e) => (e.clientX - area.getBoundingClientRect().left - GUTTER) / Math.max(1, this.surface.w - GUTTER - this.room) * this.span;
     area.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.racers.length || e.target.closest("h4")) return;
+      if (e.button || !this.racers.length || e.target.closest("h4, button")) return;
       area.setPointerCapture(e.pointerId);
       this._dragging = true;
       this.toggle(false);
@@ -226,6 +243,10 @@ export class Race {
     area.addEventListener("pointermove", (e) => {
       if (this._dragging) this.seek(at(e));
       else if (e.pointerType !== "touch") this._hover(e);
+    });
+    area.addEventListener("dblclick", (e) => {
+      const racer = this.racers.find((r) => r.stage.contains(/** @type {Node} */ (e.target)));
+      if (racer && this.options.watch) this.watch(racer);
     });
     for (const end of ["pointerup", "pointercancel"]) area.addEventListener(end, () => { this._dragging = false; });
     area.addEventListener("pointerleave", () => this._hover(null));

@@ -7,7 +7,6 @@ import { HELD, countUpTo } from "../run/run.js";
 import { GUTTER, LaneChart } from "../views/lane_chart.js";
 
 const STRIP = 18; // above the lanes: ticks where requests are done
-export const ROOM = 76; // right of the lanes: the number that each run ends in
 const FUTURE = 0.13;
 
 export class Racer {
@@ -35,7 +34,7 @@ export class Racer {
     const canvas = h("canvas", { role: "img", "aria-label": `Lanes of ${name}` });
     this.stage = h("div", { class: "canvas" }, canvas, this.final);
     this.el = h("section", { class: "racer", "data-racer": name },
-      h("h4", {}, h("b", { class: "racer-name" }, name), h("span", { class: "racer-about" }, race.about[name] || ""), this.chips, this.numbers), this.stage);
+      h("h4", {}, h("b", { class: "racer-name" }, name), h("span", { class: "racer-about" }, race.about[name] || ""), race.options.watch && h("button", { type: "button", class: "mini watch-button", title: "This run at this moment, in the Watch tab; so does a double click on its lanes", onclick: () => race.watch(this) }, "Watch"), this.chips, this.numbers), this.stage);
     this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
     this.lanes = new LaneChart(canvas, this);
@@ -50,6 +49,10 @@ export class Racer {
 
   get layout() {
     return this.race.layout;
+  }
+
+  get presenter() {
+    return this.race.presenter;
   }
 
   redraw() {
@@ -73,6 +76,11 @@ export class Racer {
     return this.race.clock ? duration(this.seconds) : plural(this.steps, "step");
   }
 
+  /** The step that stands at a moment of the race. */
+  stepAt(now) {
+    return this.run.stepOf(Math.max(0, countUpTo(this.begins[this.race.clock ? 0 : 1], now + 1e-9) - 1));
+  }
+
   /** Where its lanes end, in pixels. */
   end() {
     return this.lanes.scale ? this.lanes.scale.to(this.run.length - 1) : 0;
@@ -83,10 +91,10 @@ export class Racer {
     const { surface } = lanes;
     if (!surface.visible) return;
     const layout = () => {
-      const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - ROOM) / race.span);
-      return { scale, axis: STRIP, font: race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
+      const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - race.room) / race.span);
+      return { scale, axis: STRIP, font: race.presenter ? 18 : race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
     };
-    if (lanes.paint(`${race.clock}/${race.span}/${race.layout}`, layout)) this._describe(lanes.counted);
+    if (lanes.paint(`${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
     const now = Math.min(GUTTER + race.now * lanes.scale.per, this.end());
     const g = lanes.show(now, FUTURE);
     g.fillStyle = race.palette.soft;
@@ -115,7 +123,7 @@ export class Racer {
     const landed = this.landedAt(now);
     if (landed.length !== this._shown || this._of !== race.palette) {
       [this._shown, this._of] = [landed.length, race.palette];
-      const most = race.layout === "phone" ? 6 : 14;
+      const most = race.layout === "phone" ? 5 : 14;
       const shown = landed.slice(-most);
       this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),
         ...shown.map(({ request }) => {

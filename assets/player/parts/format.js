@@ -10,6 +10,11 @@ export function milliseconds(seconds) {
   return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
+/** A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms". */
+export function momentOf(now, span) {
+  return span >= 1 ? `${now.toFixed(2)} of ${duration(span)}` : `${Math.round(now * 1000)} of ${duration(span)}`;
+}
+
 /** A whole run's time: "9.54 s", "333 ms". */
 export function duration(seconds) {
   return seconds >= 1 ? `${seconds.toPrecision(3)} s` : `${Math.round(seconds * 1000)} ms`;

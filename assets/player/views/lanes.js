@@ -3,6 +3,7 @@
 import { clockLabel, roundUnit } from "../run/axis.js";
 import { clamp, setAttr, setText } from "../parts/dom.js";
 import { milliseconds, plural } from "../parts/format.js";
+import { measure } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
 import { GUTTER, LaneChart } from "./lane_chart.js";
@@ -67,7 +68,8 @@ export class LanesView {
     const unit = roundUnit(span, Math.max(3, surface.w / (this.clock ? 110 : 70)), !this.clock);
     const first = this.clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
     for (let v = first; GUTTER + v * scale.per <= surface.w - 14; v += unit) {
-      g.fillText(this.clock ? clockLabel(v, span) : String(scale.start + v), GUTTER + v * scale.per, font - 1);
+      const label = this.clock ? clockLabel(v, span) : String(scale.start + v);
+      if (GUTTER + v * scale.per + measure(g, label) <= surface.w) g.fillText(label, GUTTER + v * scale.per, font - 1);
     }
     run.events.forEach((e, i) => {
       if (e.arrived.length) g.fillRect(scale.from(i), axis - 5, 1, 4);

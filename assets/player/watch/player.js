@@ -131,11 +131,11 @@ export class Player {
   }
 
   /** A replay from a file. A broken one leaves what is on screen. */
-  openReplay(replay) {
+  openReplay(replay, step = null) {
     const run = new Run(replay);
     for (let i = 0; i < run.length; i += 1) run.frame(i);
     this.entry = null;
-    this.show(replay);
+    this.show(replay, { step });
   }
 
   /** The run on screen as a file; see export.js. */
