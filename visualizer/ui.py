@@ -5,6 +5,7 @@ With `player.py` the only module here that knows Gradio.
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from starlette.requests import Request
 from core.errors import InflightError
 from core.models.tensor_parallel import world_size
 from visualizer.documents.catalogue import TRACES
+from visualizer.page.bundle import ICON, PICTURE, head
 from visualizer.page.player import Player
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import parts_script, write_files
@@ -112,6 +114,12 @@ def _api(server: Server) -> None:
     gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 
 
+def _whole(address: str) -> str:
+    """An address of this page with the page's own before it, on a Space, where that is known: who shows a link's picture needs it."""
+    own = os.environ.get("SPACE_HOST")
+    return f"https://{own}/{address}" if own else address
+
+
 def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tuple:
     """Build the page and serve it; what `Blocks.launch` returns. options: passed on to it, e.g. `server_port`.
 
@@ -123,14 +131,17 @@ def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tupl
     store = Store(Path(tempfile.mkdtemp(prefix="inflight-")), here.kept_bytes)
     server = Server(store, here, traces)
     files = write_files(store.folder)
-    for path in files.values():
+    picture = Path(shutil.copy(PICTURE, store.folder / "picture.png"))
+    for path in (*files.values(), picture):
         store.pin(path)
     return build(server, parts_of(files, address)).launch(
         app_kwargs={
             "middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20), Middleware(PackedFront)],
             "routes": routes(server, _address, _enter),
         },
-        head="".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
+        favicon_path=ICON,
+        head=head(_whole(address(picture)))
+        + "".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
         max_threads=_EVERYBODY,

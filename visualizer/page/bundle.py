@@ -6,6 +6,7 @@ imports (see assets/player/parts/modules.js). Nothing is built or downloaded.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from functools import cache
@@ -67,14 +68,29 @@ def markup() -> str:
     return (PLAYER / "watch" / "player.html").read_text(encoding="utf-8")
 
 
-def page_html(options: dict, parts: dict | None = None) -> str:
+ICON = PLAYER / "watch" / "icon.svg"
+PICTURE = ASSETS / "screenshots" / "desktop.png"
+
+
+def head(picture: str | None) -> str:
+    """What a page says of itself to those who link to it. picture: its address, whole where the page's own is known."""
+    lines = (PLAYER / "watch" / "head.html").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line.replace("<!--PICTURE-->", picture or "") for line in lines if picture or "<!--PICTURE-->" not in line)
+
+
+def _icon() -> str:
+    return f'<link rel="icon" href="data:image/svg+xml;base64,{base64.b64encode(ICON.read_bytes()).decode()}">'
+
+
+def page_html(options: dict, parts: dict | None = None, picture: str | None = None) -> str:
     """A whole page with one player. options: those of the player, `replay` or `catalogue` among them; none of it can become markup.
 
-    parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js.
+    parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js. picture: see `head`.
     """
     boot = 'Inflight.mount(document.querySelector(".inflight"), JSON.parse(document.getElementById("inflight-props").textContent));\n'
     page = (PLAYER / "watch" / "page.html").read_text(encoding="utf-8")
     parts = {
+        "<!--HEAD-->": f"{head(picture)}\n{_icon()}",
         "/*STYLE*/": style(),
         "<!--BODY-->": markup(),
         "<!--PARTS-->": '<div id="parts"></div>' if parts else "",

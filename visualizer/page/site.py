@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from pathlib import Path
 
 from core.assets import ASSETS
@@ -19,7 +20,7 @@ from visualizer.lessons.document import runs_of_lessons
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.bundle import inert_json, page_html
+from visualizer.page.bundle import PICTURE, inert_json, page_html
 from visualizer.page.lesson_file import lesson_html
 from visualizer.page.tabs import TABS, packed_plotly, part, tab_script
 
@@ -43,7 +44,8 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
         for found in parts.values():
             found["options"]["tabs"] = tabs
-        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else []}, parts)
+        picture = shutil.copy(PICTURE, folder / "picture.png").name
+        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else []}, parts, picture)
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"

@@ -12,10 +12,10 @@ function split(text, other) {
 }
 
 function textOf(text, other, parted, of) {
-  if (!parted) return h("p", { class: "saying", "data-of": of }, text);
+  if (!parted) return h("p", { class: "saying", tabindex: "0", "data-of": of }, text);
   const [same, rest] = split(text, other);
   const [all, space, first] = /^(\s*)(\S*)/u.exec(rest);
-  return h("p", { class: "saying", "data-of": of }, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
+  return h("p", { class: "saying", tabindex: "0", "data-of": of }, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
 }
 
 export class Same {

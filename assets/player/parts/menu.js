@@ -39,7 +39,11 @@ export class Menu {
     const box = this.app.root.getBoundingClientRect();
     const at = button.getBoundingClientRect();
     this.el.style.left = `${clamp(at.left - box.left, 8, Math.max(8, box.width - this.el.offsetWidth - 8))}px`;
-    this.el.style.top = `${at.bottom - box.top + 6}px`;
+    const below = box.bottom - at.bottom - 14;
+    const above = at.top - box.top - 14;
+    const up = below < Math.min(this.el.scrollHeight, 240) && above > below; // from the bar at the bottom it opens upwards
+    this.el.style.maxHeight = `${Math.min(560, up ? above : below)}px`;
+    this.el.style.top = up ? `${at.top - box.top - 6 - this.el.offsetHeight}px` : `${at.bottom - box.top + 6}px`;
     this.el.querySelector("button")?.focus();
   }
 
@@ -64,6 +68,7 @@ const KEYS = [
   [["j", "k"], "select the next, the previous request"],
   [["z"], "zoom the mask to the selected request; the wheel zooms too"],
   [["c"], "lanes over steps or measured time"],
+  [["r"], "the reasons of this step"],
   [["t"], "tables in place of pictures"],
   [["p"], "presenter; there 1 to 6 show one view, F fills the screen"],
   [["?"], "this list"],

@@ -165,8 +165,8 @@ export class BlocksView {
     const even = [16, 12, 10, 8, 20, 24, 32, 6, 5, 4].find((c) => c >= cols && c <= cols * 1.3);
     if (even) cols = even;
     const rows = Math.ceil(tiles / cols);
-    const bw = Math.min(w / cols, 64);
-    const bh = Math.min(h / rows, bw * 1.25, app.presenter ? 64 : 48);
+    const bw = Math.min(w / cols, app.presenter ? 110 : 64);
+    const bh = Math.min(h / rows, bw * 1.25, app.presenter ? 84 : 48);
     Object.assign(this, { cols, bw, bh, group, tiles });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = app.presenter ? 34 : 22;

@@ -5,6 +5,7 @@ import { exportMenu } from "./export.js";
 import { factsOf, limitsOf, notesOf, showFacts, sourceOf } from "./facts.js";
 import { fillTabs } from "../parts/look.js";
 import { showKeys } from "../parts/menu.js";
+import { whatIf } from "./what_if.js";
 import { showRuns } from "./runs_card.js";
 
 export class Bar {
@@ -15,7 +16,8 @@ export class Bar {
     this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", title: entry.shows, onclick: () => app.open(entry) }, entry.title));
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2 && !app.server;
-    $(".runs-button").addEventListener("click", () => showRuns(app));
+    for (const button of root.querySelectorAll(".runs-button")) button.addEventListener("click", () => showRuns(app));
+    $(".leave-button").addEventListener("click", () => app.present(false));
     /** @type {[string, () => any[]][]} */
     const menus = [[".export-button", () => exportMenu(app)], [".more-button", () => this._more()]];
     for (const [selector, items] of menus) {
@@ -25,6 +27,13 @@ export class Bar {
     for (const chip of root.querySelectorAll(".policy-chip")) chip.addEventListener("click", () => app.run && showFacts(root, app.run));
     $(".race-button").hidden = !options.tabs.some((tab) => tab.name === "compare");
     $(".race-button").addEventListener("click", () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && app.entry.name } }, bubbles: true })));
+    const what = $(".what-button");
+    what.hidden = !app.server;
+    what.addEventListener("click", async () => {
+      if (app.running) return app.toast("A run is going: wait for its end, or cancel it.");
+      const items = await whatIf(app);
+      if (items.length) app.menu.toggle(what, items);
+    });
     $(".source").addEventListener("click", () => app.run && showFacts(root, app.run));
     $(".share-button").addEventListener("click", () => app.address.share());
     const edit = $(".edit-button");
@@ -38,6 +47,7 @@ export class Bar {
     if (app.layout === "phone" || app.narrow) {
       const race = app.$(".race-button");
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
+      if (app.server) items.push({ text: "What if …", note: "The same requests with one setting changed", act: async () => app.menu.toggle(app.$(".more-button"), await whatIf(app)) });
       items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
         { text: `Axis: ${app.lanes.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.lanes.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });

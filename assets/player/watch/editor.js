@@ -61,6 +61,14 @@ export class Editor {
     return true;
   }
 
+  /** What makes the run on screen again, or null, with a word about it. */
+  async specOnScreen() {
+    const { app } = this;
+    if (!(await this._state()) || !app.run) return null;
+    const kept = app.visit.runs.find((other) => other.run === app.run);
+    return kept ? kept.spec : this._specOf(app.run);
+  }
+
   /** Another run came on screen. */
   followed() {
     const { app } = this;
@@ -162,15 +170,24 @@ export class Editor {
     this._touch();
   }
 
+  /** The preset whose recording is on screen. */
+  get _known() {
+    return this.app.entry && this.state.presets.find((p) => p.name === this.app.entry.name);
+  }
+
+  _specOf({ header }) {
+    if (this._known) return this._known.spec;
+    const name = (header.model && header.model.name) || "";
+    const model = this.state.models.find((m) => m === name || m.split("/").at(-1) === name.split("/").at(-1));
+    return { workload: header.workload, config: header.config, model: model || name, device: "auto" };
+  }
+
   _fromRun() {
-    const { header } = this.app.run;
-    const known = this.app.entry && this.state.presets.find((p) => p.name === this.app.entry.name);
+    const known = this._known;
     this.shown = this.app.run;
     this.field("preset").value = known ? known.name : "";
     setText(this.$(".preset-shows"), known ? known.shows : "");
-    const name = (header.model && header.model.name) || "";
-    const model = this.state.models.find((m) => m === name || m.split("/").at(-1) === name.split("/").at(-1));
-    this.fill(known ? known.spec : { workload: header.workload, config: header.config, model: model || name, device: "auto" });
+    this.fill(this._specOf(this.app.run));
     this._say("");
   }
 
@@ -269,9 +286,10 @@ export class Editor {
     return this.runSpec(this.spec());
   }
 
-  async runSpec(spec) {
+  /** title: what the run is called among those of this visit. */
+  async runSpec(spec, title = null) {
     this.visitor ??= Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
-    return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.visitor, tell));
+    return this._running(spec, title, "Starting the engine.", (tell) => this.app.live.start(spec, this.visitor, tell));
   }
 
   /** Find the run again that went on when the page was last loaded; whether there was one. */
@@ -280,11 +298,11 @@ export class Editor {
     if (!left || !(await this._state())) return false;
     this.fill(left.spec);
     this.app.toast("The run that was going on is taken up again.");
-    await this._running(left.spec, "Taking up the run.", (tell) => this.app.live.resume(tell));
+    await this._running(left.spec, null, "Taking up the run.", (tell) => this.app.live.resume(tell));
     return true;
   }
 
-  async _running(spec, words, start) {
+  async _running(spec, title, words, start) {
     const { app, frame } = this;
     frame.busy(true);
     this._say(words);
@@ -304,7 +322,7 @@ export class Editor {
     const { ended } = app.live;
     if (ran && ended && ended.entry) {
       ended.entry.spec = await pack(this._brief(spec));
-      app.visit.add(ended.run, ended.entry, spec, this._titleOf(spec));
+      app.visit.add(ended.run, ended.entry, spec, title || this._titleOf(spec));
       app.bar.marks();
     }
     if (ran && app.run === app.live.run) {

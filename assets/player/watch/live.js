@@ -57,7 +57,7 @@ export class Live {
             app.transport.toggle(false);
             this.run = new Run({ header: { ...this._header, source: "live" }, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
-            this._show({ run: this.run, entry: null, replay: null, index: 0 });
+            this.show({ run: this.run, entry: null, replay: null, index: 0 });
           }
           if (app.run === this.run) app.extend(delta);
           else this.run.append(delta.events, delta.captions, delta.texts, delta.letters); // somebody looks at another run meanwhile
@@ -105,7 +105,7 @@ export class Live {
     if (!this.run || !before.run) return tell.failed(sentence);
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
     const offer = (shown, other, text) => {
-      this._show(shown);
+      this.show(shown);
       tell.failed(sentence, { text, act: () => offer(other, shown, shown === before ? "Back to the run before" : whole) });
     };
     const whole = `Show the ${plural(failed.run.length, "step")} until it failed`;
@@ -114,7 +114,7 @@ export class Live {
 
   /** The run that goes on, on screen again. */
   back() {
-    if (this.run && this.app.run !== this.run) this._show({ run: this.run, entry: null, replay: null, index: this.run.length - 1 });
+    if (this.run && this.app.run !== this.run) this.show({ run: this.run, entry: null, replay: null, index: this.run.length - 1 });
   }
 
   /** The run on screen, to come back to. */
@@ -123,7 +123,8 @@ export class Live {
     return { run, entry, replay, index };
   }
 
-  _show({ run, entry, replay, index }) {
+  /** Put a run on screen at one of its steps. */
+  show({ run, entry, replay, index }) {
     Object.assign(this.app, { run, entry, replay });
     this.app.editor.shown = run; // the form stays: it says what was asked
     this.app.entered({ step: run.length ? run.stepOf(Math.min(index, run.length - 1)) : null });

@@ -365,7 +365,7 @@ export class Player {
     if (!on && document.fullscreenElement) document.exitFullscreen();
     this._size();
     this.changed();
-    if (on && !quiet) this.toast("Space plays, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
+    if (on && !quiet) this.toast("Space plays, R tells the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
   }
 
   setTheme(theme) {

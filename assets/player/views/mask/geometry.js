@@ -27,7 +27,7 @@ export function viewOf(pass, zoom) {
 export function columnsOf(w, view, big) {
   const compact = w < 420;
   const gutter = (compact ? 46 : 66) * big;
-  return { compact, gutter, cw: Math.min(MAX_CELL[0] * big, (w - gutter) / (view[3] - view[2])) };
+  return { compact, gutter, cw: Math.min(MAX_CELL[0] * big ** 2.2, (w - gutter) / (view[3] - view[2])) };
 }
 
 /**
@@ -41,7 +41,7 @@ export function layoutMask({ w, h, d }, view, big, words) {
   const [rows, cols] = [view[1] - view[0], view[3] - view[2]];
   const { compact, gutter, cw } = columnsOf(w, view, big);
   const top = BAND * big + (words ? words.room : 0);
-  const ch = Math.min(MAX_CELL[1] * big, (h - top - 1) / rows);
+  const ch = Math.min(MAX_CELL[1] * big ** 2.2, (h - top - 1) / rows);
   const snap = (/** @type {number} */ x) => Math.round(x * d) / d;
   return {
     view, rows, cols, gutter, top, cw, ch, exact: cw * d >= 1 && ch * d >= 1, words, compact, big,

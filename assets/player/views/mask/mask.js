@@ -74,7 +74,9 @@ export class MaskView {
   draw(frame) {
     const { surface, app } = this;
     const pass = this.pass(frame);
+    const weights = this.weights.of(frame, pass);
     maskTools(this, frame, pass);
+    this.panel.classList.toggle("weighed", Boolean(weights));
     if (!surface.visible) return;
     const g = surface.begin();
     const { palette } = app;
@@ -112,8 +114,7 @@ export class MaskView {
         g.fillRect(at.gutter, y, right - at.gutter, at.y(Math.min(first, q1)) - y);
       }
     }
-    const weights = at.exact ? this.weights.of(frame, pass) : null;
-    if (weights) inkWeights(g, palette, at, items, window, focus, weights);
+    if (weights && at.exact) inkWeights(g, palette, at, items, window, focus, weights);
     else if (at.exact) inkCells(g, palette, at, items, window, focus);
     else inkTiles(g, palette, at, pass, items, window, focus, this);
     inkRules(g, palette, at, items, right, bottom);

@@ -11,7 +11,14 @@ export class Weights {
   reset() {
     [this.on, this.layer, this.head] = [false, 0, 0];
     this.known = new Map(); // step/pass/layer/head -> Map of request id -> {start, weights}
+    this.error = null; // a sentence
+    this.loading = false;
+  }
+
+  _turn(on) {
+    this.on = on;
     this.error = null;
+    this.app.redraw();
   }
 
   /** Only runs that the server keeps can be computed again. */
@@ -22,10 +29,13 @@ export class Weights {
 
   /** The weights of a pass, or null until they are here. */
   of(frame, pass) {
-    if (!this.on || !this.offered || !pass) return null;
+    this.loading = false;
+    if (!this.on || this.error || !this.offered || !pass) return null;
     const key = `${frame.event.step}/${pass.index}/${this.layer}/${this.head}`;
     if (!this.known.has(key)) this._soon(key, frame.event.step, pass.index);
-    return this.known.get(key) || null;
+    const found = this.known.get(key) || null;
+    this.loading = !found;
+    return found;
   }
 
   _soon(key, step, passIndex) {
@@ -44,10 +54,7 @@ export class Weights {
       if (app.run !== run) return;
       if (answer.error) {
         if (this.head > 0 && /no head/.test(answer.error)) this.head = 0; // past the last head: begin again
-        else {
-          this.on = false;
-          app.toast(answer.error, 6000);
-        }
+        else this.error = answer.error;
         this.known.delete(key);
       } else this.known.set(key, new Map(answer.segments.map((s) => [s.request, s])));
       app.redraw();
@@ -55,7 +62,7 @@ export class Weights {
   }
 
   get signature() {
-    return `${this.offered}${this.on}${this.layer}/${this.head}`;
+    return `${this.offered}${this.on}${this.layer}/${this.head}${this.loading}${this.error}`;
   }
 
   controls() {
@@ -63,14 +70,15 @@ export class Weights {
     if (!this.offered) return [];
     const toggle = h("button", {
       type: "button", class: "mini", "aria-pressed": String(this.on), title: "The model's real attention weights inside the allowed cells",
-      onclick: () => { this.on = !this.on; app.redraw(); },
+      onclick: () => this._turn(!this.on),
     }, "Weights");
     if (!this.on) return [toggle];
+    if (this.error) return [toggle, h("span", { class: "weights-error", role: "alert", title: this.error }, this.error), h("button", { type: "button", class: "mini", onclick: () => this._turn(true) }, "Try again")];
     const { layers } = app.run.header.model;
     const select = h("select", { class: "mini", "aria-label": "Layer of the weights", onchange: () => { this.layer = Number(select.value); app.redraw(); } },
       ...Array.from({ length: layers }, (_, i) => h("option", { value: String(i) }, `layer ${i}`)));
     select.value = String(this.layer);
     const head = h("button", { type: "button", class: "mini", title: "Next head", onclick: () => { this.head += 1; app.redraw(); } }, `head ${this.head}`);
-    return [toggle, select, head];
+    return [toggle, select, head, this.loading ? h("span", { class: "weights-loading", role: "status" }, "computing …") : null].filter(Boolean);
   }
 }
