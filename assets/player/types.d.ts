@@ -123,6 +123,9 @@ interface Window {
   inflightParts: Function;
   inflightCompare: import("./compare/compare.js").Compare;
   inflightCompareMount: Function;
+  inflightLearn: import("./learn/learn.js").Learn;
+  inflightLearnMount: Function;
+  inflightLearnFiles: { style: string; markup: string };
   inflightCompareFiles: { style: string; markup: string };
   inflightEarly?: Record<string, Promise<any>>;
   inflightBring?: Function;

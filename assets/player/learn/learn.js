@@ -19,7 +19,7 @@ export class Learn {
    * root: the element of learn.html. options: {tabs, server: whether there is an API, base, documents: {language: url} (without a
    * server), papers: {lesson: {kind: url}} (without a server), only: a lesson's name (a file with one lesson)}.
    */
-  constructor(root, options = {}) {
+  constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], server: false, documents: {}, papers: {}, only: null, ...options };
     this.page = document.documentElement;
@@ -262,6 +262,7 @@ export class Learn {
   }
 
   _theme() {
+    /** @type {HTMLElement | null} */
     const player = document.querySelector("#watch .inflight[data-theme]");
     const dark = player ? player.dataset.theme === "dark" : prefersDark();
     if (this.dark === dark) return;

@@ -8,7 +8,8 @@ const MOST_REASONS = 3;
 export class Paint {
   /** ask: {text, why, queries, keys: [{r, at, text, new}], allowed: ["0110", …]}. */
   constructor(holder, ask, { app, terms, words, say, answered }) {
-    Object.assign(this, { ask, words });
+    this.ask = ask;
+    this.words = words;
     this.tell = { say, answered };
     this.show = (spans) => said(spans, app, terms);
     this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
@@ -64,6 +65,7 @@ export class Paint {
 
   _drag() {
     let painting = null;
+    /** @type {(e: PointerEvent) => HTMLElement | null} */
     const under = (e) => document.elementFromPoint(e.clientX, e.clientY)?.closest?.(".paint .cell");
     this.grid.addEventListener("pointerdown", (e) => {
       const cell = under(e);
