@@ -91,7 +91,7 @@ interface LaneScale {
 interface LaneHost {
   run: Run;
   palette: Palette;
-  focus: RunRequest | null;
+  focus: RunRequest[] | null;
   presenter?: boolean;
   redraw(): void;
 }
@@ -99,6 +99,8 @@ interface LaneHost {
 /** What lies under a pointer. */
 interface Found {
   request: RunRequest | null;
+  /** All that it lights, where that is more than the one request. */
+  lit?: RunRequest[];
   lines?: Span[][];
   hot?: { request: RunRequest; q?: number; row?: number; column?: number; keys?: number[] };
   stays?: boolean;

@@ -298,7 +298,7 @@ def test_dragging_seeks_and_one_hover_lights_a_request_in_every_lane(open_page):
     box = page.locator(".racer[data-racer=static] canvas").bounding_box()
     page.mouse.move(box["x"] + 30, box["y"] + 30)
     page.wait_for_function("() => inflightCompare.race.focus !== null")
-    lit = page.evaluate("inflightCompare.race.racers.map((r) => r.focus && r.focus.letter)")
+    lit = page.evaluate("inflightCompare.race.racers.map((r) => r.focus && r.focus[0].letter)")
     assert lit[0] == lit[1] is not None
     assert "static" in page.locator(".compare .tooltip").inner_text()
     page.mouse.down()

@@ -80,13 +80,13 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     cell = page.evaluate("(() => { const c = inflight.row.cells[0]; return [c.x + 3, c.y + 3, c.item.request.letter]; })()")
     canvas = page.locator(".panel.row canvas")
     canvas.hover(position={"x": cell[0], "y": cell[1]})
-    page.wait_for_function("(l) => inflight.focus && inflight.focus.letter === l", arg=cell[2])
+    page.wait_for_function("(l) => inflight.focus && inflight.focus[0].letter === l", arg=cell[2])
     assert page.locator(".tooltip").is_visible()
     assert page.locator(".said.dim").count() > 0
     canvas.click(position={"x": cell[0], "y": cell[1]})
     page.mouse.move(5, 5)
     page.wait_for_function("() => !inflight.hovered")
-    assert page.evaluate("inflight.pinned.letter") == cell[2] == page.evaluate("inflight.focus.letter")
+    assert page.evaluate("inflight.pinned.letter") == cell[2] == page.evaluate("inflight.focus[0].letter")
     page.keyboard.press("Escape")
     assert page.evaluate("inflight.focus") is None
 

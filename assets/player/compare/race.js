@@ -225,7 +225,7 @@ export class Race {
   // -- pointing --------------------------------------------------------------------------------------------------------
 
   _focus(id) {
-    for (const racer of this.all.values()) racer.focus = id === null ? null : racer.run.request(id) || null;
+    for (const racer of this.all.values()) racer.light(id);
     this.focus = id;
   }
 

@@ -19,6 +19,7 @@ export class Racer {
     this.race = race;
     this.name = name;
     this.run = run;
+    /** @type {RunRequest[] | null} */
     this.focus = null;
     this.start = run.events[0].tStart;
     this.startStep = run.events[0].step;
@@ -41,6 +42,12 @@ export class Racer {
     this._shown = -1;
     /** @type {Palette | null} */
     this._of = null; // whose colours the chips have
+  }
+
+  /** Light a request, or none (null). One that is not in this run leaves it as it is. */
+  light(id) {
+    const request = id === null ? null : this.run.request(id);
+    this.focus = request ? [request] : null;
   }
 
   get palette() {

@@ -3,6 +3,13 @@
 export const HUES = ["#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F"];
 const DARK_HUES = ["#3D9BDB", "#F0803C", "#22B88C", "#D67AAD", "#DBA52B", "#62BDE6", "#A08BEE", "#9DAE45"];
 
+/**
+ * Whether a request stands back, as others are lit.
+ * @param {RunRequest[] | null} lit
+ * @param {RunRequest | null} request
+ */
+export const dims = (lit, request) => lit !== null && !lit.includes(request);
+
 /** The hue that the fewest of the live use; of those the first after `last`, so that neighbours in time differ too. */
 export function dealHue(live, last) {
   const used = HUES.map(() => 0);

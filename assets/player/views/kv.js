@@ -1,5 +1,6 @@
 // The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
 
+import { dims } from "../parts/colours.js";
 import { clamp, setAttr, setText } from "../parts/dom.js";
 import { count, plural } from "../parts/format.js";
 import { measure, setFont, shorten, Surface } from "../parts/surface.js";
@@ -31,7 +32,7 @@ export class LengthsView {
       const y = lane.lane * pitch + gap / 2;
       const height = Math.max(1, pitch - gap);
       const { request } = lane;
-      g.globalAlpha = focus && focus !== request ? 0.2 : 1;
+      g.globalAlpha = dims(focus, request) ? 0.2 : 1;
       g.fillStyle = palette.empty;
       g.fillRect(label, y, surface.w - label, height);
       if (pitch >= 9) {
@@ -68,7 +69,7 @@ export class LengthsView {
         g.fillStyle = palette.panel;
         g.globalAlpha *= 0.7;
         for (let p = run.blockSize; p < lane.kvLen; p += run.blockSize) g.fillRect(label + (room * p) / run.longest - 0.5, y, 1, height);
-        g.globalAlpha = focus && focus !== request ? 0.2 : 1;
+        g.globalAlpha = dims(focus, request) ? 0.2 : 1;
       }
       if (pitch >= 9) {
         g.fillStyle = palette.ink;
@@ -83,7 +84,7 @@ export class LengthsView {
   /** A cache that was just taken away: its length as an empty frame. */
   _lost(g, lost, label, y, height, room, size) {
     const { run, palette, focus } = this.app;
-    g.globalAlpha = focus && focus !== lost.request ? 0.2 : 1;
+    g.globalAlpha = dims(focus, lost.request) ? 0.2 : 1;
     g.setLineDash([4, 3]);
     g.strokeStyle = palette.of(lost.request).solid;
     g.lineWidth = 1.5;
@@ -187,7 +188,7 @@ export class BlocksView {
     const { palette, focus, hot, run } = this.app;
     const owners = this.owned.get(block);
     const ghost = this.ghosts.get(block);
-    const lit = !focus || (owners && owners.some((o) => o.request === focus)) || (!owners && ghost && ghost.request === focus);
+    const lit = owners ? !owners.every((o) => dims(focus, o.request)) : !dims(focus, ghost ? ghost.request : null);
     g.globalAlpha = lit ? 1 : 0.2;
     if (!owners) {
       g.fillStyle = palette.empty;
@@ -208,7 +209,7 @@ export class BlocksView {
     const part = w / owners.length; // shared: side by side
     owners.forEach((o, n) => {
       const colours = palette.of(o.request);
-      g.globalAlpha = focus && focus !== o.request ? 0.2 : 1;
+      g.globalAlpha = dims(focus, o.request) ? 0.2 : 1;
       g.fillStyle = colours.tint;
       g.fillRect(x + n * part, y, part, h);
       g.fillStyle = colours.solid;
@@ -264,7 +265,7 @@ export class BlocksView {
         fill += 1;
       }
     }
-    g.globalAlpha = focus && owner !== focus ? 0.2 : 1;
+    g.globalAlpha = dims(focus, owner) ? 0.2 : 1;
     g.fillStyle = palette.empty;
     g.fillRect(x, y, w, h);
     if (owner) {
@@ -296,7 +297,7 @@ export class BlocksView {
     if (was) lines.push([{ request: was.request }, " was preempted in this step and lost it"]);
     if (owners.length > 1) lines.push([`Shared by ${owners.length}: one copy in memory`]);
     const o = owners[0];
-    return { request: o.request, hot: { request: o.request, keys: [o.at * run.blockSize, (o.at + 1) * run.blockSize] }, lines };
+    return { request: o.request, lit: owners.map((owner) => owner.request), hot: { request: o.request, keys: [o.at * run.blockSize, (o.at + 1) * run.blockSize] }, lines };
   }
 
   table(frame) {

@@ -3,6 +3,7 @@
 //
 //   painted once per run, size, theme and focus; `show` puts the past at full strength and the rest faint
 
+import { dims } from "../parts/colours.js";
 import { clamp } from "../parts/dom.js";
 import { milliseconds, plural } from "../parts/format.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
@@ -57,7 +58,7 @@ export class LaneChart {
   paint(stamp, layout, mark = () => {}) {
     const { host, surface } = this;
     const { run, palette, focus } = host;
-    const all = `${stamp}/${run.length}/${surface.w}x${surface.h}@${surface.d}/${focus ? focus.index : ""}`;
+    const all = `${stamp}/${run.length}/${surface.w}x${surface.h}@${surface.d}/${focus ? focus.map((r) => r.index).join() : ""}`;
     if (all === this._stamp && this._run === run && this._palette === palette) return false;
     [this._stamp, this._run, this._palette] = [all, run, palette];
     ({ scale: this.scale, axis: this.axis, font: this.font, end: this.end } = layout());
@@ -108,7 +109,7 @@ export class LaneChart {
   }
 
   _light(g, request) {
-    g.globalAlpha = this.host.focus && this.host.focus !== request ? 0.2 : 1;
+    g.globalAlpha = dims(this.host.focus, request) ? 0.2 : 1;
   }
 
   _piece(g, { lane, from, end, status, stay }) {
@@ -229,10 +230,12 @@ export class LaneChart {
     }
     g.globalAlpha = 1;
     if (!focus) return;
-    g.fillStyle = palette.of(focus).solid;
-    for (const [from, to] of focus.waits) {
-      const end = Math.min(to, run.length - 1);
-      if (end >= from) g.fillRect(scale.from(from), base - 5, Math.max(1, scale.to(end) - scale.from(from)), 5);
+    for (const request of focus) {
+      g.fillStyle = palette.of(request).solid;
+      for (const [from, to] of request.waits) {
+        const end = Math.min(to, run.length - 1);
+        if (end >= from) g.fillRect(scale.from(from), base - 5, Math.max(1, scale.to(end) - scale.from(from)), 5);
+      }
     }
   }
 

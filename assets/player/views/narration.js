@@ -1,5 +1,6 @@
 // One sentence a step and, one click away, the reason of every decision. The words come with the replay; here they are only shown.
 
+import { dims } from "../parts/colours.js";
 import { h, setText } from "../parts/dom.js";
 import { plain, spans } from "../parts/chips.js";
 
@@ -35,7 +36,7 @@ export class Narration {
     }
     if (this._focus !== app.focus || this._dimmed !== this._caption) {
       [this._focus, this._dimmed] = [app.focus, this._caption];
-      for (const el of this.sentence.querySelectorAll(".chip")) el.classList.toggle("dim", Boolean(app.focus) && Number(el.dataset.request) !== app.focus.index);
+      for (const el of this.sentence.querySelectorAll(".chip")) el.classList.toggle("dim", dims(app.focus, app.run.requests[Number(el.dataset.request)]));
     }
     clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
     this._timer = setTimeout(() => setText(this.live, `Step ${frame.event.step}. ${plain(app, this.say(frame))}`), 350);

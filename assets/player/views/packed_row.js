@@ -1,5 +1,6 @@
 // The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
 
+import { dims } from "../parts/colours.js";
 import { setAttr, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
@@ -140,7 +141,7 @@ export class PackedRow {
   _ink(g, cell, style) {
     const { palette, focus, hot } = this.app;
     const colours = palette.of(cell.item.request);
-    const strength = focus && (focus !== cell.item.request || cell.graph) ? 0.2 : 1;
+    const strength = dims(focus, cell.item.request) || (focus && cell.graph) ? 0.2 : 1;
     g.globalAlpha = strength;
     const { x, y, w, h } = cell;
     const forNobody = cell.pads || cell.graph || (cell.item.overrun && !cell.sum) || cell.guess === "forgotten";
@@ -189,7 +190,7 @@ export class PackedRow {
     pass.items.forEach((item, row) => {
       if (!item.length) return;
       const colours = palette.ofItem(item);
-      g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+      g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
       g.fillStyle = item.phase === "decode" ? colours.solid : colours.tint;
       g.fillRect(item.pads * cw, 1 + row * rh, item.length * cw, rh - (rh > 4 ? 1 : 0));
       if (item.phase !== "decode" && rh > 3) {

@@ -1,5 +1,6 @@
 // Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. Numbers from the event, words from its caption.
 
+import { dims } from "../parts/colours.js";
 import { h, setAttr, setText } from "../parts/dom.js";
 import { count, milliseconds, plural } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
@@ -97,7 +98,7 @@ export class QueueView {
         row.box.replaceChildren(chip(app, wait.request, false));
       }
       row.el.dataset.request = wait.request.index;
-      row.el.classList.toggle("dim", Boolean(app.focus && app.focus !== wait.request));
+      row.el.classList.toggle("dim", dims(app.focus, wait.request));
       const prompt = app.run.promptLength(wait.request);
       const since = app.run.stepOf(wait.since);
       setText(row.text, wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`);
@@ -134,7 +135,7 @@ export class QueueView {
       const share = (100 * part.n) / Math.max(1, total);
       const width = `${share.toFixed(3)}%`;
       if (el._width !== width) el.style.width = el._width = width;
-      const kind = `part ${part.phase}${app.focus && app.focus !== part.request ? " dim" : ""}`;
+      const kind = `part ${part.phase}${dims(app.focus, part.request) ? " dim" : ""}`;
       if (el.className !== kind) el.className = kind;
       const hue = part.request ? part.request.hue : -1;
       if (el._hue !== hue) {

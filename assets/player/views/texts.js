@@ -1,5 +1,6 @@
 // Each running request's prompt and its text so far, the new token marked. Prompts and outputs are data: only ever text nodes.
 
+import { dims } from "../parts/colours.js";
 import { h, setText } from "../parts/dom.js";
 import { chip } from "../parts/chips.js";
 
@@ -84,7 +85,7 @@ export class TextsView {
       const words = { length: "finished", stop: "stopped", cancelled: "cancelled", error: "failed" };
       setText(row.note, done ? ` ${words[request.finished.reason] || "done"}` : !holds ? " preempted, waits" : "");
       row.el.classList.toggle("gone", Boolean(done && !holds));
-      row.el.classList.toggle("dim", Boolean(app.focus && app.focus !== request));
+      row.el.classList.toggle("dim", dims(app.focus, request));
     });
   }
 }

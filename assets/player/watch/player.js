@@ -41,7 +41,8 @@ export class Player {
     this.run = null;
     this.frame = null;
     this.index = 0;
-    this.focus = null; // the request that is lit: hovered, else pinned
+    /** @type {RunRequest[] | null} */
+    this.focus = null; // the requests that are lit: hovered, else pinned
     this.pinned = null;
     this.hovered = null;
     this.hot = null; // the hovered token: {request, q, row, column, keys}
@@ -257,19 +258,24 @@ export class Player {
   hover(found, x = 0, y = 0) {
     const request = (found && found.request) || null;
     const hot = (found && found.hot) || null;
-    const same = request === this.hovered && JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]) === this._hotKey;
+    const same = request === this.hovered && !(found && found.lit) && JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]) === this._hotKey;
     this.hovered = request;
     this.hot = hot;
     this._hotKey = JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
-    this.focus = request || this.pinned;
+    this.focus = (found && found.lit) || this._lit(request);
     if (found && found.lines) this.tooltip.show(found.lines, x, y);
     else this.tooltip.hide();
     if (!same) this.redraw();
   }
 
+  _lit(request) {
+    const one = request || this.pinned;
+    return one && [one];
+  }
+
   pin(request) {
     this.pinned = request && request !== this.pinned ? request : null;
-    this.focus = this.hovered || this.pinned;
+    this.focus = this._lit(this.hovered);
     if (!this.pinned) this.mask.zoom = null;
     this.redraw();
     this.changed();

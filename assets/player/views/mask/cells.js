@@ -4,7 +4,7 @@
 import { clamp } from "../../parts/dom.js";
 import { coverTiles } from "./geometry.js";
 import { allowedKeys, itemAt } from "../../run/passes.js";
-import { rgbOf } from "../../parts/colours.js";
+import { dims, rgbOf } from "../../parts/colours.js";
 
 /** The allowed cells of each request: cached keys pale, new ones full. */
 export function inkCells(g, palette, at, items, window, focus) {
@@ -12,7 +12,7 @@ export function inkCells(g, palette, at, items, window, focus) {
   for (const item of items) {
     if (!item.length) continue;
     const colours = palette.ofItem(item);
-    g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+    g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
     const cachedEnd = clamp(item.k0 + item.start, k0, k1);
     const from = Math.max(first, q0);
@@ -39,7 +39,7 @@ export function inkWeights(g, palette, at, items, window, focus, weights) {
     const found = weights.get(item.request.id);
     if (!item.length || !found) continue;
     const colours = palette.ofItem(item);
-    const strength = focus && focus !== item.request ? 0.2 : 1;
+    const strength = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
     for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
       const row = found.weights[q - first];
@@ -89,7 +89,7 @@ export function inkTiles(g, palette, at, pass, items, window, focus, kept) {
     const { cached, solid } = palette.ofItem(item);
     const [r, gr, b] = rgbOf(k - item.k0 < item.start ? cached : solid);
     colour[x] = (b << 16) | (gr << 8) | r;
-    weight[x] = focus && focus !== item.request ? 0.2 : 1;
+    weight[x] = dims(focus, item.request) ? 0.2 : 1;
   }
   for (let y = 0; y < H; y += 1) {
     for (let x = 0; x < W; x += 1) {

@@ -1,5 +1,6 @@
 // What stands around and over a mask's cells: rules, letters and words, the hovered token, the minimap.
 
+import { dims } from "../../parts/colours.js";
 import { measure, setFont, shorten } from "../../parts/surface.js";
 import { BAND } from "./geometry.js";
 import { visible } from "../../run/passes.js";
@@ -48,7 +49,7 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
     const x = at.x(Math.max(item.k0, k0));
     const width = at.x(Math.min(item.k0 + item.kvLen, k1)) - x;
     const colours = palette.ofItem(item);
-    g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+    g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     g.fillStyle = colours.tint;
     g.fillRect(x, 0, Math.max(width - 1, 0.5), (BAND - 4) * at.big);
     g.fillStyle = colours.solid;
@@ -80,7 +81,7 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
   const end = at.gutter - 7;
   let lettered = -Infinity;
   for (const item of items) {
-    g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+    g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
     const [top, bottom] = [at.y(Math.max(item.q0, q0)), at.y(Math.min(first + item.length, q1))];
     g.fillStyle = palette.ofItem(item).solid;

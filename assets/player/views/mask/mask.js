@@ -1,6 +1,7 @@
 // The attention mask of one pass: queries down, keys across. Exact cells where they fit, else tiles by difference arrays in
 // O(rows + pixels). Who may look at whom comes from passes.js alone; ink, words, tools and pointers have rooms of their own.
 
+import { dims } from "../../parts/colours.js";
 import { clamp, setAttr, setText } from "../../parts/dom.js";
 import { plural } from "../../parts/format.js";
 import { measure, setFont, Surface } from "../../parts/surface.js";
@@ -102,7 +103,7 @@ export class MaskView {
     for (const item of items) {
       const first = item.q0 + item.pads;
       if (item.length) {
-        g.globalAlpha = focus && focus !== item.request ? 0.2 : 1;
+        g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
         g.fillStyle = palette.ofItem(item).faint;
         const [x, y] = [at.x(clamp(item.k0, k0, k1)), at.y(Math.max(first, q0))];
         g.fillRect(x, y, at.x(clamp(item.k0 + item.kvLen, k0, k1)) - x, at.y(Math.min(first + item.length, q1)) - y);
