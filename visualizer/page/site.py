@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 from pathlib import Path
 
 from core.assets import ASSETS
@@ -44,8 +43,8 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
         for found in parts.values():
             found["options"]["tabs"] = tabs
-        picture = shutil.copy(PICTURE, folder / "picture.png").name
-        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else []}, parts, picture)
+        (folder / "picture.png").write_bytes(PICTURE.read_bytes())
+        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else []}, parts, "picture.png")
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"

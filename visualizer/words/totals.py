@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from core.measure.metrics import DEFINITIONS, metrics
 from core.trace.trace import Trace
 from visualizer.words.vocabulary import milliseconds
@@ -12,15 +14,23 @@ def totals(trace: Trace) -> list[dict[str, str]]:
     if not any(event.sampled for event in trace.events):
         return []
     found = metrics(trace)
-    shown = [("TTFT", _times(found["ttft_s"]), "ttft_s")]
-    if found["itl_s"]:
-        shown.append(("ITL", _times(found["itl_s"]), "itl_s"))
-    shown.append(("Output", f"{found['output_tok_s']:,.0f} tok/s", "output_tok_s"))
-    shown.append(("Lanes in use", f"{found['lane_occupancy']:.0%}".replace("%", " %"), "lane_occupancy"))
-    if found["padding_waste"]:
-        shown.append(("Padding", f"{found['padding_waste']:.0%}".replace("%", " %"), "padding_waste"))
-    return [{"name": name, "value": value, "means": DEFINITIONS[key]} for name, value, key in shown]
+    shown = {
+        "ttft_s": ("TTFT", _times(found["ttft_s"])),
+        "itl_s": ("ITL", _times(found["itl_s"])),
+        "output_tok_s": ("Output", _told(found["output_tok_s"], "{:,.0f} tok/s")),
+        "lane_occupancy": ("Lanes in use", _told(found["lane_occupancy"], "{:.0%}")),
+        "padding_waste": ("Padding", _told(found["padding_waste"] or None, "{:.0%}")),
+    }
+    return [{"name": name, "value": value, "means": DEFINITIONS[key]} for key, (name, value) in shown.items() if value]
 
 
-def _times(spread: dict[str, float]) -> str:
-    return f"{milliseconds(spread['p50'])}, worst {milliseconds(spread['max'])}"
+def _told(number: float | None, form: str) -> str | None:
+    return None if number is None else form.format(number).replace("%", " %")
+
+
+def _times(spread: dict[str, Any]) -> str | None:
+    """The median and the worst; at least those, where some have not come yet."""
+    if not spread["count"]:
+        return None
+    least = "≥ " if spread["left_out"] else ""
+    return f"{least}{milliseconds(spread['p50'])}, worst {least}{milliseconds(spread['max'])}"
