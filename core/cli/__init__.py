@@ -28,14 +28,19 @@ COMMANDS: dict[str, Target] = {
     "watch": "watch:watch",
     "workload": "workload:workload",
 }
-BENCHES: dict[str, Target] = {"speed": "bench:speed", "load": "bench_load:load", "gpu": "bench_gpu:gpu"}
+BENCHES: dict[str, Target] = {
+    "speed": "bench:speed",
+    "load": "bench_load:load",
+    "serve": "bench_serve:serve",
+    "gpu": "bench_gpu:gpu",
+}
 
 PROGRAM = "python -m core"
 
 
 def program(commands: dict[str, Target]) -> typer.Typer:
     """A command line of these commands, and of the benchmarks."""
-    benches = program_of(BENCHES, "Measure: speed, load, or a GPU.")
+    benches = program_of(BENCHES, "Measure: speed, load, serving, or a GPU.")
     about = "Inflight: continuous batching and its older relatives on a real model, every step on record."
     return program_of(commands, about, {"bench": benches})
 

@@ -13,7 +13,7 @@ from core.config import EngineConfig, Execution
 from core.errors import InflightError
 from core.models.load import BUILTIN_MODELS
 
-_LANES = 16  # more than a run to look at has
+LANES = 16  # more than a run to look at has
 
 
 @with_limits
@@ -59,7 +59,7 @@ def serve(
     if api_key is not None and not api_key.strip():
         raise InflightError("The API key is empty.")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    config = EngineConfig(**{"policy": policy, "max_num_seqs": _LANES, **limits})
+    config = EngineConfig(**{"policy": policy, "max_num_seqs": LANES, **limits})
     engine = engine_for(model, config, device, dtype, threads, Execution(**execution))
     serving = ServingEngine(
         engine,

@@ -42,14 +42,17 @@ def cancel(streams: Sequence[TokenStream]) -> None:
 
 
 async def merged(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Piece]]:
-    """The pieces of several streams as they come, each with the number of its stream; raises as the streams do."""
+    """The pieces of several streams as they come, each with the number of its stream; raises as the streams do, and for numbers that are
+    not finite."""
+    if len(streams) == 1:
+        async for piece in _finite(streams[0]):
+            yield 0, piece
+        return
     items: asyncio.Queue[tuple[int, Piece] | InflightError] = asyncio.Queue()
 
     async def pump(index: int, stream: TokenStream) -> None:
         try:
-            async for piece in stream:
-                if piece.finish_reason == "error":
-                    raise ExecutionFailed("The model gave numbers that are not finite.")
+            async for piece in _finite(stream):
                 items.put_nowait((index, piece))
         except InflightError as error:
             items.put_nowait(error)
@@ -66,6 +69,13 @@ async def merged(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Pie
     finally:
         for task in pumps:
             task.cancel()
+
+
+async def _finite(stream: TokenStream) -> AsyncIterator[Piece]:
+    async for piece in stream:
+        if piece.finish_reason == "error":
+            raise ExecutionFailed("The model gave numbers that are not finite.")
+        yield piece
 
 
 async def gathered(streams: Sequence[TokenStream]) -> list[list[Piece]]:
@@ -98,16 +108,21 @@ def event_stream(
 ) -> EventSourceResponse:
     """Each event a `data:` line; the streams are cancelled if the client goes. A failure on the way is one last event."""
 
-    async def lines() -> AsyncIterator[dict[str, str]]:
+    async def lines() -> AsyncIterator[bytes]:
         try:
             async for event in events:
-                yield {"data": event if isinstance(event, str) else compact(event)}
+                yield _line(event if isinstance(event, str) else compact(event))
         except InflightError as error:
-            yield {"data": compact(error_body(status_of(error), str(error)))}
+            yield _line(compact(error_body(status_of(error), str(error))))
         finally:
             cancel(streams)
 
     return EventSourceResponse(lines(), sep="\n", send_timeout=serving.limits.send_s)
+
+
+def _line(data: str) -> bytes:
+    """An event of one line, which JSON without spaces is."""
+    return f"data: {data}\n\n".encode()
 
 
 def compact(data: dict[str, Any]) -> str:

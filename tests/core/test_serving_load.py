@@ -1,0 +1,112 @@
+"""The server under load, and a server of its own process: every request answered once, whole and right; SIGTERM lets it finish."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from core.bench.serve import serve_beside_offline
+from core.workload.arrivals import Shape, request
+from core.workload.workload import Workload
+from worlds.serving import MODEL, Served, char_engine, served
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENTS, PROMPTS = 500, 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_five_hundred_streaming_clients():
+    """None lost, none answered twice, tokens in order, texts as if alone; those who watch see every step, and nothing stays behind."""
+    asked = [
+        {"prompt": "Exeunt " + chr(97 + i) * (1 + i % 5), "max_tokens": 5 + i, "temperature": 0.9, "seed": i}
+        for i in range(PROMPTS)
+    ]
+
+    async def one(client: httpx.AsyncClient, body: dict) -> list[dict]:
+        async with client.stream("POST", "/generate", json={**body, "stream": True}) as response:
+            assert response.status_code == 200
+            return [json.loads(line[6:]) async for line in response.aiter_lines() if line.startswith("data: ")]
+
+    async def everybody(server: Served) -> list[list[dict]]:
+        async with httpx.AsyncClient(base_url=server.url, limits=httpx.Limits(max_connections=None), timeout=None) as client:
+            return await asyncio.gather(*(one(client, asked[i % PROMPTS]) for i in range(CLIENTS)))
+
+    async def watch(server: Served) -> set[str]:
+        finished: set[str] = set()
+        async with httpx.AsyncClient(base_url=server.url, timeout=None) as client, client.stream("GET", "/events") as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: "):
+                    for message in json.loads(line[6:]):
+                        assert message["kind"] != "skipped"
+                        finished |= {name for name, _ in message.get("finished", ())}
+                if len(finished) == CLIENTS:
+                    return finished
+        return finished
+
+    with served(char_engine(max_num_seqs=16, num_blocks=200)) as server:
+        alone = [server.post("/generate", body).json() for body in asked]
+        seen: list[set[str]] = []
+        watcher = threading.Thread(target=lambda: seen.append(asyncio.run(watch(server))))
+        watcher.start()
+        answers = asyncio.run(everybody(server))
+        watcher.join(60)
+        health = server.get("/health").json()
+    assert len({events[-1]["id"] for events in answers}) == len(answers) == CLIENTS
+    for number, (*tokens, rest) in enumerate(answers):
+        expected = alone[number % PROMPTS]
+        assert [t["index"] for t in tokens] == list(range(len(tokens)))
+        assert [t["token_id"] for t in tokens] == expected["token_ids"] and rest["text"] == expected["text"]
+        assert {t["id"] for t in tokens} == {rest["id"]}
+    assert seen and {events[-1]["id"] for events in answers} <= seen[0] | {a["id"] for a in alone}
+    assert health["status"] == "ok" and health["requests"] == health["kv_blocks_used"] == health["step_failures"] == 0
+
+
+@pytest.mark.slow
+def test_sigterm_lets_what_is_under_way_finish():
+    command = [sys.executable, "-m", "core", "serve", "--port", "0", "--model", MODEL, "--threads", "1", "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        found = re.search(r"Serving \S+ at (http://127\.0\.0\.1:\d+)", said)
+        assert found, said
+        body = {"prompt": "Hark", "max_tokens": 250, "stream": True, "ignore_eos": True}
+        with httpx.stream("POST", found[1] + "/generate", json=body, timeout=60) as response:
+            lines = response.iter_lines()
+            next(lines)
+            with httpx.stream("GET", found[1] + "/events", timeout=60) as watching:
+                seen = watching.iter_lines()
+                next(seen)
+                process.send_signal(signal.SIGTERM)
+                list(seen)  # comes to its end
+            told = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+        assert told[-1]["finish_reason"] == "length" and told[-1]["usage"]["completion_tokens"] == 250
+        assert process.wait(30) == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(found[1] + "/health")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_served_and_offline_say_the_same_tokens():
+    engine = char_engine(num_blocks=100)
+    asked = [request(i, Shape(5 + i, 4 + i % 5), 0.01 * i, engine.adapter.vocab_size, 256) for i in range(12)]
+    options = ["--model", MODEL, "--threads", "1", "--device", "cpu", "--max-num-seqs", "4", "--num-blocks", "100"]
+    data = serve_beside_offline(engine, Workload(asked, arrival_unit="s"), options)
+    assert data["differing_requests"] == 0 and data["requests"] == 12
+    tokens = sum(r.sampling.max_new_tokens for r in asked)
+    for name in ("served", "offline"):
+        assert data[name]["ttft_s"]["count"] == 12 and data[name]["itl_s"]["count"] == tokens - 12
+    assert data["served"]["ttft_s"]["mean"] >= data["engine_while_serving"]["ttft_s"]["mean"] > 0
