@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from core.errors import InvalidConfig, shown
@@ -10,7 +10,7 @@ from core.errors import InvalidConfig, shown
 Admission = Literal["immediate", "barrier"]
 Order = Literal["arrival", "shortest"]
 Layout = Literal["packed", "padded", "split"]
-Reserve = Literal["prompt", "output"]
+Reserve = Literal["chunk", "prompt", "output"]
 Preemption = Literal["newest", "stall", "never"]
 
 
@@ -28,8 +28,9 @@ class BatchingPolicy:
     token_budget: whether `max_num_batched_tokens` limits a step.
     one_prefill: at most one request is prefilling at a time.
     one_lane: a single lane, whatever `max_num_seqs` says.
-    reserve: the KV blocks that must be free for a request to be admitted: for the tokens it has by now ("prompt"), or for all that it
-        may come to have ("output").
+    reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk", for all tokens that it has by now
+        ("prompt"), or for all that it may come to have ("output").
+    watermark: share of the pool that stays free when a request is admitted beside others.
     preemption: what happens when a running request lacks a block. "newest": the newest is preempted at once. "stall": the request
         stalls, and the newest is preempted when nobody can go on. "never": it cannot happen, with room reserved for the output.
     prefix_caching: whether full blocks of equal prefixes can be shared.
@@ -45,6 +46,7 @@ class BatchingPolicy:
     one_prefill: bool = False
     one_lane: bool = False
     reserve: Reserve = "output"
+    watermark: float = 0.0
     preemption: Preemption = "never"
     prefix_caching: bool = False
 
@@ -62,12 +64,12 @@ class BatchingPolicy:
 
 _CONTINUOUS = BatchingPolicy(
     "continuous",
-    "decodes and prefill chunks packed into one pass, no padding, paged KV",
+    "decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM 0.32 does",
     "immediate",
     "packed",
     token_budget=True,
     reserve="prompt",
-    preemption="stall",
+    preemption="newest",
     prefix_caching=True,
 )
 
@@ -91,6 +93,19 @@ POLICIES: dict[str, BatchingPolicy] = {
             one_prefill=True,
         ),
         _CONTINUOUS,
+        replace(
+            _CONTINUOUS,
+            name="stall",
+            shows="as continuous, but who lacks a KV block stalls, and the newest is preempted only when nobody can go on",
+            preemption="stall",
+        ),
+        replace(
+            _CONTINUOUS,
+            name="shortest-first",
+            shows="as continuous, but the shortest waiting prompt joins first; one that eight overtook is next",
+            order="shortest",
+            aging=8,
+        ),
     )
 }
 

@@ -48,8 +48,10 @@ def _no_room(books: Books, state: RequestState, matched: tuple[int, ...], left: 
         need = books.blocks_for(state.max_num_tokens)
         free = pool.num_blocks - sum(books.blocks_for(s.max_num_tokens) for s in books.lanes)
     else:
-        need = books.blocks_for(state.num_tokens) - len(matched)
-        free = pool.num_free - pool.num_unused(matched) - growing
+        tokens = state.num_tokens if books.policy.reserve == "prompt" else state.num_tokens - pending + min(pending, left)
+        need = books.blocks_for(tokens) - len(matched)
+        kept = int(books.policy.watermark * (pool.num_blocks + 1)) if books.running else 0  # vLLM counts its null block, too
+        free = pool.num_free - pool.num_unused(matched) - growing - kept
         if books.facts.preempted or any(s.why.limit == "blocks" for s in books.facts.stalled):
             free = 0  # blocks are short for those who run already
     return Why("blocks", max(0, free), need, pool.num_blocks) if need > free else None

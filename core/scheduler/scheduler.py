@@ -50,6 +50,7 @@ class Scheduler:
         self.requests: dict[str, RequestState] = {}  # unfinished
         self._books = Books(config, self.policy, num_blocks)
         self._leaving: dict[str, RequestState] = {}  # at their last token, which is unread; lane and blocks are theirs no more
+        self._is_anybody_over = False  # of the running
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -93,7 +94,8 @@ class Scheduler:
             return False
         if state.status is not RequestStatus.RUNNING:
             self._books.line.remove(state, RequestStatus.FINISHED)
-        self._finish(state, "cancelled", self._books.facts, self._books.facts)
+        self._finish(state, "cancelled", self._books.facts)
+        self._let_go(self._books.facts, "before")
         return True
 
     # -- the three verbs' first and last -----------------------------------------------------------------------------
@@ -110,6 +112,7 @@ class Scheduler:
         """Count a pass that has been launched. The turn before it must be settled."""
         for scheduled in output.scheduled:
             self._advance(scheduled)
+        self._let_go(self._books.facts, "after")
 
     def settle(
         self,
@@ -125,9 +128,9 @@ class Scheduler:
         first pass has been launched, so what falls free does so after that one.
         """
         tokens = iter(token_ids)
-        releases = self._books.facts if followed else facts
         for scheduled in output.scheduled:
-            self._settle(scheduled, next(tokens) if scheduled.samples else None, stopped, facts, releases)
+            self._settle(scheduled, next(tokens) if scheduled.samples else None, stopped, facts)
+        self._let_go(self._books.facts if followed else facts, "after")
 
     def update_from_output(
         self, output: SchedulerOutput, token_ids: Sequence[int | None], stopped: frozenset[str] = frozenset()
@@ -140,7 +143,8 @@ class Scheduler:
         tokens, facts = iter(token_ids), self._books.facts
         for scheduled in output.scheduled:
             self._advance(scheduled)
-            self._settle(scheduled, next(tokens) if scheduled.samples else None, stopped, facts, facts)
+            self._settle(scheduled, next(tokens) if scheduled.samples else None, stopped, facts)
+        self._let_go(facts, "after")
 
     def _advance(self, scheduled: ScheduledRequest) -> None:
         state = self.requests.get(scheduled.request)
@@ -154,11 +158,9 @@ class Scheduler:
             if len(state.token_ids) == state.max_num_tokens:
                 state.finish_reason = "length"  # unless that token says otherwise
                 self._leaving[state.id] = self.requests.pop(state.id)
-                self._leave(state, self._books.facts, "after")
+                self._stop_running(state)
 
-    def _settle(
-        self, scheduled: ScheduledRequest, token: int | None, stopped: frozenset[str], facts: StepFacts, releases: StepFacts
-    ) -> None:
+    def _settle(self, scheduled: ScheduledRequest, token: int | None, stopped: frozenset[str], facts: StepFacts) -> None:
         request = scheduled.request
         state = self.requests.get(request) or self._leaving.get(request)
         if state is None:
@@ -170,14 +172,14 @@ class Scheduler:
         position = scheduled.start + len(scheduled.tokens)
         if token is None:
             del state.token_ids[position:]
-            self._finish(state, "error", facts, releases)
+            self._finish(state, "error", facts)
             return
         state.token_ids[position] = token
         if request in stopped or (token in self.eos_token_ids and not state.request.sampling.ignore_eos):
             del state.token_ids[position + 1 :]
-            self._finish(state, "stop", facts, releases)
+            self._finish(state, "stop", facts)
         elif position + 1 == state.max_num_tokens:
-            self._finish(state, "length", facts, releases)
+            self._finish(state, "length", facts)
 
     def end_step(self) -> StepFacts:
         """The facts of the turn; the next turn starts with a clean sheet."""
@@ -188,25 +190,31 @@ class Scheduler:
         """Assert every invariant that holds between steps."""
         self._books.check_integrity()
 
-    def _leave(self, state: RequestState, facts: StepFacts, when: When) -> None:
-        """Stop running; lane and blocks fall free at once, or with the whole wave's at the barrier."""
-        state.status = RequestStatus.FINISHED
-        self.running.remove(state)
-        leaving: list[RequestState] = []
-        if self.policy.admission == "immediate":
-            leaving = [state]
-        elif not self.running:
-            leaving = list(self.lanes)
-        for other in leaving:
-            facts.left.append(Left(other.id, other.held_lane, when))
-            self._books.vacate(other, facts)
-
-    def _finish(self, state: RequestState, reason: FinishReason, facts: StepFacts, releases: StepFacts) -> None:
-        """End a request. facts: of the turn in which it ended; releases: of the turn after which what it holds falls free."""
+    def _finish(self, state: RequestState, reason: FinishReason, facts: StepFacts) -> None:
+        """End a request. facts: of the turn in which it ended."""
         state.finish_reason = reason
         facts.finished.append(Finished(state.id, reason))
         if self._leaving.pop(state.id, None) is None:
             del self.requests[state.id]
             if state.status is RequestStatus.RUNNING:
-                self._leave(state, releases, "before" if reason == "cancelled" else "after")
-            state.status = RequestStatus.FINISHED
+                self._stop_running(state)
+
+    def _stop_running(self, state: RequestState) -> None:
+        state.status = RequestStatus.FINISHED
+        self._is_anybody_over = True
+
+    def _let_go(self, facts: StepFacts, when: When) -> None:
+        """Whoever is over gives up lane and blocks, in the order of admission: at once, or with the whole wave at the barrier.
+
+        facts: of the turn before or after whose passes that happens.
+        """
+        if not self._is_anybody_over:
+            return
+        self._is_anybody_over = False
+        leaving = [s for s in self.running if s.status is RequestStatus.FINISHED]
+        self.running[:] = [s for s in self.running if s.status is not RequestStatus.FINISHED]
+        if self.policy.admission == "barrier":
+            leaving = [] if self.running else list(self.lanes)
+        for state in leaving:
+            facts.left.append(Left(state.id, state.held_lane, when))
+            self._books.vacate(state, facts)
