@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | import | watch | workload`.
+"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | agree | import | watch | workload`.
 
 A command is a function in a module of this package, imported when it is asked for; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
 """
@@ -24,6 +24,7 @@ COMMANDS: dict[str, Target] = {
     "presets": "lists:presets",
     "models": "lists:models",
     "check": "check:check",
+    "agree": "agree:agree",
     "import": "import_:import_",
     "watch": "watch:watch",
     "workload": "workload:workload",

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from core.config import BatchingPolicy, EngineConfig
+from core.config import BatchingPolicy, EngineConfig, Reserve
 from core.errors import InflightError, InvalidWorkload
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
@@ -114,7 +114,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _policy(policy: BatchingPolicy, recorded: dict[str, Any]) -> BatchingPolicy:
     """Our default rule under the settings of the recording."""
-    reserve = "prompt" if recorded.get("reserve_full_isl", True) else "chunk"
+    reserve: Reserve = "prompt" if recorded.get("reserve_full_isl", True) else "chunk"
     return replace(policy, reserve=reserve, watermark=float(recorded.get("watermark", 0)))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -26,11 +28,11 @@ class Case:
 
 
 @st.composite
-def cases(draw) -> Case:
-    policy = draw(st.sampled_from([*POLICIES, "continuous", "continuous", "continuous"]))
+def cases(draw, policies: Sequence[str] = (*POLICIES, *(p.name for p in POLICIES.values() if p.preemption != "never"))) -> Case:
+    policy = draw(st.sampled_from(policies))
     lanes = draw(st.integers(1, 5))
     size = draw(st.sampled_from([1, 2, 4, 16]))
-    prefill_first = policy == "continuous" and draw(st.booleans())
+    prefill_first = "prefill_first" in POLICIES[policy].knobs and draw(st.booleans())
     chunked = draw(st.booleans())
     budget = draw(st.integers(1 if prefill_first else lanes, 24) if chunked else st.integers(24, 40))
     config = EngineConfig(
@@ -40,7 +42,7 @@ def cases(draw) -> Case:
         block_size=size,
         num_blocks=-(-ROOM // size) // draw(st.sampled_from([1, 1, 2])) + draw(st.integers(0, 6)),
         chunked_prefill=chunked,
-        prefix_caching=policy == "continuous" and draw(st.booleans()),
+        prefix_caching=POLICIES[policy].prefix_caching and draw(st.booleans()),
         prefill_first=prefill_first,
     )
     longest = min(ROOM, config.num_blocks * size)
@@ -99,7 +101,9 @@ class Watch:
         self._order(event)
 
     def _order(self, event: StepEvent) -> None:
-        """Whoever runs came before everyone who waits."""
+        """Whoever runs came before everyone who waits, where they are admitted as they arrive."""
+        if self.case.config.batching.order != "arrival":
+            return
         scheduler = self.engine._scheduler
         waiting = list(scheduler.waiting)
         if waiting and scheduler.running:
@@ -180,23 +184,37 @@ def test_the_reason_given_for_the_head_of_the_line_is_true(case: Case) -> None:
             case "lanes":
                 assert lanes_held == config.num_lanes == why.total and why.have == 0
             case "barrier":
-                assert config.policy == "static" and why.have >= 1
+                assert config.batching.admission == "barrier" and why.have >= 1
             case "prefill":
-                assert config.policy == "split-chunked"
+                assert config.batching.one_prefill
             case "budget":
                 assert why.have < why.need and why.total == config.max_num_batched_tokens and lanes_held < config.num_lanes
-                if not config.prefill_first and config.policy == "continuous":
+                if not config.prefill_first and config.batching.layout == "packed":
                     assert why.have == config.max_num_batched_tokens - decode - prefill
             case "blocks":
                 assert why.have < why.need and why.total == config.num_blocks
                 whole = -(-head.num_tokens // config.block_size)
-                if config.policy == "continuous":  # what it found in the prefix cache it does not need
+                if config.batching.reserve == "prompt":  # what it found in the prefix cache it does not need
                     assert 1 <= why.need <= whole if config.prefix_caching else why.need == whole
             case _:
                 raise AssertionError(why)
 
 
-@given(cases())
+@given(cases([p.name for p in POLICIES.values() if p.preemption == "newest"]))
+@settings(max_examples=60, deadline=None)
+def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
+    """Whoever is in the budget has its blocks, nobody joins, and the last to be preempted would not have fitted in."""
+    world = Line(case.config, case.requests, case.config.num_blocks)
+    while world.has_work:
+        facts = world.turn().facts
+        assert not any(s.why.limit == "blocks" for s in facts.stalled)
+        if facts.preempted:
+            assert not facts.admitted
+            last = -(-world.states[facts.preempted[-1].request].num_tokens // case.config.block_size)
+            assert case.config.prefix_caching or case.config.num_blocks - facts.blocks_used < last
+
+
+@given(cases([p.name for p in POLICIES.values() if p.preemption == "stall"]))
 @settings(max_examples=60, deadline=None)
 def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
     """Just before a preemption every running request is at the end of its blocks and none is free."""
@@ -205,8 +223,6 @@ def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
     preempt = scheduler._books.preempt_newest
 
     def watched() -> None:
-        state = scheduler.running[-1]
-        assert state is max(scheduler.running, key=lambda s: s.order)
         assert scheduler.pool.num_free == 0
         for s in scheduler.running:
             assert s.num_computed_tokens == len(s.block_table.blocks) * case.config.block_size
@@ -219,11 +235,11 @@ def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
 def test_pressure_preempts_and_stays_exact() -> None:
     """The random cases above do reach preemption, prefix hits and stalls; this one always does."""
     rows = [request(f"r{i}", tuple(range(4, 12)), 14, i) for i in range(5)]
-    for caching in (False, True):
-        config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=9, block_size=4, num_blocks=9, prefix_caching=caching)
+    for policy, caching in product(("continuous", "stall"), (False, True)):
+        config = EngineConfig(policy, 4, 9, block_size=4, num_blocks=9, prefix_caching=caching)
         engine = follow(Case(config, tuple(rows), ()))
         events = engine.trace.events
-        assert sum(len(e.preempted) for e in events) >= 3 and any(e.stalled for e in events)
+        assert sum(len(e.preempted) for e in events) >= 3 and any(e.stalled for e in events) == (policy == "stall")
         assert caching == any(e.kv.prefix_hits for e in events)
 
 

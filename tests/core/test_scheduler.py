@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import Why
 from core.workload.request import Request, SamplingParams
 from worlds import small
-from worlds.small import line
+from worlds.small import line, requests
 
 
 def finish_by_request(policy: str, rows, **limits) -> list[int]:
@@ -201,9 +202,10 @@ def test_first_come_first_served_is_by_arrival_not_by_name() -> None:
     assert preempted and set(preempted) == {"r0"}
 
 
-def test_preemption_is_the_last_resort_and_takes_the_newest() -> None:
+@pytest.mark.parametrize("policy", ["continuous", "stall"])
+def test_preemption_takes_the_newest(policy) -> None:
     # Blocks of 4, four of them. Both hold 1 block and 4 positions after step 0; each takes a second in step 1; all full after step 4.
-    world = line("continuous", ((4, 7), (4, 7)), num_blocks=4, max_num_seqs=2, block_size=4)
+    world = line(policy, ((4, 7), (4, 7)), num_blocks=4, max_num_seqs=2, block_size=4)
     for _ in range(5):
         assert not world.turn().facts.preempted
     turn = world.turn()
@@ -217,9 +219,29 @@ def test_preemption_is_the_last_resort_and_takes_the_newest() -> None:
     assert world.states["r1"].num_computed_tokens == 10
 
 
-def test_nobody_is_preempted_while_another_can_go_on() -> None:
-    # r0 needs a block in step 1; r1 (2 positions) still has room in its own, so r0 stalls until r1 is through.
+def test_the_newest_makes_room_the_moment_an_older_one_lacks_a_block() -> None:
+    # r0 needs a block in step 1, and r1 has one. Three of r1's tokens are computed again in step 4, when r0 is through.
     world = line("continuous", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
+    world.turn()
+    turn = world.turn()
+    assert turn.passes == [(("r0", 1),)] and not turn.facts.stalled
+    assert [(p.request, p.tokens_lost) for p in turn.facts.preempted] == [("r1", 2)]
+    world.run()
+    assert world.finish_steps == {"r0": 3, "r1": 5} and world.chunks("r1") == [2, 3, 1]
+
+
+def test_nobody_is_admitted_in_a_step_that_preempted() -> None:
+    # r2 is preempted for r0's second block; r3 would fit into a lane and a block, but r2 is the head and has to come back first.
+    world = line("continuous", ((4, 9), (4, 9), (8, 2), (1, 1, 1)), num_blocks=4, max_num_seqs=4, block_size=4)
+    world.turn()
+    turn = world.turn()
+    assert [p.request for p in turn.facts.preempted] == ["r2"] and not turn.facts.admitted
+    assert turn.facts.waiting.count == 2 and turn.facts.waiting.request == "r2"
+
+
+def test_under_stall_nobody_is_preempted_while_another_can_go_on() -> None:
+    # r0 needs a block in step 1; r1 (2 positions) still has room in its own, so r0 stalls until r1 is through.
+    world = line("stall", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
     world.turn()
     turn = world.turn()
     assert turn.passes == [(("r1", 1),)]
@@ -229,8 +251,8 @@ def test_nobody_is_preempted_while_another_can_go_on() -> None:
     assert world.finish_steps == {"r1": 2, "r0": 5}
 
 
-def test_blocks_cut_a_prompt_and_are_named() -> None:
-    world = line("continuous", ((4, 5), (12, 2)), num_blocks=4, max_num_seqs=2, block_size=4, max_num_batched_tokens=10)
+def test_under_stall_blocks_cut_a_prompt_and_are_named() -> None:
+    world = line("stall", ((4, 5), (12, 2)), num_blocks=4, max_num_seqs=2, block_size=4, max_num_batched_tokens=10)
     assert world.turn().facts.budget(10).binding == "budget"  # 4 + 6
     turn = world.turn()  # r0 takes a second block, r1 its last: 8 positions
     assert turn.passes == [(("r0", 1), ("r1", 2))] and turn.facts.budget(10).binding == "blocks"
@@ -274,6 +296,59 @@ def test_cache_at_finish_is_prompt_and_generated_less_one() -> None:
         world = line(policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8).run()
         for state in world.states.values():
             assert state.num_computed_tokens == state.num_prompt_tokens + state.num_generated - 1
+
+
+def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:
+    shared = tuple(range(4, 12))
+    world = line("continuous", ((shared, 2), ((*shared, 40), 2)), block_size=4, prefix_caching=True)
+    turn = world.turn()
+    assert turn.passes == [(("r0", 8), ("r1", 1))]
+    assert [(h.request, h.num_cached_tokens) for h in turn.facts.prefix_hits] == [("r1", 8)]
+
+
+@pytest.mark.parametrize(("watermark", "admitted"), [(0.0, ["r0", "r1"]), (0.2, ["r0"])])
+def test_a_watermark_keeps_blocks_free_for_those_who_run(watermark, admitted) -> None:
+    policy = replace(POLICIES["continuous"], watermark=watermark)
+    scheduler = Scheduler(EngineConfig(block_size=4), 10, policy=policy)  # 11 blocks as vLLM counts: 2 stay free
+    for one in requests((20, 2), (20, 2)):
+        scheduler.add(RequestState(one, one.prompt_token_ids or ()))
+    (output,) = scheduler.schedule()
+    assert [s.request for s in output.scheduled] == admitted
+
+
+@pytest.mark.parametrize(("reserve", "admitted"), [("prompt", ["r0"]), ("chunk", ["r0", "r1"])])
+def test_what_must_be_free_to_be_admitted(reserve, admitted) -> None:
+    policy = replace(POLICIES["continuous"], reserve=reserve)
+    scheduler = Scheduler(EngineConfig(block_size=4, max_num_batched_tokens=12), 4, policy=policy)
+    for one in requests((8, 2), (12, 2)):
+        scheduler.add(RequestState(one, one.prompt_token_ids or ()))
+    (output,) = scheduler.schedule()
+    assert [s.request for s in output.scheduled] == admitted
+
+
+# -- order of admission ----------------------------------------------------------------------------------------------
+
+
+def test_the_shortest_prompt_joins_first() -> None:
+    world = line("shortest-first", ((9, 2), (3, 2), (7, 2), (3, 2)), max_num_seqs=1).run()
+    assert [t.admitted for t in world.turns if t.admitted] == [["r1"], ["r3"], ["r2"], ["r0"]]
+    assert world.turns[0].facts.waiting.request == "r3"
+
+
+def test_nobody_starves_behind_shorter_prompts() -> None:
+    """Eight may overtake; cancelled ones among them count as gone, and a preempted request comes before everybody."""
+    rows = ((20, 1), *((2, 1),) * 12)
+    world = line("shortest-first", rows, max_num_seqs=1).run()
+    order = [r for t in world.turns for r in t.admitted]
+    assert order.index("r0") == POLICIES["shortest-first"].aging == 8
+    plain = line("continuous", rows, max_num_seqs=1).run()
+    assert plain.turns[0].admitted == ["r0"]
+
+
+def test_the_preempted_come_before_the_shortest() -> None:
+    world = line("shortest-first", ((4, 7), (4, 7), (1, 1, 6)), num_blocks=4, max_num_seqs=2, block_size=4).run()
+    admitted = [r for t in world.turns for r in t.admitted]
+    assert admitted == ["r0", "r1", "r1", "r2"]
 
 
 # -- cancelling ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,86 @@
+"""Our default rule against vLLM's own scheduler (0.32.0, run without a model), decision by decision.
+
+`tests/data/vllm-0.32.0-scheduler.jsonl.gz` holds 224 random workloads with what it decided: under KV pressure, with and without prefix
+caching, a watermark, and full prompts reserved or not.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.cli import main
+from core.config import POLICIES
+from core.measure.agree import agree, first_difference, replay
+
+RECORDED = Path(__file__).parents[1] / "data" / "vllm-0.32.0-scheduler.jsonl.gz"
+
+
+def test_every_step_is_decided_as_vllm_does() -> None:
+    found = agree(RECORDED)
+    assert found.identical == found.workloads == 224 and not found.first_differences
+    assert found.steps > 20_000
+
+
+def test_the_recording_would_tell_another_rule(monkeypatch) -> None:
+    """A recording that every rule agrees with proves nothing."""
+    for changed in ({"preemption": "stall"}, {"order": "shortest"}):
+        monkeypatch.setitem(POLICIES, "continuous", replace(POLICIES["continuous"], **changed))
+        found = agree(RECORDED)
+        assert found.identical < 0.8 * found.workloads
+        assert set(found.first_differences) <= {"preempted", "admitted", "computed", "finished", "steps"}
+        monkeypatch.undo()
+
+
+def test_the_command_counts_first_differences_by_kind(tmp_path, capsys) -> None:
+    with gzip.open(RECORDED, "rt") as file:
+        recorded = [json.loads(next(file)) for _ in range(4)]
+    recorded[1]["vllm"].append([[], [], [["r0", 0, 1]], []])
+    recorded[2]["vllm"][0][0] = ["nobody"]
+    recorded[3]["vllm"][0][2][0][2] += 1
+    path = tmp_path / "some.jsonl"
+    path.write_text("\n".join(map(json.dumps, recorded)) + "\n")
+    with pytest.raises(SystemExit) as end:
+        main(["agree", str(path), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert end.value.code == 1 and told["workloads"] == 4 and told["identical"] == 1
+    assert told["first_differences"] == {"steps": 1, "admitted": 1, "computed": 1}
+    assert told["steps"] == sum(len(w["vllm"]) for w in recorded)
+
+
+def test_differences_are_named_in_the_order_of_decision() -> None:
+    before = [["a"], ["b"], [["a", 0, 1]], []]
+    assert first_difference([before], [before]) is None
+    assert first_difference([before], [[["b"], ["c"], [], []]]) == "preempted"
+    assert first_difference([before], [[["b"], ["b"], [], []]]) == "admitted"
+    assert first_difference([before], []) == "steps"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"seqs": 0}', "null"])
+def test_what_is_no_recording_is_refused_with_its_line(text, tmp_path, capsys) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text + "\n")
+    with pytest.raises(SystemExit) as end:
+        main(["agree", str(path)])
+    assert end.value.code == 2 and "recorded workload" in capsys.readouterr().err
+
+
+def test_a_truncated_archive_and_a_missing_file_are_refused(tmp_path, capsys) -> None:
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(RECORDED.read_bytes()[:5000])
+    for asked in (path, tmp_path / "none.jsonl"):
+        with pytest.raises(SystemExit) as end:
+            main(["agree", str(asked)])
+        assert end.value.code == 2
+
+
+def test_a_replay_follows_the_recorded_settings() -> None:
+    """Under a watermark the second request waits; without it both are admitted at once."""
+    asked = [{"id": f"r{i}", "prompt": [i] * 20, "max_tokens": 1, "arrival": 0} for i in range(2)]
+    workload = {"seqs": 2, "budget": 64, "blocks": 10, "size": 4, "caching": False, "requests": asked}
+    assert replay(workload)[0][0] == ["r0", "r1"]
+    assert replay({**workload, "watermark": 0.2})[0][0] == ["r0"]
