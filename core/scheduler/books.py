@@ -81,17 +81,18 @@ class Books:
         """Take everything from the newest running request but its tokens, and put it at the head of the line."""
         state = self.running.pop()
         self.facts.preempted.append(Preempted(state.id, state.num_computed_tokens, state.held_lane))
-        self.vacate(state, self.facts)
+        self.pool.free(self.vacate(state, self.facts))
         state.num_computed_tokens = state.num_cached_tokens = 0
         self.line.put_back(state)
 
-    def vacate(self, state: RequestState, facts: StepFacts) -> None:
-        """Give back lane and blocks."""
-        self.pool.free(state.block_table.blocks)
-        if state.block_table.blocks:
+    def vacate(self, state: RequestState, facts: StepFacts) -> tuple[int, ...]:
+        """Give back the lane; the blocks that were held, which the caller frees."""
+        blocks = state.block_table.blocks
+        if blocks:
             facts.block_changes.append(BlockChange(state.id, (), True))
         self.lanes.give_back(state.held_lane)
         state.lane, state.block_table = None, BlockTable()
+        return blocks
 
     def check_integrity(self) -> None:
         """Assert every invariant that holds between turns."""

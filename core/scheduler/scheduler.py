@@ -204,9 +204,10 @@ class Scheduler:
         self._is_anybody_over = True
 
     def _let_go(self, facts: StepFacts, when: When) -> None:
-        """Whoever is over gives up lane and blocks, in the order of admission: at once, or with the whole wave at the barrier.
+        """Whoever is over gives up lane and blocks: at once, or with the whole wave at the barrier.
 
-        facts: of the turn before or after whose passes that happens.
+        Blocks are freed in the order of admission, which decides what of the prefix cache is dropped first. facts: of the turn before or
+        after whose passes that happens.
         """
         if not self._is_anybody_over:
             return
@@ -215,6 +216,9 @@ class Scheduler:
         self.running[:] = [s for s in self.running if s.status is not RequestStatus.FINISHED]
         if self.policy.admission == "barrier":
             leaving = [] if self.running else list(self.lanes)
-        for state in leaving:
+        tables = [state.block_table.blocks for state in leaving]
+        for state in sorted(leaving, key=lambda s: s.held_lane):
             facts.left.append(Left(state.id, state.held_lane, when))
             self._books.vacate(state, facts)
+        for blocks in tables:
+            self._books.pool.free(blocks)

@@ -110,6 +110,12 @@ def _shared_prefix() -> list[Request]:
     return _requests(*((_SCENE + ending, 14, 3 * i) for i, ending in enumerate(endings)))
 
 
+def _overtaken() -> list[Request]:
+    """Two short requests, then a long prompt, then eleven speeches, one a step."""
+    rows: list[tuple[str, int, float]] = [(_SPEECHES[2], 12, 0), (_SPEECHES[5], 12, 0), ("\n\n".join(_SPEECHES[:8]), 10, 1)]
+    return _requests(*rows, *((_SPEECHES[i * 5 % 12], 8 + i * 5 % 7, 2 + i) for i in range(1, 12)))
+
+
 def _poisson(count: int = 32, rate: float = 0.3, seed: int = 7) -> list[Request]:
     """Poisson arrivals at `rate` a step; prompts of one to three speeches, lengths from a long-tailed draw."""
     draw = random.Random(seed)
@@ -188,10 +194,22 @@ PRESETS: dict[str, Preset] = {
         _preset(
             "kv-pressure",
             "Cache full",
-            "More requests than the KV pool can hold: the newest are preempted, and compute their tokens again.",
+            "More requests than the KV pool can hold: whoever lacks a block takes it from the newest, who starts again.",
             BPE,
             _kv_pressure(),
             "continuous",
+            max_num_seqs=6,
+            max_num_batched_tokens=64,
+            block_size=8,
+            num_blocks=20,
+        ),
+        _preset(
+            "kv-pressure-stall",
+            "Cache full, stalling",
+            "The same requests where an older one stalls until a block is free: 3 preemptions for 4, and 65 steps for 60.",
+            BPE,
+            _kv_pressure(),
+            "stall",
             max_num_seqs=6,
             max_num_batched_tokens=64,
             block_size=8,
@@ -209,6 +227,16 @@ PRESETS: dict[str, Preset] = {
             block_size=8,
             num_blocks=64,
             prefix_caching=True,
+        ),
+        _preset(
+            "shortest-first",
+            "Shortest first",
+            "Eight short prompts overtake a long one, then it is next: the median first token comes 10 steps sooner.",
+            BPE,
+            _overtaken(),
+            "shortest-first",
+            max_num_seqs=2,
+            max_num_batched_tokens=12,
         ),
         _preset(
             "poisson-32",
