@@ -21,6 +21,9 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
     )
     parser.add_argument("--share", action="store_true", help="a public address as well, through Gradio's tunnel")
     parser.add_argument("--root-path", default=setting("GRADIO_ROOT_PATH"), help="path under which a proxy serves the page")
+    parser.add_argument(
+        "--trust-visitors", action="store_true", help="the limits of a page at home for everybody who can reach it"
+    )
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):
         print(refusal, file=sys.stderr)
@@ -35,6 +38,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
             server_port=options.port,
             share=options.share or None,  # None: as GRADIO_SHARE says
             root_path=options.root_path,
+            trust_visitors=options.trust_visitors,
         )
     except InflightError as error:
         print(error, file=sys.stderr)

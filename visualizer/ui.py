@@ -6,7 +6,9 @@ With `player.py` the only module here that knows Gradio.
 import json
 import os
 import shutil
-import tempfile
+import signal
+import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,9 +26,11 @@ from visualizer.page.bundle import ICON, PICTURE, head
 from visualizer.page.player import Player
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import parts_script, write_files
+from visualizer.server.address import address_of
 from visualizer.server.api import Server
-from visualizer.server.limits import Limits, limits
-from visualizer.server.middleware import MaxBody, PackedFront
+from visualizer.server.folder import own_folder
+from visualizer.server.limits import Limits, is_space, limits
+from visualizer.server.middleware import MaxBody, OnlyAsked, PackedFront
 from visualizer.server.routes import routes
 from visualizer.server.store import Store, address
 
@@ -120,24 +124,35 @@ def _whole(address: str) -> str:
     return f"https://{own}/{address}" if own else address
 
 
-def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tuple:
-    """Build the page and serve it; what `Blocks.launch` returns. options: passed on to it, e.g. `server_port`.
+def launch(
+    here: Limits | None = None, traces: Path = TRACES, trust_visitors: bool = False, prevent_thread_lock: bool = False, **options
+) -> tuple:
+    """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
 
-    Raises InflightError under torchrun.
+    trust_visitors: on an address that others reach they get the limits of a page at home. options: passed on to `Blocks.launch`, e.g.
+    `server_port`. Raises InflightError under torchrun.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
-    here = here or limits()
-    store = Store(Path(tempfile.mkdtemp(prefix="inflight-")), here.kept_bytes)
+    host = "shared" if options.get("share") else options.get("server_name")
+    here = here or limits(host=host, trusted=trust_visitors)
+    store = Store(own_folder(), here.kept_bytes)
     server = Server(store, here, traces)
     files = write_files(store.folder)
     picture = Path(shutil.copy(PICTURE, store.folder / "picture.png"))
     for path in (*files.values(), picture):
         store.pin(path)
-    return build(server, parts_of(files, address)).launch(
+    page = build(server, parts_of(files, address))
+    page.space_id = None  # Gradio's header for a Space that is looked at alone asks fonts and pictures from elsewhere
+    page._queue.sleep_when_free = 0.02  # Gradio looks every millisecond whether somebody asks, which costs a tenth of a core
+    served = page.launch(
         app_kwargs={
-            "middleware": [Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20), Middleware(PackedFront)],
-            "routes": routes(server, _address, _enter),
+            "middleware": [
+                Middleware(OnlyAsked),
+                Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20),
+                Middleware(PackedFront),
+            ],
+            "routes": routes(server, address_of(is_space()), _enter),
         },
         favicon_path=ICON,
         head=head(_whole(address(picture)))
@@ -147,12 +162,24 @@ def launch(here: Limits | None = None, traces: Path = TRACES, **options) -> tupl
         max_threads=_EVERYBODY,
         run_history=False,
         ssr_mode=False,
+        prevent_thread_lock=True,
         **options,
     )
+    if not prevent_thread_lock:
+        _serve_until_interrupted(server)
+    return served
 
 
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
+def _serve_until_interrupted(server: Server) -> None:
+    """Wait for Ctrl-C or an order to end, then end: engines at their next step, the folder with its files, and no thread is waited for longer."""
+    interrupted = threading.Event()
+    for order in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(order, lambda number, frame: interrupted.set())
+    interrupted.wait()
+    server.jobs.stop(seconds=0.5)
+    shutil.rmtree(server.store.folder, ignore_errors=True)
+    sys.stdout.flush()
+    os._exit(0)  # a thread inside torch would abort an interpreter that shuts down around it
 
 
 def _enter(request: Request) -> None:

@@ -188,6 +188,14 @@ class Line:
         job.turn = self._last_turn[job.address] = max(served, self._last_turn.get(job.address, 0) + 1)
         self._jobs.append(job)
 
+    def make_room(self, address: str) -> bool:
+        """Whether somebody of another address who has to wait much longer than the next of this one would went for it."""
+        last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.turn, default=None)
+        if last is None or last.turn <= self._last_turn.get(address, 0) + 1:
+            return False
+        last.cancel()
+        return True
+
     def leave(self, job: Job) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
@@ -220,7 +228,7 @@ class Jobs:
             last.cancel()
         elif last is not None:
             raise Refused(f"Your last {last.noun} is still going: cancel it or wait for its end.")
-        if line.is_full:
+        if line.is_full and not line.make_room(address):
             raise Refused(f"Too many visitors wait for a {job.noun} just now: try again in a minute. What is recorded plays on.")
         job.visitor, job.address, job._loop = visitor, address, asyncio.get_running_loop()
         line.enter(job)

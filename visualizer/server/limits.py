@@ -57,10 +57,10 @@ SPACE = Limits(
     requests=32,
     prompt_characters=4_000,
     total_characters=20_000,
-    new_tokens=128,
+    new_tokens=320,
     total_tokens=4_096,
     lanes=16,
-    budget=512,
+    budget=1_024,
     kv_tokens=8_192,
     steps=600,
     seconds=60,
@@ -72,9 +72,19 @@ SPACE = Limits(
 )
 
 
-def limits(environment: Mapping[str, str] = os.environ) -> Limits:
-    """The limits of this place: a Space says so by `SPACE_ID`."""
-    return SPACE if environment.get("SPACE_ID") else HERE
+def is_space(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this is a Space, behind the proxy of Hugging Face."""
+    return bool(environment.get("SPACE_ID"))
+
+
+def limits(environment: Mapping[str, str] = os.environ, host: str | None = None, trusted: bool = False) -> Limits:
+    """The limits of this place. Where strangers can ask, on a Space or on any address but loopback, they are the smaller ones.
+
+    host: the address that the page listens on. trusted: its visitors are, so that there they have what a person has at home.
+    """
+    if is_space(environment):
+        return SPACE
+    return HERE if trusted or host in (None, "", "127.0.0.1", "localhost", "::1") else SPACE
 
 
 class Spec(NamedTuple):

@@ -1,7 +1,11 @@
-"""What stands between the network and Gradio: a bound on what a request may carry, and a packed first page. Knows nothing of what is asked."""
+"""What stands between the network and Gradio: a bound on what a request may carry, the addresses that the page uses and no others, headers
+that keep what it sends in its place, and a packed first page. Knows nothing of what is asked.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -64,7 +68,61 @@ class MaxBody:
             await self._refuse(send)
 
     async def _refuse(self, send: Send) -> None:
-        sentence = f'{{"error": "This page takes at most {self._max >> 20} MiB at once."}}'.encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(sentence)).encode())]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": sentence})
+        await _sentence(send, 413, f"This page takes at most {self._max >> 20} MiB at once.")
+
+
+_ASKED = re.compile(  # by the page and by gradio_client; Gradio's others take uploads, fetch elsewhere for a visitor, or show its insides
+    r"/|/(config|theme\.css|favicon\.ico|manifest\.json|robots\.txt|pwa_icon(/\d+)?)/?|/(assets|static|inflight)/.+"
+    r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
+)
+_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",  # Gradio starts components by `new Function`, the page brings its own inline
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'self' https://huggingface.co",
+    )
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"strict-origin-when-cross-origin"),
+)
+
+
+class OnlyAsked:
+    """Answers 404 in a sentence to every address that the page does not use, and sends the rest with headers for its safety."""
+
+    def __init__(self, app: Callable) -> None:
+        self._app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(h for h in _HEADERS if h[0] not in given)]
+            await send(message)
+
+        path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
+        if _ASKED.fullmatch(path):
+            await self._app(scope, receive, safely)
+        else:
+            await _sentence(safely, 404, "There is nothing at this address.")
+
+
+async def _sentence(send: Send, status: int, sentence: str) -> None:
+    body = json.dumps({"error": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

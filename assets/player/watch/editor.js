@@ -6,6 +6,7 @@ import { Drawer } from "../parts/drawer.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
+const MOST_UNPACKED = 2 ** 20; // bytes that a link may inflate to
 const SAMPLING_DEFAULTS = { temperature: 0, top_k: 0, top_p: 1, seed: 0 };
 const CHECKS = ["chunked_prefill", "prefill_first", "prefix_caching"];
 const OFF_ELSEWHERE = ["prefill_first", "prefix_caching"]; // under a policy that does not take them
@@ -358,16 +359,20 @@ export class Editor {
     try {
       spec = await unpack(wanted.spec);
     } catch {
-      this.app.toast("This link's workload cannot be read.");
-      return;
+      spec = null;
     }
+    if (!isSpec(spec)) return this.app.toast("This link's workload cannot be read.");
     if (spec.preset) {
       const preset = this.state.presets.find((p) => p.name === spec.preset);
       if (!preset) return this.app.toast("This link names a preset that is not here.");
       spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model, device: spec.device || preset.spec.device };
     }
-    this.app.toast("Running what the link describes.");
     this.fill(spec);
+    if (!this.state.models.includes(spec.model)) { // a path or a hub id: whoever follows a link has not asked for that
+      await this.toggle(true);
+      return this._say(`This link asks for the model ${spec.model}, which is not built in: run it if you trust it.`, true);
+    }
+    this.app.toast("Running what the link describes.");
     if (await this.runSpec(spec)) this.app.look(wanted);
   }
 
@@ -416,5 +421,21 @@ async function pack(data) {
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
-  return JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw"))));
+  const pieces = [];
+  let size = 0;
+  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+    size += piece.value.length;
+    if (size > MOST_UNPACKED) throw new Error("too long");
+    pieces.push(piece.value);
+  }
+  return JSON.parse(await new Blob(pieces).text());
+}
+
+/** Whether what a link says can be a spec at all; what is wrong inside it the server says. */
+function isSpec(spec) {
+  const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
+  if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
+  if (typeof spec.preset === "string") return true;
+  return plain(spec.config) && plain(spec.workload) && Array.isArray(spec.workload.requests) && spec.workload.requests.every(plain);
 }

@@ -1,0 +1,63 @@
+"""The page where strangers come by: a reload in the middle of a run, and links that somebody made to do harm."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import pytest
+from playwright.sync_api import expect
+
+from worlds.visitors import spec
+
+
+def packed(data: bytes) -> str:
+    press = zlib.compressobj(9, wbits=-15)
+    return base64.urlsafe_b64encode(press.compress(data) + press.flush()).decode().rstrip("=")
+
+
+def test_a_reload_in_the_middle_of_a_run_finds_it_again(visit, page_url):
+    page = visit(page_url)
+    page.evaluate(
+        "(spec) => { inflight.editor._state().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); }); }",
+        spec(new=400),
+    )
+    page.wait_for_function(
+        "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 5", timeout=60_000
+    )
+    page.reload()
+    page.wait_for_function(
+        "() => window.inflight && inflight.running && inflight.run && inflight.run.header.source === 'live'", timeout=60_000
+    )
+    page.wait_for_function("() => !inflight.running", timeout=200_000)
+    steps = page.evaluate("inflight.run.events.map(e => e.step)")
+    assert steps == list(range(len(steps))) and page.evaluate("inflight.run.complete")
+    assert page.evaluate("sessionStorage.getItem('inflight-run')") is None
+
+
+def test_a_link_runs_no_model_that_is_not_built_in(visit, page_url):
+    asked: list[str] = []
+    page = visit(page_url)
+    page.on("request", lambda r: asked.append(r.url))
+    page.evaluate("(hash) => { location.hash = hash; }", f"spec={packed(json.dumps(spec() | {'model': '../../etc'}).encode())}")
+    expect(page.locator(".run-message")).to_contain_text("not built in: run it if you trust it", timeout=30_000)
+    assert not [url for url in asked if "inflight/jobs" in url] and not page.evaluate("inflight.running")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"null", b"[]", b'{"workload": null}', b'{"preset": {}}', b" " * 80_000_000 + b"{}"],
+    ids=lambda d: d[:20].decode().strip() or "bomb",
+)
+def test_an_odd_link_is_answered_in_a_sentence(visit, page_url, data):
+    page = visit(page_url)
+    page.evaluate("(hash) => { location.hash = hash; }", f"spec={packed(data)}")
+    expect(page.get_by_text("This link's workload cannot be read.")).to_be_visible(timeout=30_000)
+    assert not page.evaluate("inflight.running")
+
+
+def test_a_space_asks_nothing_elsewhere(visit, space_url):
+    page = visit(space_url)
+    page.wait_for_load_state("networkidle")
+    assert page.locator("#huggingface-space-header").count() == 0

@@ -1,0 +1,160 @@
+"""A page that strangers can reach: what it answers, what it keeps shut, what it says of itself, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import httpx
+import pytest
+from starlette.requests import Request
+
+from core.measure.compare import config_for
+from core.simulate.runner import simulated_engine
+from core.workload.presets import PRESETS
+from visualizer.documents.catalogue import preset_entry
+from visualizer.server.address import address_of
+from visualizer.server.limits import HERE, SPACE, check, check_tokens, limits
+from worlds.page_server import begin, follow, serve
+from worlds.visitors import spec
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda p: p.name)
+def test_every_preset_and_every_default_of_compare_runs_on_a_space(preset):
+    asked = check(preset_entry(preset)["spec"], SPACE)
+    for policy in dict.fromkeys((preset.config.policy, "static", "continuous")):
+        engine = simulated_engine("h100:124m", config_for(policy, asked.config), preset.model)
+        steps = sum(1 for _ in engine.stream(asked.workload))
+        check_tokens(engine.trace.prompts, asked.workload, SPACE)
+        assert steps <= SPACE.steps, f"{preset.name} takes {steps} steps under {policy}"
+
+
+def test_where_strangers_can_ask_the_smaller_limits_hold():
+    assert limits({}, "127.0.0.1") == limits({}, None) == HERE
+    assert limits({}, "0.0.0.0") == limits({}, "192.168.1.7") == SPACE
+    assert limits({}, "0.0.0.0", trusted=True) == HERE
+    assert limits({"SPACE_ID": "me/it"}, "127.0.0.1", trusted=True) == SPACE
+
+
+@pytest.mark.parametrize(
+    ("behind_proxy", "forwarded", "found"),
+    [
+        (False, "8.8.8.8", "10.0.0.1"),
+        (True, "", "10.0.0.1"),
+        (True, "8.8.8.8", "8.8.8.8"),
+        (True, "1.2.3.4, 8.8.8.8, 10.1.2.3", "8.8.8.8"),
+        (True, "2a00:1450:4001:810::200e", "2a00:1450:4001:810::/64"),
+        (True, "<script>", "10.0.0.1"),
+    ],
+)
+def test_an_address_is_that_of_the_visitor(behind_proxy, forwarded, found):
+    headers = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
+    request = Request({"type": "http", "headers": headers, "client": ("10.0.0.1", 1234)})
+    assert address_of(behind_proxy)(request) == found
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "gradio_api/upload"),
+        ("POST", "gradio_api/process_recording"),
+        ("GET", "gradio_api/proxy=https://huggingface.co/x"),
+        ("GET", "gradio_api/file=app.py"),
+        ("GET", "gradio_api/file=/etc/passwd"),
+        ("POST", "gradio_api/run/state"),
+        ("POST", "gradio_api/component_server"),
+        ("GET", "monitoring"),
+        ("GET", "gradio_api/runs"),
+    ],
+)
+def test_what_the_page_does_not_use_is_shut(page_url, http, method, path):
+    answer = http.request(method, f"{page_url}/{path}")
+    assert answer.status_code == 404 and answer.json() == {"error": "There is nothing at this address."}
+
+
+def test_every_answer_says_what_a_browser_may_do_with_it(page_url, http):
+    for path in ("", "config", "inflight/files/none.json"):
+        headers = http.get(f"{page_url}/{path}").headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'self' https://huggingface.co" in headers["content-security-policy"]
+        assert "default-src 'self'" in headers["content-security-policy"]
+
+
+def test_ctrl_c_in_the_middle_of_a_run_ends_at_once_without_an_abort(http, tmp_path):
+    page = serve(TMPDIR=str(tmp_path))
+    with page as url:
+        job = begin(http, url, "run", spec(new=400), "me")["job"]
+        next(d for d in follow(http, url, job) if d.get("events"))
+        assert list(tmp_path.glob("inflight-*"))
+        asked = time.monotonic()
+        page.process.send_signal(signal.SIGINT)
+        assert page.process.wait(30) == 0
+        print(f"Ctrl-C took {time.monotonic() - asked:.2f} s")
+    assert not list(tmp_path.glob("inflight-*"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("run", {"config": {"num_blocks": 2**31 - 1, "block_size": 1}}),
+        ("run", {"config": {"policy": {"policy": []}}}),
+        ("run", {"config": {"policy": ["a"]}}),
+        ("run", {"workload": []}),
+        ("run", {"workload": {"requests": {}}}),
+        ("run", {"workload": {"requests": [None]}}),
+        ("run", {"device": {}}),
+        ("fork", {"knob": "policy", "value": ["a"]}),
+        ("fork", {"knob": ["policy"], "value": "static"}),
+        ("fork", {"knob": "num_blocks", "value": {}}),
+        ("compare", {"policies": [["static"]]}),
+        ("compare", {"policies": {}}),
+        ("compare", {"policies": ["static"], "repeats": None}),
+        ("equivalence", {"leak": None}),
+        (["run"], {}),
+        ({}, {}),
+    ],
+)
+def test_odd_jobs_are_refused_in_a_sentence(page_url, http, kind, change):
+    answer = begin(http, page_url, kind, spec() | change)
+    assert isinstance(answer["error"], str) and answer["error"].endswith(".") and len(answer["error"]) < 400
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b"{", b"[" * 100_000, b"\xff", b'{"kind": "run"}'])
+def test_odd_bodies_are_refused_in_a_sentence(page_url, http, body):
+    answer = http.post(f"{page_url}/inflight/jobs", content=body)
+    assert answer.json()["error"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("cancel", [{}]),
+        ("cancel", [None]),
+        ("open_comparison", [[]]),
+        ("open_comparison", [{"a": 1}]),
+        ("export", [{}, [], {}]),
+        ("export", ["plotly", None, "x"]),
+        ("upload", [{}]),
+        ("attention", [{}, "a", None, [], {}]),
+        ("lessons", [{}]),
+    ],
+)
+def test_odd_calls_are_answered_in_words(page_url, http, name, arguments):
+    event = http.post(f"{page_url}/gradio_api/call/{name}", json={"data": arguments}).json()["event_id"]
+    text = http.get(f"{page_url}/gradio_api/call/{name}/{event}").text
+    assert "event: complete" in text and "Traceback" not in text and '"error": null' not in text
+
+
+def test_a_space_keeps_to_its_own_models(space_url, http):
+    for model in ("gpt2", "/etc", "../models"):
+        assert "its own models only" in begin(http, space_url, "run", spec() | {"model": model})["error"]
+
+
+def test_addresses_of_recorded_runs_survive_a_restart(page_url, space_url, http):
+    """Two pages that were started apart name them alike."""
+    from worlds.page_server import call
+
+    first, second = (call(http, url, "state")["catalogue"] for url in (page_url, space_url))
+    assert [e["url"] for e in first] == [e["url"] for e in second]
+    gone = httpx.get(f"{page_url}/inflight/files/{'0' * 20}.json", trust_env=False)
+    assert gone.status_code == 404 and "may have been restarted: reload the page" in gone.json()["error"]

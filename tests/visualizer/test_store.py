@@ -1,0 +1,103 @@
+"""The folder of runs under company and on a bad day: many writers, a full disk, exports within a quota, folders that were left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from core.config import EngineConfig
+from visualizer.documents import files
+from visualizer.server.api import Server
+from visualizer.server.folder import own_folder
+from visualizer.server.limits import HERE
+from visualizer.server.store import PLOTLY, NotKept, Store
+from worlds.visual import record, request
+
+
+def trace(budget: int = 10):
+    config = EngineConfig(max_num_seqs=3, max_num_batched_tokens=budget, block_size=4)
+    return record(config, request("r0", 5, 6), request("r1", 12, 9))
+
+
+def test_many_runs_on_a_full_folder_are_all_kept(tmp_path):
+    """Each makes room while others write and make room."""
+    store = Store(tmp_path, 60_000)
+    traces = [trace(budget) for budget in range(4, 24)]
+    with ThreadPoolExecutor(8) as pool:
+        kept = list(pool.map(store.keep, traces * 5))
+    assert all("url" in answer for answer in kept)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 60_000 + 8 * 30_000
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_file_that_is_being_written_is_left_alone(tmp_path):
+    partial = tmp_path / "abc.json.1-2.partial"
+    partial.write_text("half")
+    Store(tmp_path, 0).put(trace())
+    assert partial.exists()
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    def refuse(self, *_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.Path, "replace", refuse)
+        yield patch
+
+
+def test_a_full_disk_is_named_leaves_nothing_behind_and_fails_no_run(tmp_path, full_disk):
+    store = Store(tmp_path, 2**24)
+    assert store.keep(trace()) == {"unkept": "The server could not keep this: no space left on device."}
+    with pytest.raises(NotKept):
+        store.put(trace())
+    uploaded = Server(store, HERE, traces=tmp_path).upload("\n".join(trace().lines()))
+    assert "no space left on device" in uploaded["error"] and "contradicts" not in uploaded["error"]
+    assert not list(tmp_path.iterdir())
+    full_disk.undo()
+    assert "url" in store.keep(trace())
+
+
+def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
+    store = Store(tmp_path, 2**24)
+    name = store.export("plotly", store.put(trace())["id"], 1)["url"].rsplit("/", 1)[-1]
+    path, download = store.file(name)
+    assert path.stat().st_size < 200_000 and PLOTLY in path.read_text(encoding="utf-8") and download
+
+
+def test_exports_make_room_too(tmp_path):
+    store = Store(tmp_path, 0)
+    pinned = store.put(trace(), pinned=True)["id"]
+    for step in range(4):
+        store.export("plotly", pinned, step)
+    assert len(list(tmp_path.glob("*.html"))) <= 1 and store.trace(pinned).events
+
+
+@pytest.mark.parametrize("name", ["../secret.json", "..", "a/b.json", ".hidden", "abc.json.1-2.partial", "nothing.json"])
+def test_only_files_of_the_store_are_handed_out(tmp_path, name):
+    (tmp_path / "abc.json.1-2.partial").write_text("half")
+    with pytest.raises(Exception, match="no longer on the server"):
+        Store(tmp_path, 0).file(name)
+
+
+def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    left, other = tmp_path / f"inflight-{gone.pid}-abc", tmp_path / "inflight-of-mine"
+    left.mkdir()
+    other.mkdir()
+    here = own_folder(tmp_path)
+    assert not left.exists() and other.exists() and here.is_dir()
+    root = Path(__file__).parents[2]
+    said = subprocess.run(
+        [sys.executable, "-c", f"from pathlib import Path; from visualizer.server.folder import own_folder; print(own_folder(Path({str(tmp_path)!r})))"],
+        capture_output=True, text=True, cwd=root, check=True,
+    )  # fmt: skip
+    assert said.stdout.strip() and not Path(said.stdout.strip()).exists() and here.is_dir()

@@ -1,0 +1,31 @@
+"""Whom a request comes from: the address that takes its turn in a line."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+
+from starlette.requests import Request
+
+
+def address_of(behind_proxy: bool) -> Callable[[Request], str]:
+    """What names the other end of a request. behind_proxy: a proxy of our own stands before us and says who asked; believed there alone."""
+
+    def address(request: Request) -> str:
+        forwarded = request.headers.getlist("x-forwarded-for") if behind_proxy else []
+        hops = [hop.strip() for line in forwarded for hop in line.split(",")]
+        public = next((name for hop in reversed(hops) if (name := _public(hop))), "")  # what a visitor wrote stands before it
+        return public or (request.client.host if request.client else "")
+
+    return address
+
+
+def _public(hop: str) -> str:
+    """A public address, its neighbourhood for IPv6, of which a household has 2**64; empty for what is neither."""
+    try:
+        address = ipaddress.ip_address(hop)
+    except ValueError:
+        return ""
+    if not address.is_global:
+        return ""
+    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if address.version == 6 else str(address)
