@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,9 @@ def serve(
     api_key: Annotated[
         str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="What clients must send as a bearer token.", show_default=False)
     ] = None,
+    teacher: Annotated[
+        bool, typer.Option("--teacher", help="Print a token for /control: the pace, single steps, clearing.")
+    ] = False,
     cors_origin: Annotated[
         list[str] | None,
         typer.Option(help="A page that may call from a browser; may be given several times.", show_default=False),
@@ -75,7 +79,14 @@ def serve(
     at_home = host in LOOPBACK
     if not at_home and api_key is None:
         sentence(f"Anybody who reaches {host} may use this server: give --api-key to ask for a key.")
+    token = secrets.token_urlsafe(16) if teacher else None
+    if token is not None:
+        sentence(f"The teacher's token, for the header X-Teacher-Token of /control: {token}")
     app = create_app(
-        serving, api_key=api_key, cors_origins=tuple(cors_origin or ()), hosts=(*LOOPBACK, "[::1]") if at_home else None
+        serving,
+        api_key=api_key,
+        teacher_token=token,
+        cors_origins=tuple(cors_origin or ()),
+        hosts=(*LOOPBACK, "[::1]") if at_home else None,
     )
     listen(serving, app, host, port, lambda address: sentence(f"Serving {model} at {address} ({address}/docs)."))

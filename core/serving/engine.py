@@ -29,6 +29,7 @@ from core.errors import InflightError, InvalidRequest, TooManyRequests, Unavaila
 from core.serving.feed import Feed
 from core.serving.limits import ServingLimits
 from core.serving.metrics import ServingMetrics
+from core.serving.pace import Pace
 from core.serving.stream import Token, TokenStream, step_failed
 from core.serving.text import ClientText
 from core.trace.events import StepEvent
@@ -61,6 +62,7 @@ class ServingEngine:
             lambda: engine.kv_blocks[0] / engine.kv_blocks[1],
         )
         self.num_step_failures = 0
+        self._pace = Pace()
         self._engine_works = True
         self._draining = self._stopping = False
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -81,7 +83,8 @@ class ServingEngine:
     def drain(self) -> None:
         """Take no more requests and show no more events; what is under way goes on."""
         self._draining = True
-        self.feed.close()
+        self.set_pace(None)
+        self._inbox.put(self.feed.close)
 
     def close(self) -> None:
         """End now: what is under way is cancelled, the thread joined."""
@@ -113,6 +116,34 @@ class ServingEngine:
         except Exception as error:  # templates are programs of others
             raise InvalidRequest(f"The model's chat template refuses these messages: {first_sentence(error)}.") from None
         return tuple(ids)
+
+    def set_pace(self, steps_per_s: float | None) -> None:
+        """So many steps a second at most; None for full speed, 0 to stand still but for single steps."""
+
+        def change() -> None:
+            self._pace.set(steps_per_s)
+            self.feed.add({"kind": "pace", "steps_per_s": steps_per_s})
+
+        self._inbox.put(change)
+
+    def step(self, count: int = 1) -> None:
+        """Take so many steps now, whatever the pace."""
+        self._inbox.put(lambda: self._pace.ask(count))
+
+    def clear(self) -> None:
+        """Cancel whatever is under way."""
+
+        def cancel() -> None:
+            for request in self._streams:
+                self.engine.cancel(request)
+            self._pace.ask(1)  # the step in which they leave
+
+        self._inbox.put(cancel)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """The pace; None for full speed."""
+        return self._pace.steps_per_s
 
     def check(self, prompt: str | Sequence[int], sampling: SamplingParams) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest for what this server would not run. May take a while: not for an event loop."""
@@ -186,8 +217,9 @@ class ServingEngine:
             self._read_inbox()
             if self._stopping:
                 break
-            if not self.engine.has_work:
+            if not self.engine.has_work or self._pace.wait_s != 0:
                 continue
+            self._pace.stepped()
             try:
                 event = self.engine.step()
             except Exception as error:  # whatever it is: the server goes on without the requests that it concerns
@@ -199,9 +231,10 @@ class ServingEngine:
             self._end(stream, Unavailable("The server was closed."))
 
     def _read_inbox(self) -> None:
-        """What was asked since the last step; waits if there is nothing else to do."""
+        """What was asked since the last step; waits if there is nothing else to do yet."""
+        wait_s = self._pace.wait_s if self.engine.has_work else None
         try:
-            self._inbox.get(block=not self.engine.has_work and not self._stopping)()
+            self._inbox.get(block=wait_s != 0 and not self._stopping, timeout=wait_s)()
             while True:
                 self._inbox.get_nowait()()
         except queue.Empty:

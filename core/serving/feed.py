@@ -47,7 +47,7 @@ class Feed:
     """`add` belongs to one thread, `read` to an event loop. kept: messages that a reader may be behind, at least.
 
     The kinds of message: {"kind": "run", "header"} for a run that begins, {"kind": "request", "id", "prompt_tokens",
-    "max_new_tokens"}, {"kind": "step", …} as in a trace, and to a reader alone {"kind": "skipped", "messages"}.
+    "max_new_tokens"}, {"kind": "step", …} as in a trace, {"kind": "pace", "steps_per_s"}, and to a reader alone {"kind": "skipped", "messages"}.
     """
 
     def __init__(self, kept: int = KEPT) -> None:

@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from core import Request, SamplingParams, Workload
+from core.assets import ASSETS
 from core.serving.limits import ServingLimits
 from worlds.serving import MODEL, Served, char_engine, served
 
@@ -36,7 +37,7 @@ def server():
         yield running
         assert running.get("/health").json() | {"model": ""} == {
             "status": "ok", "model": "", "requests": 0, "running": 0, "waiting": 0, "kv_blocks_used": 0, "kv_blocks": 64,
-            "step_failures": 0,
+            "step_failures": 0, "steps_per_s": None,
         }  # fmt: skip
 
 
@@ -254,6 +255,16 @@ def test_metrics_have_vllms_names_and_count_what_happened(server):
     ):  # fmt: skip
         assert gained[name + "_count"] == 1, name
     assert after["num_requests_running"] == after["num_requests_waiting"] == after["kv_cache_usage_perc"] == 0
+
+
+def test_the_grafana_board_asks_for_metrics_that_are_there(server):
+    server.post("/generate", {"prompt": PROMPT, "max_tokens": 2})
+    server.post("/generate", {"prompt": ""})
+    there = set(re.findall(r"^inflight:\w+", server.get("/metrics").text, re.MULTILINE))
+    board = (ASSETS / "grafana" / "serving.json").read_text()
+    asked = set(re.findall(r"inflight:\w+", board)) - {"inflight:"}
+    assert len(asked) > 15 and asked <= there
+    assert len(json.loads(board)["panels"]) == 12
 
 
 def test_the_interface_describes_itself(server):

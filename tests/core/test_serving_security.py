@@ -228,6 +228,21 @@ def test_the_api_key_is_asked_of_every_call_but_health():
         assert server.post("/generate", {"prompt": "Hark", "max_tokens": 1}, headers=good).status_code == 200
 
 
+def test_only_the_teacher_controls():
+    with served(char_engine(), teacher_token="t" * 22) as server:
+        for token in (None, "", "t" * 21, "t" * 23, "T" * 22):
+            answer = server.post("/control", {"steps_per_s": 0}, headers={} if token is None else {"x-teacher-token": token})
+            assert answer.status_code == 403 and "t" * 22 not in answer.text
+        assert server.get("/health").json()["steps_per_s"] is None
+        teacher = {"x-teacher-token": "t" * 22}
+        assert server.post("/control", {"steps_per_s": -1}, headers=teacher).status_code == 422
+        assert server.post("/control", {"steps_per_s": 500, "steps": 2}, headers=teacher).json() == {"steps_per_s": 500}
+        assert server.post("/generate", {"prompt": "Hark", "max_tokens": 3}).status_code == 200
+        assert server.get("/health").json()["steps_per_s"] == 500
+    with served(char_engine()) as server:
+        assert server.post("/control", {"clear": True}, headers=teacher).status_code == 404
+
+
 def test_secrets_are_compared_whole():
     assert same("abc", "abc") and same("é", "é")
     assert not same("abd", "abc") and not same("", "abc") and not same("abcd", "abc") and not same("é", "e")

@@ -57,7 +57,7 @@ def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODE
     config = uvicorn.Config(
         create_app(serving, **options), port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1, backlog=2048
     )
-    server, loop = uvicorn.Server(config), asyncio.new_event_loop()
+    server = uvicorn.Server(config)
     ready = threading.Event()
 
     async def run() -> None:
@@ -68,7 +68,7 @@ def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODE
         await serve
 
     serving.start()
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     try:
         assert ready.wait(30) and server.started
@@ -79,4 +79,3 @@ def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODE
         server.should_exit = True
         thread.join(30)
         serving.close()
-        loop.close()

@@ -31,6 +31,7 @@ def watch_routes(serving: ServingEngine) -> APIRouter:
             "kv_blocks_used": used,
             "kv_blocks": total,
             "step_failures": serving.num_step_failures,
+            "steps_per_s": serving.steps_per_s,
         }
         return JSONResponse(told, 200 if serving.status == "ok" else 503)
 
@@ -44,8 +45,8 @@ def watch_routes(serving: ServingEngine) -> APIRouter:
         after: Annotated[int | None, Query(ge=0, description="As Last-Event-ID, for clients that cannot set it.")] = None,
     ) -> Response:
         """Server-sent events, at most ten a second: each `data:` is an array of messages, its `id:` the number of the last one, from which
-        `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header), `request`, `step` (as in a trace), `skipped` (a
-        reader fell behind what is kept)."""
+        `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header), `request`, `step` (as in a trace), `pace`,
+        `skipped` (a reader fell behind what is kept)."""
         nonlocal viewers
         if viewers >= serving.limits.max_viewers:
             raise TooManyRequests(f"{viewers} are watching, which is all this server takes.", retry_after=5)

@@ -1,0 +1,35 @@
+"""When the next step may be taken: at once, so many times a second, or only when somebody asks for it. Knows no engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class Pace:
+    """steps_per_s: None for as fast as can be, 0 for single steps alone. All of it belongs to one thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.steps_per_s: float | None = None
+        self._clock, self._last, self._asked = clock, -float("inf"), 0
+
+    def set(self, steps_per_s: float | None) -> None:
+        """From the next step on; single steps that were asked for are forgotten."""
+        self.steps_per_s, self._asked = steps_per_s, 0
+
+    def ask(self, steps: int) -> None:
+        """Take so many steps, whatever the pace."""
+        self._asked += steps
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds until the next step may be taken, 0 for now; None until it is asked for."""
+        if self.steps_per_s is None or self._asked:
+            return 0.0
+        if self.steps_per_s == 0:
+            return None
+        return max(0.0, self._last + 1 / self.steps_per_s - self._clock())
+
+    def stepped(self) -> None:
+        """A step was taken."""
+        self._last, self._asked = self._clock(), max(0, self._asked - 1)
