@@ -21,7 +21,7 @@ from visualizer.lessons.facts import Share, Value, Who, value
 from visualizer.lessons.places import At
 
 FOLDER = ASSETS / "lessons"
-LANGUAGES = {"en": "English"}
+LANGUAGES = {"en": "English", "de": "Deutsch"}
 Span = str | dict[str, str]
 
 _PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]")

@@ -21,12 +21,11 @@ export class Learn {
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
-    this.options = { tabs: [], server: false, documents: {}, papers: {}, only: null, ...options };
+    this.options = { tabs: [], server: false, documents: {}, papers: {}, only: null, base: undefined, ...options };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
-    this.app = window.inflight;
+    this.app = null; // the page's player, once it is there
     this.server = this.options.server ? new Server(this.options.base) : null;
-    this.stage = new Stage(this.app);
     this.progress = new Progress();
     this.lesson = null;
     this.at = 0;
@@ -41,7 +40,7 @@ export class Learn {
     new ResizeObserver(() => this._size()).observe(root);
     onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
     window.addEventListener("hashchange", () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow());
-    this.ready = this._load(this._wanted().get("lang") || kept("inflight-language") || "en");
+    this.ready = this._begin(this._wanted().get("lang") || kept("inflight-language") || "en");
   }
 
   // -- the part is opened and left ---------------------------------------------------------------------------------------
@@ -58,6 +57,13 @@ export class Learn {
 
   _wanted() {
     return addressed();
+  }
+
+  async _begin(language) {
+    while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
+    this.app = window.inflight;
+    this.stage = new Stage(this.app);
+    await this._load(language);
   }
 
   async _load(language) {
