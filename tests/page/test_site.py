@@ -15,6 +15,9 @@ from core.trace.trace import Trace
 from visualizer.__main__ import main
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison_files import recorded
+from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.sheets import KINDS
+from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.site import export_site
 from visualizer.server.store import Store
 from worlds.visual import record, request
@@ -83,12 +86,15 @@ def test_the_sites_compare_tab_opens_from_disk(site, chromium):
     page.close()
 
 
-def test_a_site_without_comparisons_has_one_part(tmp_path, chromium):
+def test_a_site_without_comparisons_has_no_tab_for_them(tmp_path, chromium):
     (tmp_path / "none").mkdir()
     page = chromium.new_page()
     page.goto(export_site(tmp_path / "site", comparisons=tmp_path / "none").as_uri())
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
-    assert not page.locator(".tabs").is_visible() and not (tmp_path / "site" / "compare").exists()
+    assert (
+        page.locator("#watch .tabs button").all_inner_texts() == ["Watch", "Learn"]
+        and not (tmp_path / "site" / "compare").exists()
+    )
     page.close()
 
 
@@ -117,3 +123,14 @@ def test_a_notebook_shows_the_player(visit):
     inside.wait_for_function("() => window.inflight && inflight.drawn >= 0")
     assert inside.evaluate("inflight.run.length") == len(ran.events)
     assert "nothing has run yet" in Trace({}, [])._repr_html_()
+
+
+def test_the_site_has_the_lessons_with_their_sheets(site, chromium):
+    """Opened from disk: a lesson, its worksheet, and the lesson as one file."""
+    assert {
+        f"{lesson.name}-{kind}-{language}.html" for lesson in LESSONS for kind in (*KINDS, "offline") for language in LANGUAGES
+    } <= {path.name for path in (site / "learn").iterdir()}
+    page = chromium.new_page()
+    page.goto(f"{(site / 'index.html').as_uri()}#part=learn&lesson=static-batching&stop=padding")
+    page.wait_for_function("() => window.inflightLearn && inflightLearn.drawn === 'static-batching/padding'")
+    page.close()
