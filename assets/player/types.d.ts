@@ -129,9 +129,6 @@ interface Window {
   inflightLearnMount: Function;
   inflightLearnFiles: { style: string; markup: string };
   inflightCompareFiles: { style: string; markup: string };
-  inflightLearnFiles: { style: string; markup: string };
-  inflightLearn: import("./learn/learn.js").Learn;
-  inflightLearnMount: Function;
   inflightEarly?: Record<string, Promise<any>>;
   inflightBring?: Function;
   Plotly: any;
