@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from core.bench.report import Bar, Options, Report, race
 from core.bench.worlds import gpt2, mixed
@@ -41,4 +40,4 @@ def _race(name: str, title: str, model, count: int, prompts, new, bars: Sequence
     work = baselines.jobs(workload, None)
     engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=BUDGET))
     others = [baselines.contender(name, model, work, count, BUDGET) for name in dict.fromkeys(bar.than for bar in bars)]
-    return race(name, title, [replace(engine_contender(engine, workload), name="inflight"), *others], bars, options)
+    return race(name, title, [engine_contender(engine, workload, name="inflight"), *others], bars, options)

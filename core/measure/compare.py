@@ -186,9 +186,9 @@ def compare(
 
 
 def engine_contender(
-    engine: Any, workload: Workload, stream: Callable[[Workload], Iterator[StepEvent]] | None = None
+    engine: Any, workload: Workload, stream: Callable[[Workload], Iterator[StepEvent]] | None = None, name: str | None = None
 ) -> Contender:
-    """An engine on a workload, named after its policy: its setup checks the requests and has pool and passes ready.
+    """An engine on a workload, by default named after its policy: its setup checks the requests and has pool and passes ready.
 
     stream: what hands out the steps, if not the engine's own.
     """
@@ -204,7 +204,7 @@ def engine_contender(
 
         yield start
 
-    return Contender(engine.config.policy, ready, Run.of, engine.config.to_json())
+    return Contender(name or engine.config.policy, ready, Run.of, engine.config.to_json())
 
 
 def config_for(policy: str, limits: EngineConfig, given: Mapping[str, Any] | None = None) -> EngineConfig:

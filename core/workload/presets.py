@@ -141,6 +141,14 @@ def _verses() -> list[Request]:
     return _requests(*((text, new, 0) for text, new in _VERSES))
 
 
+def _long_among_short(count: int = 32, seed: int = 5) -> list[Request]:
+    """Short answers to short prompts, and every fourth prompt all the speeches: in nearly every step somebody joins."""
+    draw = random.Random(seed)
+    long = "\n\n".join(_SPEECHES)
+    rows = [(long if i % 4 == 3 else draw.choice(_SPEECHES), draw.randint(4, 9), 0) for i in range(count)]
+    return _requests(*rows)
+
+
 def _preset(name: str, title: str, shows: str, model: str, requests: list[Request], policy: str, **limits) -> Preset:
     return Preset(name, title, shows, model, EngineConfig(policy=policy, **limits), Workload(requests, name=name))
 
@@ -249,6 +257,16 @@ PRESETS: dict[str, Preset] = {
             max_num_batched_tokens=64,
             block_size=8,
             num_blocks=96,
+        ),
+        _preset(
+            "where-padding-costs",
+            "Long prompts join short ones",
+            "A prompt joins in nearly every step, every fourth a long one: packed it costs its tokens, padded it costs all rows.",
+            BPE,
+            _long_among_short(),
+            "continuous",
+            max_num_seqs=8,
+            max_num_batched_tokens=256,
         ),
         _preset(
             "nanogpt-arrivals",
@@ -380,7 +398,7 @@ PRESETS: dict[str, Preset] = {
         _preset(
             "equal-lengths",
             "Equal lengths",
-            "Eight requests of equal length leave no lane to refill early; chunks only add steps, and static wins.",
+            "Of eight equal requests none ends early, so nothing is won; a token budget of 16, unknown to static, costs steps.",
             BPE,
             _requests(*((_ids(48, i), 24, 0) for i in range(8))),
             "continuous",

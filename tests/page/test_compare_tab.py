@@ -26,7 +26,7 @@ from visualizer.server.comparisons import KINDS, Recorded
 from visualizer.server.jobs import Jobs, Line
 from visualizer.server.limits import HERE, Limits
 from visualizer.server.store import Store
-from visualizer.words import findings
+from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT
 from worlds.small import VOCAB_SIZE, MemoryModel, requests
 
@@ -184,7 +184,7 @@ def test_a_visitor_has_one_task_and_others_wait_in_line(tmp_path):
 def test_the_recorded_comparisons_open(tmp_path):
     asked = Recorded(Store(tmp_path, 2**24, str), HERE)
     names = [entry["name"] for entry in asked.catalogue()["recorded"]]
-    assert names[0] == "gpt2-six" and set(names) == set(RECORDINGS) == {e["name"] for e in recorded()}
+    assert names[0] == "gpt2-six" and set(RECORDINGS) >= set(names) == {e["name"] for e in recorded()}
     made = json.loads(Path(asked.open("gpt2-six")["url"]).read_text())
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
     assert made["equivalence"]["leak"]["differing_tokens"] > 0
@@ -280,7 +280,7 @@ def test_it_opens_where_the_first_is_done_and_plays_by_key(open_page):
     page = open_page()
     counts = page.evaluate("inflightCompare.race.counts()")
     assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate("inflightCompare.race.playing")
-    assert page.locator(".headline").inner_text() == findings.total_time(
+    assert page.locator(".headline").inner_text() == verdicts.total_time(
         Comparison(["static", "continuous"], {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}, {}, {}, [])
     )
     page.keyboard.press("b")
@@ -322,7 +322,7 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     page = open_page()
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
     page.locator("[data-chart=total_time] .main-svg").first.wait_for(timeout=60_000)
-    assert page.locator("[data-chart]").count() == 6
+    assert page.locator("[data-chart]").count() == 7
     assert page.locator("[data-chart=lane_steps] > p").inner_text() == findings.lane_steps(shown.comparison)
     for button, start in (("PNG", b"\x89PNG"), ("HTML", b"<!doctype html>")):
         with page.expect_download(timeout=60_000) as found:

@@ -14,16 +14,20 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve, Point
+from core.measure.difference import difference as difference_of
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run
 from core.trace.trace import Trace
-from visualizer.charts import cost_curve, kv_use, lane_steps, latency, throughput, total_time
+from visualizer.charts import cost_curve, kv_use, lane_steps, latency, load, throughput, total_time
 from visualizer.charts.contenders import hues
-from visualizer.charts.theme import HUES
+from visualizer.charts.difference import bars
+from visualizer.charts.theme import HUES, PANEL
 from visualizer.documents.comparison import FIGURES, Shown, document
-from visualizer.documents.comparison_files import load, save
+from visualizer.documents.comparison_files import load as load_comparison
+from visualizer.documents.comparison_files import save
 from visualizer.documents.comparison_table import NOT_OBSERVABLE, csv_text, table
-from visualizer.words import findings
+from visualizer.documents.record_comparisons import record_comparisons
+from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT
 from worlds.visual import record, request
 
@@ -49,7 +53,7 @@ def comparison() -> Comparison:
 
 def test_the_winner_is_named_with_ratios_run_by_run(comparison):
     assert (
-        findings.total_time(comparison)
+        verdicts.total_time(comparison)
         == "continuous took 1.5 s, static 3.1 s: 2.0 times as fast in 3 of 3 rounds (1.94 to 2.4)."
     )
 
@@ -57,19 +61,19 @@ def test_the_winner_is_named_with_ratios_run_by_run(comparison):
 def test_a_loss_is_said_as_plainly():
     lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
     assert (
-        findings.total_time(lost)
-        == "continuous loses here: it took 1.27 s, static 1 s, 1.27 times as long in 2 of 2 rounds (1.25 to 1.30)."
+        verdicts.total_time(lost)
+        == "continuous loses here: it took 1.27 s, static 1 s; slower in 2 of 2 rounds, 0.77 to 0.80 times as fast."
     )
 
 
 def test_rounds_that_disagree_decide_nothing():
     close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
-    assert findings.total_time(close).endswith("faster in 2 of 3 rounds (0.91 to 1.20), so nobody wins.")
+    assert verdicts.total_time(close).endswith("faster in 2 of 3 rounds (0.91 to 1.20), so nobody wins.")
 
 
 def test_the_fastest_is_named_where_it_is_a_third():
     three = compared({"static": [3.0, 3.0, 3.0], "continuous": [1.5, 1.5, 1.5], "split": [1.4, 1.6, 1.4]})
-    assert findings.total_time(three).endswith(
+    assert verdicts.total_time(three).endswith(
         "The fastest is split with 1.4 s, ahead of continuous in 2 of 3 rounds, which is a tie."
     )
 
@@ -111,7 +115,7 @@ def test_cost_says_what_a_token_costs():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_states_its_finding_and_is_json(comparison, name):
-    figure = FIGURES[name](comparison)
+    figure = FIGURES[name].figure(comparison)
     finding = figure.layout.meta["finding"]
     assert finding.endswith(".") and any(c.isdigit() for c in finding)
     assert figure.layout.title.text.replace("<br>", " ") == finding
@@ -196,10 +200,90 @@ def test_csv_has_plain_numbers(comparison):
     assert "ttft_s.p50" in rows[0]
 
 
-def test_a_busy_machine_is_warned_of(comparison):
-    quiet = document(Shown(comparison, "small", ENVIRONMENT))
-    busy = document(Shown(comparison, "small", {**ENVIRONMENT, "load_average": 9.0}))
-    assert not quiet["says"]["warnings"] and "busy (load 9 on 2 CPUs)" in busy["says"]["warnings"][0]
+def test_how_sure_it_is_stands_in_one_line(comparison):
+    quiet, busy = ({**ENVIRONMENT, "load_average": load} for load in (0.5, 9.0))
+    said = document(Shown(comparison, "small", quiet))["says"]["sure"]
+    assert said.startswith("3 of 3 rounds agree, as a fair coin's would in 1 of 4 tries: too few rounds to decide by a sign test")
+    assert "the machine was quiet (load 0.5 on 2 CPUs)" in said and "\n" not in said
+    assert "busy (load 9 on 2 CPUs), so these times are not those of a quiet one" in verdicts.sure(comparison, busy)
+    five = compared({"static": [2.0] * 5, "continuous": [1.0, 1.1, 1.2, 1.3, 1.9]})
+    assert "5 of 5 rounds agree, as a fair coin's would in 1 of 16 tries: decided" in verdicts.sure(five, quiet)
+    assert "median of the rounds' own" not in verdicts.sure(five, quiet)
+    odd = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 3.0]})  # rounds 2, 1.2, 3; medians 6 and 3
+    uneven = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 2.0]})  # rounds 2, 1.2, 4.5; medians 6 and 2
+    assert "median of the rounds' own" not in verdicts.sure(odd, quiet)
+    assert "the median of the rounds' own, 2.0, not the 3.0 between the two median times" in verdicts.sure(uneven, quiet)
+
+
+def test_the_race_says_which_rounds_it_shows(comparison):
+    shown = dataclasses.replace(comparison, shown={"static": 3, "continuous": 1})
+    assert verdicts.method(shown, greedy=False).endswith("from its first step on: round 3 of static, round 1 of continuous.")
+
+
+def test_a_loss_that_another_limit_spares_is_that_limits():
+    about = {"static": {"policy": "static"}, "continuous": {"policy": "continuous", "max_num_batched_tokens": 16}}
+    about["wide"] = {**about["continuous"], "max_num_batched_tokens": 256}
+    made = compared({"static": [1.0] * 5, "continuous": [1.2] * 5, "split": [0.9, 1.1, 0.9, 1.1, 1.1]})
+    names = ["static", "continuous", "wide"]
+    walls, runs, medians = (dict(zip(names, found.values(), strict=True)) for found in (made.walls, made.runs, made.medians))
+    three = Comparison(names, walls, runs, medians, [], about)
+    assert verdicts.total_time(three) == (
+        "continuous loses here: it took 1.2 s, static 1 s; slower in 5 of 5 rounds, 0.83 times as fast. With a token budget of 256 "
+        "instead of 16 it ties with static, faster in 2 of 5 rounds (0.91 to 1.11), so the loss is that limit's and not the policy's."
+    )
+    assert (
+        verdicts.racing(three) == names
+        and document(Shown(three, "x", ENVIRONMENT))["about"]["wide"] == POLICIES["continuous"].shows
+    )
+
+
+def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
+    traces = [comparison.runs[name].trace for name in ("static", "continuous")]
+    found = difference_of(*traces)
+    first, *parts, last = bars(found, "static", "continuous")
+    assert (first.start, first.end, last.start, last.end) == (0, found.before_s, 0, found.after_s)
+    ends = [first.end, *(part.end for part in parts)]
+    assert [part.start for part in parts] == ends[:-1] and ends[-1] == pytest.approx(found.after_s)
+    assert parts[-1].label == verdicts.PARTS["rest"]
+    said = verdicts.difference(found, "static", "continuous")
+    assert said.startswith(f"continuous took {findings.seconds(abs(found.seconds))} ")
+
+
+def point(policy: str, rate: float, p99: float, left_out: int = 0) -> dict:
+    ttft = {"count": 9, "left_out": left_out, "p50": p99 / 2, "p99": p99}
+    numbers = {"ttft_s": ttft, "requests_per_s": rate * 0.9, "output_tok_s": 50.0}
+    return {"policy": policy, "rate": rate, "offered": 9 + left_out, "cut": bool(left_out), "numbers": numbers}
+
+
+def test_under_load_every_point_is_one_that_was_measured(comparison):
+    points = [point("static", 2, 0.5), point("static", 4, 8.0, 3), point("continuous", 2, 0.2), point("continuous", 4, 0.4)]
+    swept = {"capacity_requests_per_s": 4.0, "points": points}
+    left, right = load.figure(swept).data[:2]
+    assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
+    assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
+    assert verdicts.load(swept) == (
+        "Of 4 requests a second, 99 of 100 get their first token with static within no less than 8 s, and 3.6 finish; "
+        "with continuous within 400 ms, and 3.6 finish."
+    )
+    made = document(Shown(comparison, "x", ENVIRONMENT, load=swept))
+    assert made["figures"][0]["name"] == "load" and made["figures"][0]["title"] == "Under load"
+
+
+def test_a_busy_machine_records_nothing(tmp_path):
+    with pytest.raises(InflightError, match=r"busy: a load of 99 on \d+ CPUs?, and at most 0.3 a CPU"):
+        record_comparisons(["equal-lengths"], tmp_path, load=lambda: 99.0)
+    with pytest.raises(InflightError, match="no comparison 'magic'"):
+        record_comparisons(["magic"], tmp_path, load=lambda: 0.0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_quiet_machine_records_what_is_shown(tmp_path):
+    ((_, folder),) = record_comparisons(["equal-lengths"], tmp_path, repeats=1, load=lambda: 0.0)
+    made = document(load_comparison(folder))
+    assert made["names"] == ["static", "continuous", "continuous, budget 256", "dynamic"] and made["race"] == made["names"][:3]
+    assert made["source"] == "recorded" and made["data"]["environment"]["load_average"] == 0.0
+    assert {f["name"] for f in made["figures"]} >= {"total_time", "difference"}
 
 
 def test_saved_and_loaded_it_is_the_same_document(comparison, tmp_path):
@@ -215,7 +299,7 @@ def test_saved_and_loaded_it_is_the_same_document(comparison, tmp_path):
         {"honest": {"says": "x"}},
     )
     folder = save(shown, tmp_path / "small")
-    assert document(load(folder)) == document(shown)
+    assert document(load_comparison(folder)) == document(shown)
 
 
 def test_the_race_gets_every_event_and_no_text(comparison):

@@ -12,6 +12,8 @@ from visualizer.charts.contenders import titled
 from visualizer.charts.theme import HUES, MUTED
 from visualizer.words import findings
 
+TITLE = "Why batching pays: the cost of a step on this device"
+
 
 def figure(curve: CostCurve) -> go.Figure:
     """Left: tokens, beside what one token after the other would cost. Right: KV."""

@@ -8,6 +8,8 @@ from core.measure.compare import Comparison
 from visualizer.charts.contenders import colour, since_start, titled, traced
 from visualizer.words import findings
 
+TITLE = "KV cache in use"
+
 
 def figure(comparison: Comparison) -> go.Figure:
     """A line a contender; the pools differ in size where a policy has fewer lanes, so the axis is a share."""

@@ -9,6 +9,8 @@ from visualizer.charts.contenders import titled
 from visualizer.charts.theme import HUES, MUTED, PANEL, RULE
 from visualizer.words import findings
 
+TITLE = "Where every lane-step went"
+
 _ON_USEFUL = "#141414"  # stays dark in the dark theme, whose green is light
 _KINDS = (
     ("useful", "useful", HUES[2], ""),

@@ -11,6 +11,8 @@ from visualizer.charts.contenders import colour, titled, traced
 from visualizer.charts.theme import tint
 from visualizer.words import findings
 
+TITLE = "What a person waits"
+
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 

@@ -9,6 +9,8 @@ from core.measure.compare import Comparison
 from visualizer.charts.contenders import colour, since_start, titled, traced
 from visualizer.words import findings
 
+TITLE = "Output tokens a second"
+
 _BINS = 40
 
 

@@ -9,7 +9,9 @@ import plotly.graph_objects as go
 from core.measure.compare import Comparison
 from visualizer.charts.contenders import colour, titled
 from visualizer.charts.theme import INK, PANEL, tint
-from visualizer.words import findings
+from visualizer.words import findings, verdicts
+
+TITLE = "Total time"
 
 
 def figure(comparison: Comparison) -> go.Figure:
@@ -45,4 +47,4 @@ def figure(comparison: Comparison) -> go.Figure:
             name=name,
         )
     picture.update_xaxes(title="wall time, seconds", rangemode="tozero")
-    return titled(picture, findings.total_time(comparison), ("wall_s",), showlegend=False)
+    return titled(picture, verdicts.total_time(comparison), ("wall_s",), showlegend=False)

@@ -1,6 +1,6 @@
 """A comparison as the page shows it, one JSON document: walls, sentences, figures, the table, and the runs that race.
 
-    {"schema", "kind": "comparison", "name", "title", "source", "names", "hues", "walls", "says", "figures", "table", "csv", "data",
+    {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls", "says", "figures", "table", "csv", "data",
      "runs": {contender: {"header", "complete", "letters", "events"}}, "cost", "equivalence"}
 
 `document` makes it from a `Comparison`. Knows no engine and no page.
@@ -9,24 +9,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import plotly.graph_objects as go
 
 from core.config import POLICIES
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
-from core.measure.environment import too_busy
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
-from visualizer.charts import cost_curve, kv_use, lane_steps, latency, throughput, total_time
+from visualizer.charts import cost_curve, difference, kv_use, lane_steps, latency, load, throughput, total_time
 from visualizer.charts.contenders import hues
 from visualizer.documents.comparison_table import csv_text, table
 from visualizer.documents.replay import plain_event, public_header
-from visualizer.words import findings
+from visualizer.words import findings, verdicts
 
 SCHEMA = 1
 BASELINES = {
@@ -35,20 +32,22 @@ BASELINES = {
     "transformers-continuous": "the continuous batching of transformers",
 }
 
-FIGURES: dict[str, Callable[[Comparison], go.Figure]] = {
-    "total_time": total_time.figure,
-    "throughput": throughput.figure,
-    "latency": latency.figure,
-    "lane_steps": lane_steps.figure,
-    "kv_use": kv_use.figure,
+FIGURES = {
+    "total_time": total_time,
+    "difference": difference,
+    "throughput": throughput,
+    "latency": latency,
+    "lane_steps": lane_steps,
+    "kv_use": kv_use,
 }
+"""Pictures of a comparison: a module each, with `TITLE` and `figure(comparison)`."""
 
 
 @dataclass
 class Shown:
     """A comparison and what is shown beside it.
 
-    workload: name of what ran. environment: see `core.measure.environment`. source: "recorded" or "live". equivalence: by switch,
+    workload: name of what ran. load: of a sweep of rates, as `core.measure.load.sweep_load` tells it. environment: see `core.measure.environment`. source: "recorded" or "live". equivalence: by switch,
     "honest" and "leak": `Equivalence.to_json()` and its sentence `says`.
     """
 
@@ -61,6 +60,7 @@ class Shown:
     created: str = ""
     cost: CostCurve | None = None
     equivalence: dict[str, dict] = field(default_factory=dict)
+    load: dict[str, Any] | None = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -72,6 +72,7 @@ class Shown:
             "environment": self.environment,
             **self.comparison.to_json(),
             **({"cost_curve": self.cost.to_json()} if self.cost else {}),
+            **({"load": self.load} if self.load else {}),
         }
 
 
@@ -88,13 +89,14 @@ def document(shown: Shown) -> dict[str, Any]:
         "created": shown.created,
         "names": comparison.names,
         "hues": hues(comparison.names),
-        "about": {name: POLICIES[name].shows if name in POLICIES else BASELINES.get(name, "") for name in comparison.names},
+        "about": {name: about(name, comparison) for name in comparison.names},
+        "race": verdicts.racing(comparison),
         "walls": comparison.walls,
         "says": {
-            "headline": findings.total_time(comparison),
+            "headline": verdicts.total_time(comparison),
             "outputs": findings.outputs(comparison),
-            "warnings": comparison.warnings + busy(shown.environment),
-            "method": method(comparison),
+            "sure": verdicts.sure(comparison, shown.environment),
+            "method": verdicts.method(comparison, any(name in BASELINES for name in comparison.names)),
             "where": where(shown.environment),
             "notes": notes(comparison),
         },
@@ -122,15 +124,10 @@ def race_replay(trace: Trace) -> dict[str, Any]:
     }
 
 
-def method(comparison: Comparison) -> str:
-    count = len(comparison.walls[comparison.baseline])
-    runs = (
-        "one run of each"
-        if count == 1
-        else f"{count} runs of each, in rotated order; the race shows the run of median time, from its first step on"
-    )
-    greedy = " Everybody chooses greedily, as the baselines do." if any(name not in POLICIES for name in comparison.names) else ""
-    return f"After a warm-up, {runs}.{greedy}"
+def about(name: str, comparison: Comparison) -> str:
+    """Who a contender is, in a line."""
+    policy = comparison.about.get(name, {}).get("policy", name)
+    return POLICIES[policy].shows if policy in POLICIES else BASELINES.get(name, "")
 
 
 def where(environment: Mapping[str, Any]) -> str:
@@ -148,33 +145,28 @@ def notes(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(note for header in headers for note in header.get("notes") or ()))
 
 
-def busy(environment: Mapping[str, Any]) -> list[str]:
-    """A warning where the machine had more to do than this."""
-    load, cpus = environment.get("load_average"), environment.get("cpus")
-    if not too_busy(load, cpus):
-        return []
-    return [f"The machine was busy (load {load:g} on {_counted(cpus, 'CPU')}): these times are not those of a quiet one."]
-
-
 def _counted(number: int | None, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _figures(shown: Shown) -> list[dict[str, Any]]:
     made = []
-    for name, make in FIGURES.items():
+    if shown.load is not None:
+        made.append(("load", load.TITLE, load.figure(shown.load)))
+    for name, module in FIGURES.items():
         try:
-            made.append((name, make(shown.comparison)))
+            made.append((name, module.TITLE, module.figure(shown.comparison)))
         except InflightError:  # nothing on record to draw it from
             continue
     if shown.cost is not None:
-        made.append(("cost_curve", cost_curve.figure(shown.cost)))
+        made.append(("cost_curve", cost_curve.TITLE, cost_curve.figure(shown.cost)))
     return [
         {
             "name": name,
+            "title": title,
             "finding": f.layout.meta["finding"],
             "definitions": f.layout.meta["definitions"],
             "figure": json.loads(f.to_json()),
         }
-        for name, f in made
+        for name, title, f in made
     ]

@@ -57,11 +57,13 @@ def load(folder: Path) -> Shown:
             {name: entries[name]["metrics"] for name in names},
             plain["differences"],
             {name: entries[name].get("about", {}) for name in names},
+            {name: entries[name]["shown_round"] for name in names if "shown_round" in entries[name]},
+            {name: entries[name]["apart"] for name in names if "apart" in entries[name]},
         )
         cost = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
         return Shown(
             comparison, plain["workload"], plain["environment"], plain["source"], plain["title"], plain["shows"], plain["created"], cost,
-            plain["equivalence"],
+            plain["equivalence"], plain.get("load"),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InflightError(f"The comparison {folder.name} cannot be read: {type(error).__name__}.") from None

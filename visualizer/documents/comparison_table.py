@@ -66,7 +66,7 @@ def table(comparison: Comparison) -> dict[str, Any]:
         if title == "min to max":
             definition = "The fastest and the slowest of the runs."
         elif title == "as fast":
-            definition = f"Wall time of {base} ÷ wall time of this one, within each round; the median of the rounds."
+            definition = f"Wall time of {base} ÷ wall time of this one, within each round; the median of the rounds, which is not the quotient of the two median times."
         columns.append({"title": title, "definition": definition})
     return {"columns": columns, "rows": rows}
 

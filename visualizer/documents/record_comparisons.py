@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,6 +18,7 @@ from core.measure.compare import compare, config_for, engine_contender
 from core.measure.cost_curve import cost_curve
 from core.measure.environment import QUIET, environment, too_busy
 from core.measure.equivalence import equivalence
+from core.measure.load import Sweep, sweep_load
 from core.measure.rounds import load_average
 from core.models.cache import Models
 from core.workload.presets import preset
@@ -26,13 +28,28 @@ from visualizer.documents.comparison_files import RECORDED, save
 from visualizer.words import findings
 
 
+class Variant(NamedTuple):
+    """A policy under the preset's limits, or some of its own; `name` tells it from the policy as the preset has it."""
+
+    policy: str
+    name: str | None = None
+    limits: Mapping[str, Any] = {}
+
+
 @dataclass(frozen=True)
 class Recording:
-    """A preset and who serves it; sentences are about the first two. outside: baselines that are no engine of ours."""
+    """A preset and who serves it; sentences are about the first two. outside: baselines that are no engine of ours. load: whether ever
+    more requests are offered to each policy, too.
+    """
 
     name: str
-    policies: tuple[str, ...]
+    variants: tuple[Variant, ...]
     outside: tuple[str, ...] = ()
+    load: bool = False
+
+
+def _policies(*names: str) -> tuple[Variant, ...]:
+    return tuple(Variant(name) for name in names)
 
 
 RECORDINGS = {
@@ -40,12 +57,23 @@ RECORDINGS = {
     for r in (
         Recording(
             "gpt2-six",
-            ("static", "continuous", "sequential", "dynamic", "split"),
+            _policies("static", "continuous", "sequential", "dynamic", "split"),
             ("generate-waves", "generate-serial", "transformers-continuous"),
         ),
-        Recording("equal-lengths", ("static", "continuous", "dynamic")),
+        Recording("where-padding-costs", _policies("dynamic", "continuous", "split", "static")),
+        Recording(
+            "equal-lengths",
+            (
+                *_policies("static", "continuous"),
+                Variant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256}),
+                Variant("dynamic"),
+            ),
+        ),
+        Recording("poisson-32", _policies("static", "continuous", "dynamic", "split"), load=True),
     )
 }
+LOAD = Sweep(seconds=10.0)
+"""Poisson arrivals, seeded; at most ten seconds a point, six rates a policy."""
 
 
 def record_comparisons(
@@ -85,9 +113,13 @@ def _record_all(
 
 
 def measured(
-    recording: Recording, repeats: int = 5, device: str = "cpu", say: Callable[[str], None] = lambda text: None
+    recording: Recording,
+    repeats: int = 5,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda text: None,
+    sweep: Sweep = LOAD,
 ) -> Shown:
-    """Every contender, the cost curve, and the equivalence of each request with and without the leak.
+    """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load where that is asked for.
 
     Beside baselines, which choose greedily, everybody does.
     """
@@ -98,8 +130,10 @@ def measured(
         workload = Workload(
             [replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in workload], workload.name, workload.arrival_unit
         )
-    engines = [Engine(adapter, tokenizer, config_for(policy, asked.config)) for policy in recording.policies]
-    contenders = [engine_contender(engine, workload) for engine in engines]
+    engines = [Engine(adapter, tokenizer, config_for(v.policy, asked.config, v.limits)) for v in recording.variants]
+    contenders = [
+        engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)
+    ]
     lanes, budget = asked.config.max_num_seqs, asked.config.max_num_batched_tokens
     if recording.outside:
         work = baselines.jobs(workload, tokenizer)
@@ -116,5 +150,9 @@ def measured(
         say(f"equivalence, {switch}")
         same = equivalence(adapter, tokenizer, asked.workload, asked.config, leak=switch == "leak")
         found[switch] = {**same.to_json(), "says": findings.equivalence(same)}
+    offered = None
+    if recording.load:
+        by_policy = {engine.config.policy: engine for engine in engines}
+        offered = sweep_load(by_policy, sweep, lambda policy, rate: say(f"load: {policy}, {rate:.3g} requests/s"))
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Shown(result, recording.name, where, "recorded", asked.title, asked.shows, created, cost, found)
+    return Shown(result, recording.name, where, "recorded", asked.title, asked.shows, created, cost, found, offered)

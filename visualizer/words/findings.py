@@ -1,12 +1,10 @@
 """What a comparison found, in sentences with computed numbers, whoever wins. Knows no colours and no page.
 
-The pair that a sentence is about: the contender named first, which ratios are taken to, and `continuous` against it (where it does not
-run, the fastest other one).
+Who won and how sure that is stands in `visualizer.words.verdicts`.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from core.config import EngineConfig
@@ -47,43 +45,6 @@ def pair(comparison: Comparison) -> tuple[str, str]:
     """Whom the sentences are about: the contender named first, and the engine's usual policy against it (or who was named second)."""
     base, usual = comparison.baseline, EngineConfig().policy
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
-
-
-def total_time(comparison: Comparison) -> str:
-    """Who was faster, by how much and in how many rounds; then the fastest of all, where that is a third."""
-    base, mine = pair(comparison)
-    walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
-    if base == mine:
-        return f"{mine} took {seconds(walls[mine])}."
-    numbers = f"{mine} took {seconds(walls[mine])}, {base} {seconds(walls[base])}"
-    found = comparison.verdict(mine)
-    if found.rounds > 1 and not found.agrees and not found.decided:
-        said = f"{numbers}: faster in {found.faster} of {found.rounds} rounds ({_range(found.ratios)}), so nobody wins."
-    elif found.median >= 1:
-        said = f"{numbers}: {times(found.median)} times as fast{_rounds(found.faster, found.rounds, found.ratios)}."
-    else:
-        slower = [1 / ratio for ratio in found.ratios]
-        said = (
-            f"{mine} loses here: it took {seconds(walls[mine])}, {base} {seconds(walls[base])}, "
-            f"{times(1 / found.median)} times as long{_rounds(found.slower, found.rounds, slower)}."
-        )
-    fastest = comparison.fastest
-    return said if fastest in (base, mine) else f"{said} {_fastest(comparison, fastest, mine, walls)}"
-
-
-def _fastest(comparison: Comparison, fastest: str, mine: str, walls: dict[str, float]) -> str:
-    found = comparison.verdict(fastest, against=mine)
-    how = f"ahead of {mine} in {found.faster} of {found.rounds} rounds"
-    tie = "" if found.agrees or found.decided else ", which is a tie"
-    return f"The fastest is {fastest} with {seconds(walls[fastest])}, {how}{tie}."
-
-
-def _rounds(count: int, rounds: int, ratios: Sequence[float]) -> str:
-    return " in a single run of each" if rounds == 1 else f" in {count} of {rounds} rounds ({_range(ratios)})"
-
-
-def _range(ratios: Sequence[float]) -> str:
-    return f"{times(min(ratios))} to {times(max(ratios))}"
 
 
 def throughput(comparison: Comparison) -> str:

@@ -35,7 +35,7 @@ export class Charts {
     }, { rootMargin: "300px" });
   }
 
-  /** figures: [{name, finding, definitions, figure}]. of: what they are of, for file names. */
+  /** figures: [{name, title, finding, definitions, figure}]. of: what they are of, for file names. */
   show(figures, of) {
     this.seen.disconnect();
     this.of = /^[\w-]+$/.test(of) ? of : "comparison";
@@ -44,7 +44,7 @@ export class Charts {
       const tools = h("span", { class: "tools" },
         h("button", { type: "button", class: "mini", title: "This figure as a picture", onclick: () => this._save(data, "png") }, "PNG"),
         h("button", { type: "button", class: "mini", title: "This figure as an interactive page that opens from disk", onclick: () => this._save(data, "html") }, "HTML"));
-      const title = h("span", { class: "title", title: data.definitions.join("\n") || null }, TITLES[data.name] || data.name);
+      const title = h("span", { class: "title", title: data.definitions.join("\n") || null }, data.title);
       const el = h("section", { class: "panel chart", "data-chart": data.name }, h("h3", {}, title, tools), h("p", {}, data.finding), plot);
       return { data, plot, el, drawn: false };
     });
@@ -97,11 +97,6 @@ export class Charts {
     }
   }
 }
-
-const TITLES = {
-  total_time: "Total time", throughput: "Output tokens a second", latency: "What a person waits", lane_steps: "Where every lane-step went",
-  kv_use: "KV cache in use", cost_curve: "Why batching pays: the cost of a step on this device",
-};
 
 /** One page with the figure and Plotly in it. The figure is data: it cannot become markup. */
 function figurePage(data, source) {

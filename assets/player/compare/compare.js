@@ -7,7 +7,7 @@ import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.j
 import { Charts } from "./charts.js";
 import { Fork } from "./fork.js";
 import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
-import { FIRST, NewComparison } from "./new_comparison.js";
+import { NewComparison } from "./new_comparison.js";
 import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
 import { Same } from "./same.js";
@@ -154,7 +154,7 @@ export class Compare {
     this.doc = doc;
     this.spec = spec;
     const racing = doc.names.filter((n) => doc.runs[n]);
-    const first = racing.filter((n) => FIRST.includes(n));
+    const first = racing.filter((n) => doc.race.includes(n));
     this.chosen = new Set(doc.source === "live" || first.length < 2 ? racing : first);
     this._who();
     this._race();
@@ -164,8 +164,7 @@ export class Compare {
     setText(this.$(".outputs"), says.outputs);
     setText(this.$(".method"), says.method);
     setText(this.$(".where"), [`Measured on ${says.where}.`, ...(says.notes || [])].join(" "));
-    setText(this.$(".warnings"), says.warnings.join("\n"));
-    this.$(".warnings").hidden = !says.warnings.length;
+    setText(this.$(".sure-text"), says.sure);
     this.$(".article").hidden = doc.name !== "gpt2-six";
     this.$(".legend-overrun").hidden = !Object.values(doc.runs).some((r) => r.events.some((e) => (e.overrun || []).length));
     this.charts.show(doc.figures, doc.name);

@@ -4,7 +4,7 @@ import { h, setText } from "../parts/dom.js";
 import { Drawer } from "../parts/drawer.js";
 
 const WATCHED = ""; // the requests of the Watch tab, among presets by name
-export const FIRST = ["static", "continuous"]; // who runs unless chosen
+const FIRST = ["static", "continuous"]; // who runs unless chosen
 
 export class NewComparison {
   /**
