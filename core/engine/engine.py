@@ -13,7 +13,7 @@ import torch
 
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
-from core.engine.check import checked_prompt
+from core.engine.check import check_pool_fits, checked_prompt
 from core.engine.describe import execution_of, header_of
 from core.engine.recorder import Recorder
 from core.engine.step import Turn
@@ -345,6 +345,7 @@ class Engine:
     def _num_blocks(self, longest: int) -> int:
         """Blocks in the pool: as configured, or room for the longest request in every lane, as far as memory goes."""
         if self.config.num_blocks is not None:
+            check_pool_fits(self.config, self.adapter.kv_bytes_per_token, self.adapter.device)
             return self.config.num_blocks
         each = -(-longest // self.config.block_size)
         if self.adapter.device.type == "meta":  # where nothing is stored there is room for everything

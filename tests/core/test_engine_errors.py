@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from core import Engine, EngineConfig, InflightError, Request, SamplingParams, T
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
 from core.trace.rules import Checker
 from core.workload.presets import preset
-from worlds.small import EOS, MemoryModel, generate, memory_engine, request, requests
+from worlds.small import EOS, Line, MemoryModel, generate, memory_engine, request, requests
 
 GOOD = request("good", 4, 3)
 
@@ -182,6 +183,35 @@ def test_unknown_names() -> None:
             ask()
 
 
+# -- huge numbers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_pool_beyond_the_devices_memory_is_refused_before_anything_is_allocated() -> None:
+    with pytest.raises(InvalidConfig, match="num_blocks must be a whole number from 1 to 2,147,483,647, not 1000000000000"):
+        EngineConfig(num_blocks=10**12)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidConfig, match="A KV pool of 2,147,483,647 blocks of 1048576 tokens takes .* GiB, and cpu has"):
+            memory_engine(num_blocks=2**31 - 1, block_size=2**20).run(Workload([GOOD]))
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def test_lanes_and_blocks_cost_nothing_until_they_are_used() -> None:
+    made = requests((5, 3), (4, 2), (6, 4, 1))
+    config = EngineConfig(policy="static", max_num_seqs=2**31 - 1)
+    tracemalloc.start()
+    try:
+        world = Line(config, made, num_blocks=2**31 - 1).run()
+        assert len(world.finish_steps) == 3
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+    trace = memory_engine("static", max_num_seqs=2**31 - 1, num_blocks=8).run(Workload(made))
+    assert [len(trace.outputs[r.id]) for r in made] == [3, 2, 4]
+
+
 # -- cut short -------------------------------------------------------------------------------------------------------
 
 
@@ -299,7 +329,8 @@ def test_end_of_sequence_and_stop_strings() -> None:
     assert cut.events[-1].finished[0].finish_reason == "stop"
 
 
-def test_a_pool_that_no_machine_has_room_for() -> None:
+def test_a_pool_that_cannot_be_allocated_after_all(monkeypatch) -> None:
+    monkeypatch.setattr("core.engine.check._memory_of", lambda device: None)  # as where a device does not say what it has
     engine = memory_engine(num_blocks=2**20, block_size=2**31 - 1)
     with pytest.raises(ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: .*\.$") as caught:
         engine.run(Workload(requests((3, 4)), name="huge"))
