@@ -33,4 +33,8 @@ def _times(spread: dict[str, Any]) -> str | None:
     if not spread["count"]:
         return None
     least = "≥ " if spread["left_out"] else ""
-    return f"{least}{milliseconds(spread['p50'])}, worst {least}{milliseconds(spread['max'])}"
+    return f"{least}{_duration(spread['p50'])}, worst {least}{_duration(spread['max'])}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else milliseconds(seconds)

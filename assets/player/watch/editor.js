@@ -56,18 +56,20 @@ export class Editor {
   async _follow() {
     if (!(await this._state())) return false;
     const { run } = this.app;
-    if (!run || this.shown === run) return true;
-    if (this.shown && this.changed) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this._setAside(() => this._fromRun()) });
+    if (!run || (this.asShown !== undefined && this.shown === run)) return true;
+    if (this.edited) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this._setAside(() => this._fromRun()) });
     else this._fromRun();
     return true;
   }
 
+  /** Say the run on screen. */
+  async follow() {
+    if (await this._state()) this._fromRun();
+  }
+
   /** What makes the run on screen again, or null, with a word about it. */
   async specOnScreen() {
-    const { app } = this;
-    if (!(await this._state()) || !app.run) return null;
-    const kept = app.visit.runs.find((other) => other.run === app.run);
-    return kept ? kept.spec : this._specOf(app.run);
+    return (await this._state()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
   /** Another run came on screen. */
@@ -82,9 +84,14 @@ export class Editor {
     return this.asShown !== JSON.stringify(this.spec());
   }
 
+  /** Whether it says what somebody wrote. */
+  get edited() {
+    return this.asShown !== undefined && this.changed;
+  }
+
   /** Fill the form anew; edits that this overwrites can be brought back. */
   _setAside(fill) {
-    const edits = this.rows.length && this.changed ? this.spec() : null;
+    const edits = this.edited ? this.spec() : null;
     fill();
     if (edits) this.frame.say("Your edits were set aside.", false, { text: "Bring them back", act: () => {
       this.fill(edits);
@@ -176,8 +183,11 @@ export class Editor {
     return this.app.entry && this.state.presets.find((p) => p.name === this.app.entry.name);
   }
 
-  _specOf({ header }) {
+  _specOf(run) {
     if (this._known) return this._known.spec;
+    const kept = this.app.visit.runs.find((other) => other.run === run);
+    if (kept) return kept.spec;
+    const { header } = run;
     const name = (header.model && header.model.name) || "";
     const model = this.state.models.find((m) => m === name || m.split("/").at(-1) === name.split("/").at(-1));
     return { workload: header.workload, config: header.config, model: model || name, device: "auto" };

@@ -7,7 +7,10 @@ export class Intro {
     this.el = el;
     this.app = app;
     el.querySelector(".intro-play").addEventListener("click", () => app.transport.toggle(true));
-    el.querySelector(".intro-close").addEventListener("click", () => this.used());
+    app.root.addEventListener("click", (e) => {
+      const button = /** @type {HTMLElement} */ (e.target).closest("button");
+      if (button && !button.matches(".policy-chip, .source")) this.used();
+    });
     try {
       el.hidden = Boolean(localStorage.getItem(SEEN)) || app.options.embedded;
     } catch {

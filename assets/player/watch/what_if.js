@@ -59,7 +59,9 @@ export async function whatIf(app) {
 async function runWith(app, spec, says) {
   const { editor } = app;
   const before = { run: app.run, entry: app.entry, replay: app.replay, index: app.index };
+  const { edited } = editor;
   if (!(await editor.runSpec(spec, `${before.entry?.title || "A run"}: ${says}`)) || app.run !== app.live.run) return;
+  if (!edited) await editor.follow();
   const parting = partingStep(before.run, app.run);
   if (parting !== null) app.seek(parting);
   const step = parting === null ? null : app.run.stepOf(parting);
