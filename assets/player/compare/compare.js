@@ -25,12 +25,14 @@ export class Compare {
     this.layout = "desk";
     this.presenter = false;
     this.doc = null;
+    this.current = null; // of those of this visit, the one that is shown
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
     this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], knobs: [], most_repeats: 1, note: "" };
     this.run = { request: () => null }; // tooltips are shown requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
+    this.made = []; // comparisons of this visit: {title, shows, doc, spec}
     this._documents = new Map();
     this.visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
     this.wanted = addressed(); // what a link asks for, until it is shown
@@ -67,10 +69,14 @@ export class Compare {
     this._remember();
   }
 
-  /** What another part asked for: "watched", a form on its requests; {race: a recorded run's name}, the race of it if there is one. */
+  /** What another part asked for: "watched", a form on its requests; {race: a recorded run's name}, the race of it if there is one; with leak: true what a leaking mask does to it. */
   async _grant(wish) {
     const entry = wish.race && this.catalogue.recorded.find((e) => e.name === wish.race);
-    if (entry) {
+    if (wish.leak) {
+      if (entry && entry !== this.entry) await this.open(entry);
+      else if (!entry) this.toast(`The leak on other requests than those of the run: ${this.doc ? this.doc.title : ""}.`);
+      this.same.showLeak();
+    } else if (entry) {
       if (entry !== this.entry) await this.open(entry);
       this.race.seek(0);
       this.race.toggle(true);
@@ -139,6 +145,10 @@ export class Compare {
   async _made(url, spec) {
     const doc = await this._fetch(url);
     this.entry = null;
+    const made = { title: `Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`, shows: doc.names.join(", "), doc, spec };
+    this.made.push(made);
+    this.current = made;
+    this._chips();
     this.show(doc, spec);
   }
 
@@ -169,13 +179,14 @@ export class Compare {
     this.$(".legend-overrun").hidden = !Object.values(doc.runs).some((r) => r.events.some((e) => (e.overrun || []).length));
     this.charts.show(doc.figures, doc.name);
     this._table();
-    this.same.show(doc.equivalence);
+    const [anyRun] = Object.values(doc.runs);
+    this.same.show(doc.equivalence, new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])));
     this.fork.reset();
     const word = doc.source === "recorded" ? "Recorded" : "Measured here";
     setText(this.$(".source"), [word, doc.created.slice(0, 10), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
     this.$(".source").title = says.where;
     this.$(".source").dataset.source = doc.source;
-    for (const chip of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".presets [data-name]"))) chip.classList.toggle("on", this.entry?.name === chip.dataset.name);
+    for (const chip of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".presets [data-name]"))) chip.classList.toggle("on", (this.entry ? this.entry.name : this.current?.title) === chip.dataset.name);
     this.$(".scroll").scrollTop = 0;
     this._remember();
   }
@@ -275,6 +286,14 @@ export class Compare {
       holder.replaceChildren(...this.catalogue.recorded.map((entry) => {
         const chip = h("button", { type: "button", class: "button", title: entry.shows, onclick: () => this.open(entry) }, entry.title);
         chip.dataset.name = entry.name;
+        return chip;
+      }), ...this.made.map((made) => {
+        const chip = h("button", { type: "button", class: "button", title: `Measured here: ${made.shows}. It goes when the page is closed.`, onclick: () => {
+          this.entry = null;
+          this.current = made;
+          this.show(made.doc, made.spec);
+        } }, made.title);
+        chip.dataset.name = made.title;
         return chip;
       }));
     }

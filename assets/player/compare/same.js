@@ -11,11 +11,12 @@ function split(text, other) {
   return [a.slice(0, i).join(""), a.slice(i).join("")];
 }
 
-function textOf(text, other, parted, of) {
-  if (!parted) return h("p", { class: "saying", tabindex: "0", "data-of": of }, text);
+function textOf(prompt, text, other, parted, of) {
+  const before = prompt ? h("span", { class: "asked" }, prompt) : null;
+  if (!parted) return h("p", { class: "saying", tabindex: "0", "data-of": of }, ...[before, text].filter(Boolean));
   const [same, rest] = split(text, other);
   const [all, space, first] = /^(\s*)(\S*)/u.exec(rest);
-  return h("p", { class: "saying", tabindex: "0", "data-of": of }, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
+  return h("p", { class: "saying", tabindex: "0", "data-of": of }, before, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
 }
 
 export class Same {
@@ -25,6 +26,7 @@ export class Same {
     this.options = options;
     this.$ = (s) => el.querySelector(s);
     this.kept = {};
+    this.prompts = new Map();
     this.leak = this.$("[name=leak]");
     this.leak.addEventListener("change", () => this._turn());
     this.$(".same-run").hidden = !options.server;
@@ -32,9 +34,10 @@ export class Same {
     this.$(".same-cancel").addEventListener("click", () => this._cancel?.());
   }
 
-  /** found: {honest, leak}, each an equivalence with its sentence, or absent. */
-  show(found) {
+  /** found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request. */
+  show(found, prompts = new Map()) {
     this.kept = { ...found };
+    this.prompts = prompts;
     this._message("");
     this._turn();
   }
@@ -51,10 +54,18 @@ export class Same {
       const why = parting
         ? [h("b", {}, `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`), `from token ${parting.position} on, where alone the best token led by ${number(parting.margin)}; `]
         : [h("b", {}, `0 of ${r.solo.length} tokens differ`)];
-      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(r.solo_text, r.batched_text, parting, "alone"), textOf(r.batched_text, r.solo_text, parting, "in the batch"),
+      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(this.prompts.get(r.request), r.solo_text, r.batched_text, parting, "alone"), textOf(this.prompts.get(r.request), r.batched_text, r.solo_text, parting, "in the batch"),
         h("p", { class: "why" }, ...why, `largest logit difference ${number(r.max_logit_difference)}`));
     });
     this.$(".pairs").replaceChildren(heads, ...rows);
+  }
+
+  /** What the mask is for: its wall taken away. */
+  showLeak() {
+    this.leak.checked = true;
+    this._turn();
+    this.el.scrollIntoView({ block: "start" });
+    this.leak.focus({ preventScroll: true });
   }
 
   async _run() {

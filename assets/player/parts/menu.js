@@ -42,7 +42,10 @@ export class Menu {
     const below = box.bottom - at.bottom - 14;
     const above = at.top - box.top - 14;
     const up = below < Math.min(this.el.scrollHeight, 240) && above > below; // from the bar at the bottom it opens upwards
-    this.el.style.maxHeight = `${Math.min(560, up ? above : below)}px`;
+    const most = Math.min(560, up ? above : below);
+    const row = this.el.querySelector("button")?.offsetHeight || 44;
+    const rows = Math.max(1, Math.floor(most / row)) - 0.5; // it ends in the middle of one: there is more
+    this.el.style.maxHeight = `${this.el.scrollHeight > most ? rows * row + 6 : most}px`;
     this.el.style.top = up ? `${at.top - box.top - 6 - this.el.offsetHeight}px` : `${at.bottom - box.top + 6}px`;
     this.el.querySelector("button")?.focus();
   }

@@ -30,6 +30,10 @@ export function maskTools(mask, frame, pass) {
     select.value = mask.layer === null ? "" : String(mask.layer);
     buttons.push(select);
   }
+  if (app.options.tabs.some((tab) => tab.name === "compare") && app.layout !== "phone") buttons.push(h("button", {
+    type: "button", class: "mini", title: "Take the mask's wall away: what becomes of the texts, in the Compare tab",
+    onclick: () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && app.entry.name, leak: true } }, bubbles: true })),
+  }, "Leak"));
   if (mask.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { mask.zoom = null; app.redraw(); app.changed(); } }, "Whole mask"));
   else if (zoomable) buttons.push(h("button", { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) }, `Zoom to ${pinned.letter}`));
   mask.tools.replaceChildren(...buttons, ...mask.weights.controls());
