@@ -58,7 +58,7 @@ def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_pa
     small = page.evaluate("""[...document.querySelectorAll(".compare .page :is(h4, p, .legend, output)")].filter(e => e.offsetParent && e.textContent.trim())
         .map(e => [e.className, parseFloat(getComputedStyle(e).fontSize)]).filter(([, size]) => size < 18)""")
     assert small == []
-    page.click(".leave-button")
+    page.click(".compare .leave-button")
     assert not page.evaluate("inflightCompare.presenter")
     page.keyboard.press("p")
     page.keyboard.press("Escape")

@@ -295,7 +295,7 @@ export class Compare {
         } }, made.title);
         chip.dataset.name = made.title;
         return chip;
-      }));
+      }), ...(holder.classList.contains("small") ? [h("button", { type: "button", class: "button", onclick: () => this._share() }, "Share")] : []));
     }
   }
 

@@ -36,8 +36,8 @@ export class Race {
     this.head = h("div", { class: "playhead race-head" });
     this.flag = h("div", { class: "fork-flag", hidden: true }, h("span", {}, "fork"));
     this.rows = h("div", { class: "racers" });
-    this.area = h("div", { class: "race-area", tabindex: "0", role: "slider", "aria-label": "Moment of the race", "aria-valuemin": "0" },
-      h("div", { class: "race-axis canvas" }, this.axis), this.rows, this.flag, this.head);
+    this.slider = h("div", { class: "race-axis canvas", tabindex: "0", role: "slider", "aria-label": "Moment of the race", "aria-valuemin": "0" }, this.axis);
+    this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.flag, this.head);
     this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
     this.tabled = false;
     el.replaceChildren(this.area, this.holder);
@@ -181,9 +181,9 @@ export class Race {
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
     this.flag.hidden = this.mark === null || this.clock;
     if (!this.flag.hidden) this.flag.style.transform = `translateX(${(GUTTER + this.mark * per).toFixed(2)}px)`;
-    this.area.setAttribute("aria-valuenow", this.now.toFixed(3));
-    this.area.setAttribute("aria-valuemax", this.span.toFixed(3));
-    this.area.setAttribute("aria-valuetext", this.readout());
+    this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
+    this.slider.setAttribute("aria-valuemax", this.span.toFixed(3));
+    this.slider.setAttribute("aria-valuetext", this.readout());
     if (this.tabled) fillTable(this.holder, raceTable(this));
     this.options.onchange?.(this);
     this.lastMs = performance.now() - t0;

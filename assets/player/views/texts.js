@@ -74,7 +74,7 @@ export class TextsView {
       const output = run.texts.output[request.id] || [];
       const prompt = run.texts.prompt[request.id] || [];
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
-      setText(row.output, tail(output, before, OUTPUT));
+      setText(row.output, tail(output, Math.min(before, output.length), OUTPUT)); // a run of a race has no texts
       setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       if (row.hue !== request.hue) {

@@ -186,6 +186,7 @@ export class Player {
     if (wanted.tab) this.chooseTab(wanted.tab);
     if (wanted.view && this.presenter) focusView(this, wanted.view);
     this.redraw();
+    this.changed();
   }
 
   empty(sentence) {
