@@ -435,7 +435,7 @@ def test_dark_is_dark_and_a_fork_is_flagged(open_page):
     page.wait_for_function("() => inflightCompare.fork.race.now === 0")
     bar.locator("[data-act=next]").click()
     assert page.evaluate("inflightCompare.fork.race.now") > 0
-    page.locator(".fork-race .race-area").focus()
+    page.locator(".fork-race .race-axis").focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => inflightCompare.fork.race.now === 1")

@@ -60,6 +60,7 @@ export class Player {
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (s) => root.querySelector(s);
     this.$ = $;
+    this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
     this._theme();
     this._size();
@@ -323,10 +324,6 @@ export class Player {
     setText(badge, this.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
   }
 
-  get scrubber() {
-    return this._scrubber ?? (this._scrubber = this.$(".scrubber"));
-  }
-
   // -- buttons and modes -------------------------------------------------------------------------------------------------------------
 
   _buttons() {
@@ -408,10 +405,6 @@ export class Player {
 
   toast(sentence, ms = 4000, action = null) {
     showToast(this.root, sentence, ms, action);
-  }
-
-  say(sentence) {
-    this.toast(sentence, 2500);
   }
 
   /** Tell the address, soon. */
