@@ -7,15 +7,17 @@ Knows nothing of the process that recorded.
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from core.assets import ASSETS
 from core.config import EngineConfig
-from core.errors import InvalidTrace
-from core.recorders.raw import Recording
+from core.errors import InflightError, InvalidTrace
+from core.recorders.raw import Recording, is_raw, recording_of
 from core.trace.events import (
     KV,
     Admitted,
@@ -47,6 +49,7 @@ DEDUCED = {
     "reasons": "lanes if all are taken, else the token budget if it is spent, else KV blocks",
 }
 _REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
+_NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 _HIDDEN = "·"  # for a token whose id was left out
 
 
@@ -66,6 +69,18 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     cannot be shown. Raises InvalidTrace for a recording that cannot be followed at all.
     """
     header = recording.header
+    if absent := [name for name in _NEEDED if header.get(name) is None]:
+        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
+    try:
+        return _converted(recording, tokenizer)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, InflightError):
+            raise
+        raise InvalidTrace(f"{recording.name} is damaged: {type(error).__name__} {error}.") from None
+
+
+def _converted(recording: Recording, tokenizer: Any) -> Trace:
+    header = recording.header
     steps = _followable(recording)
     start = min((a["t"] for step in steps for a in step["arrived"]), default=steps[0]["t_start"] if steps else 0.0)
     conversion = Conversion(recording, start)
@@ -78,6 +93,14 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     if tokenizer is None or conversion.hashed:
         trace.recorded_texts = conversion.plain_texts()
     return trace
+
+
+def open_text(text: str) -> Trace:
+    """A saved trace of our own, or another engine's raw recording, by what is in it. Raises InvalidTrace for what is neither."""
+    if is_raw(text.partition("\n")[0]):
+        trace = to_trace(recording_of(io.StringIO(text)))
+        return Trace.from_lines(trace.lines())  # its rules are every trace's
+    return Trace.from_lines(text.removesuffix("\n").split("\n"))
 
 
 def _followable(recording: Recording) -> list[dict[str, Any]]:
@@ -225,7 +248,8 @@ class Conversion:
     def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
         request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
         self._line.remove(request)
-        self._lanes[request] = min(set(range(self._facts["max_num_seqs"])) - set(self._lanes.values()))
+        taken = set(self._lanes.values())
+        self._lanes[request] = next(lane for lane in count() if lane not in taken)
         if cached:
             hits.append(PrefixHit(request, cached))
         cut = segment["length"] < left
@@ -323,8 +347,8 @@ class Conversion:
             max_num_batched_tokens=facts["max_num_batched_tokens"],
             block_size=facts["block_size"],
             num_blocks=facts["num_blocks"],
-            prefix_caching=bool(facts["prefix_caching"]),
-            chunked_prefill=facts["chunked"] is not False,
+            prefix_caching=bool(facts.get("prefix_caching")),
+            chunked_prefill=facts.get("chunked") is not False,
         )
         absent = ["prepare", "sample"] + [name for name in ("logprob", "margin") if not self.margins]
         return {

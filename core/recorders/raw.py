@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ from core.errors import InvalidTrace
 
 RAW = 1  # the version of the format that this module reads; recordings without one are of the same shape
 MAX_LINE_BYTES = 64 * 2**20
+_TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
 
 
 @dataclass
@@ -55,7 +57,7 @@ def read_raw(paths: Iterable[str | os.PathLike]) -> list[Recording]:
     """The recordings in these files, one a rank, by rank. Raises InvalidTrace for a file that is none, or files that do not belong together."""
     by_rank: dict[int, Recording] = {}
     for path in sorted(map(Path, paths), key=_part):
-        recording = _read(path)
+        recording = _read(path.name, lines_of(path))
         known = by_rank.setdefault(recording.rank, recording)
         if known is not recording:
             _join(known, recording)
@@ -98,25 +100,29 @@ def lines_of(path: Path) -> Iterator[str]:
         raise InvalidTrace(f"{path.name} is not text.") from None
 
 
-def _read(path: Path) -> Recording:
-    lines = lines_of(path)
+def _read(name: str, lines: Iterator[str]) -> Recording:
     first = next(lines, "")
     if not is_raw(first):
-        raise InvalidTrace(f"{path.name} is no raw recording: its first line is not the header of one.")
-    recording = Recording(path.name, json.loads(first))
+        raise InvalidTrace(f"{name} is no raw recording: its first line is not the header of one.")
+    recording = Recording(name, json.loads(first))
     if recording.header.get("raw", RAW) != RAW:
-        raise InvalidTrace(
-            f"{path.name} is of version {recording.header['raw']!r} of the raw format; this one reads version {RAW}."
-        )
+        raise InvalidTrace(f"{name} is of version {recording.header['raw']!r} of the raw format; this one reads version {RAW}.")
     for number, line in enumerate(lines, 2):
         try:
             take(recording, json.loads(line))
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
             if line.endswith("\n"):
-                recording.faults.append(f"{path.name}, line {number}: this is no record; what follows it is not shown.")
+                recording.faults.append(f"{name}, line {number}: this is no record; what follows it is not shown.")
             else:
-                recording.faults.append(f"{path.name} breaks off in line {number}: the recorder had not written it to its end.")
+                recording.faults.append(f"{name} breaks off in line {number}: the recorder had not written it to its end.")
             break
+    return recording
+
+
+def recording_of(lines: Iterable[str], name: str = "This file") -> Recording:
+    """One recording in one file, by its lines with their ends. Raises InvalidTrace for a file that is none."""
+    recording = _read(name, iter(lines))
+    _sort(recording)
     return recording
 
 
@@ -124,11 +130,14 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
     """Add a record. Raises KeyError, TypeError or ValueError for what is none."""
     kind = data["kind"]
     if kind == "step":
-        for needed in ("step", "t_start", "segments", "arrived"):
-            data[needed]
+        times = [data[name] for name in _TIMES if name in data]
+        if type(data["step"]) is not int or not all(type(t) in (int, float) and math.isfinite(t) for t in times):
+            raise ValueError("a step without a number or a time")
+        if "t_start" not in data or not all(isinstance(data[name], list) for name in ("segments", "arrived")):
+            raise ValueError("a step without a start, segments or arrivals")
         recording.steps.append(data)
     elif kind == "abort":
-        recording.aborts.append(data)
+        recording.aborts.append({"t": float(data["t"]), "requests": list(data["requests"])})
     elif kind == "end":
         recording.dropped, recording.complete = recording.dropped + data["dropped"], True
     else:

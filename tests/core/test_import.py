@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from dataclasses import replace
@@ -11,8 +12,8 @@ import pytest
 
 from core import Trace, metrics
 from core.cli import main
-from core.errors import InvalidTrace
-from core.recorders.convert import to_trace
+from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
+from core.recorders.convert import open_text, to_trace
 from core.recorders.follow import Follower
 from core.recorders.raw import Recording, read_raw
 
@@ -170,3 +171,21 @@ def test_the_command_watches_to_the_end(tmp_path, raw, capsys):
         main(["watch", str(path)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "vllm 0.32.0, shakespeare-bpe" and lines[2] == "… 182 more steps" and "F finished (length)" in lines[3]
+
+
+def test_a_text_is_opened_by_what_is_in_it(raw, trace):
+    text = "".join(json.dumps(record) + "\n" for record in raw)
+    assert open_text(text).events == trace.events == open_text("\n".join(trace.lines()) + "\n").events
+    with pytest.raises(InvalidTrace, match="does not say its max_num_seqs"):
+        open_text('{"kind":"header","vllm":"1"}\n')
+
+
+def test_a_forged_recording_is_refused_in_a_sentence(raw):
+    """Each field of a header and of a step replaced by something else: a trace that obeys the rules, or InvalidTrace."""
+    records = [{**raw[0], "model": "elsewhere"}, *[r for r in raw if r["kind"] == "step"][:2]]
+    for at, record in enumerate(records):
+        for name in record:
+            for value in (None, -1, "x", [], {}, [[None]], 10**30):
+                forged = [{**r, name: value} if i == at else r for i, r in enumerate(records)]
+                with contextlib.suppress(InvalidTrace, InvalidConfig, InvalidWorkload, InvalidRequest):
+                    open_text("".join(json.dumps(r) + "\n" for r in forged))
