@@ -13,7 +13,7 @@ from core.config import POLICIES
 from core.errors import InflightError
 from core.models.cache import Models
 from core.models.load import BUILTIN_MODELS
-from core.trace.trace import Trace
+from core.recorders.convert import open_text
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
@@ -97,12 +97,12 @@ class Server:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def upload(self, text: object) -> dict:
-        """Open a saved trace: `{"id", "url"}`, or why it cannot be opened."""
+        """Open a saved trace, or another engine's raw recording: `{"id", "url"}`, or why it cannot be opened."""
         if not isinstance(text, str):
             return {"error": "A saved trace is a text file."}
         try:
             check_upload(len(text.encode("utf-8", "surrogatepass")), self._limits)
-            return self.store.put(Trace.from_lines(text.removesuffix("\n").split("\n")), source="uploaded")
+            return self.store.put(open_text(text), source="uploaded")
         except InflightError as error:
             return {"error": f"This file cannot be opened as a trace: {error}"}
         except Exception:  # a file made to break the reader: it is refused, the server goes on
