@@ -188,6 +188,14 @@ def test_prefill_first_lets_decodes_wait() -> None:
     assert then.turn().passes == [(("r0", 1), ("r1", 1), ("r2", 4))]
 
 
+def test_prefill_first_leaves_the_blocks_that_decodes_are_about_to_need() -> None:
+    """r0's fifth token needs the last block, though r1 is planned before it."""
+    world = line("continuous", ((4, 6), (3, 2, 1)), num_blocks=2, block_size=4, prefill_first=True)
+    world.turn()
+    turn = world.turn()
+    assert turn.passes == [(("r0", 1),)] and turn.facts.waiting.why == Why("blocks", 0, 1, 2)
+
+
 def test_without_chunking_a_prompt_waits_for_its_whole_budget() -> None:
     world = line("continuous", ((6, 3), (6, 3)), max_num_seqs=2, max_num_batched_tokens=8, chunked_prefill=False)
     turn = world.turn()
