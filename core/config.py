@@ -168,11 +168,11 @@ class EngineConfig:
     def num_lanes(self) -> int:
         return 1 if self.batching.one_lane else self.max_num_seqs
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict) -> EngineConfig:
+    def from_json(cls, data: dict[str, Any]) -> EngineConfig:
         """Inverse of `to_json`; raises InvalidConfig for an unknown field."""
         unknown = set(data) - {f.name for f in fields(cls)}
         if unknown:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
@@ -37,7 +38,7 @@ from visualizer.server.store import Store, address
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
-def build(server: Server, parts: dict | None = None) -> gr.Blocks:
+def build(server: Server, parts: dict[str, Any] | None = None) -> gr.Blocks:
     """The page. Watch is there from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened."""
     tabs = next(iter(parts.values()))["options"]["tabs"] if parts else ()
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
@@ -57,7 +58,7 @@ def build(server: Server, parts: dict | None = None) -> gr.Blocks:
 def _api(server: Server) -> None:
     """What is asked and answered at once, as HTTP endpoints, `gradio_api/call/<name>`; jobs and files have `routes` of their own."""
 
-    async def run(spec: dict, request: gr.Request) -> AsyncIterator[dict]:
+    async def run(spec: dict[str, Any], request: gr.Request) -> AsyncIterator[dict[str, Any]]:
         """Run a workload and stream what happens: for gradio_client.
 
         spec: {"workload", "config", "model", "device", "visitor"}. A visitor has one run at a time.
@@ -77,39 +78,39 @@ def _api(server: Server) -> None:
                     }  # gradio_client is sent differences, which Gradio 6.31 gets wrong for nested lists
                     yield delta
 
-    async def cancel(job: str) -> dict:
+    async def cancel(job: str) -> dict[str, Any]:
         """Cancel a job by its id."""
         return server.cancel(job)
 
-    async def state() -> dict:
+    async def state() -> dict[str, Any]:
         """Models, presets, policies, limits and recorded runs."""
         return server.state()
 
-    def lessons(language: str) -> dict:
+    def lessons(language: str) -> dict[str, Any]:
         """The address of the lessons in a language."""
         return server.lessons(language)
 
-    def lesson_file(lesson: str, kind: str, language: str) -> dict:
+    def lesson_file(lesson: str, kind: str, language: str) -> dict[str, Any]:
         """The address of a lesson's sheet. kind: teacher, learner, offline (the lesson as one file), or plan."""
         return server.lesson_file(lesson, kind, language)
 
-    def upload(text: str) -> dict:
+    def upload(text: str) -> dict[str, Any]:
         """Open a saved trace; text: its JSON lines."""
         return server.upload(text)
 
-    def export(kind: str, run: str, step: int | None = None) -> dict:
+    def export(kind: str, run: str, step: int | None = None) -> dict[str, Any]:
         """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
         return server.export(kind, run, step)
 
-    def attention(run: str, step: int, pass_index: int, layer: int, head: int) -> dict:
+    def attention(run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
         """The model's real attention weights in a pass of a step, one layer and head."""
         return server.attention(run, step, pass_index, layer, head)
 
-    async def comparisons() -> dict:
+    async def comparisons() -> dict[str, Any]:
         """Recorded comparisons, presets, policies and knobs."""
         return server.comparisons.catalogue()
 
-    def open_comparison(name: str) -> dict:
+    def open_comparison(name: str) -> dict[str, Any]:
         """The address of a recorded comparison, `{"url"}`."""
         return server.comparisons.open(name)
 
@@ -126,7 +127,7 @@ def _whole(address: str) -> str:
 
 def launch(
     here: Limits | None = None, traces: Path = TRACES, trust_visitors: bool = False, prevent_thread_lock: bool = False, **options
-) -> tuple:
+) -> tuple[Any, ...]:
     """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
 
     trust_visitors: on an address that others reach they get the limits of a page at home. options: passed on to `Blocks.launch`, e.g.

@@ -43,7 +43,7 @@ class PackedBatch:
     sample_rows: torch.Tensor
     segments: tuple[AttentionSegment, ...] = ()
     paged: PagedLayout | None = None
-    _masks: dict = field(default_factory=dict, repr=False)
+    _masks: dict[tuple[int, int | None, int], torch.Tensor | None] = field(default_factory=dict, repr=False)
 
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
         """Whom the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.

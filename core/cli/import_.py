@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,7 +47,7 @@ def import_(
         )
 
 
-def _row(recording: Recording, trace: Trace, path: Path) -> dict:
+def _row(recording: Recording, trace: Trace, path: Path) -> dict[str, Any]:
     engine = trace.header["engine"]
     return {
         "path": str(path),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def workload(
         line(f"{dataset.skipped:,} requests without an answer are left out.")
 
 
-def _about(dataset: Dataset, speed: float) -> dict:
+def _about(dataset: Dataset, speed: float) -> dict[str, Any]:
     prompts = [shape.prompt_tokens for shape in dataset.shapes]
     outputs = [shape.output_tokens for shape in dataset.shapes]
     return {

@@ -80,8 +80,8 @@ class Comparison:
     names: list[str]
     walls: dict[str, list[float]]
     runs: dict[str, Run]
-    medians: dict[str, dict]
-    differences: list[dict]
+    medians: dict[str, dict[str, Any]]
+    differences: list[dict[str, Any]]
     about: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
     apart: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Comparison:
                 )
         return sentences
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """Plain data: wall times run by run, medians of every metric, ratios to the baseline, outputs compared."""
         return {
             "baseline": self.baseline,
@@ -158,7 +158,7 @@ def compare(
     """
     names = [c.name for c in contenders]
     turns: dict[str, list[Turn]] = {name: [] for name in names}
-    differences: list[dict] = []
+    differences: list[dict[str, Any]] = []
     reference: Run | None = None
     for turn in rounds(contenders, repeats, warmup=warmup, clock=clock, on_turn=on_run):
         reference = reference or turn.run
@@ -234,7 +234,7 @@ def median_of(values: Sequence[Any]) -> Any:
     return statistics.median(values)
 
 
-def first_differences(reference: Run, run: Run, name: str) -> list[dict]:
+def first_differences(reference: Run, run: Run, name: str) -> list[dict[str, Any]]:
     """Where each request's output first departs from the reference: position, both tokens, and the reference's margin there."""
     found = []
     for request, expected in reference.outputs.items():

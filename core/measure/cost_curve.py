@@ -122,7 +122,7 @@ def decode_step(requests: int, context: int) -> SchedulerOutput:
     )
 
 
-def _rounds(keys: list, repeats: int) -> Iterator[tuple[int, int, Any]]:
+def _rounds(keys: list[Any], repeats: int) -> Iterator[tuple[int, int, Any]]:
     """Round 0 warms up; every other round walks the grid in the opposite direction."""
     done = 0
     for number in range(repeats + 1):

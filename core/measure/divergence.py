@@ -126,8 +126,8 @@ def _changed(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     return next((request for request in [*a, *(r for r in b if r not in a)] if a.get(request) != b.get(request)), None)
 
 
-def _segments(event: StepEvent) -> dict[str, tuple]:
-    work: dict[str, tuple] = {}
+def _segments(event: StepEvent) -> dict[str, tuple[Any, ...]]:
+    work: dict[str, tuple[Any, ...]] = {}
     for s in event.segments:
         work[s.request] = (*work.get(s.request, ()), (s.pass_index, s.phase, s.start, s.length))
     return work

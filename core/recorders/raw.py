@@ -53,7 +53,7 @@ class Recording:
         return self.header.get("ranks", 1)
 
 
-def read_raw(paths: Iterable[str | os.PathLike]) -> list[Recording]:
+def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
     """The recordings in these files, one a rank, by rank. Raises InvalidTrace for a file that is none, or files that do not belong together."""
     by_rank: dict[int, Recording] = {}
     for path in sorted(map(Path, paths), key=_part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -70,7 +70,7 @@ class Runner(Protocol):
     @property
     def asynchronous(self) -> bool: ...
     @property
-    def execution(self) -> dict: ...
+    def execution(self) -> dict[str, Any]: ...
     @property
     def notes(self) -> Sequence[str]: ...
     def begin(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -23,7 +24,7 @@ class ModelRunner:
     """A model and its KV pool of `num_blocks` blocks."""
 
     asynchronous = False
-    execution: dict = {}
+    execution: dict[str, Any] = {}
     notes: Sequence[str] = ()
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @contextmanager
-def forwards_replaced(forwards: Iterable[tuple[dict[str, Any], Callable]]) -> Iterator[None]:
+def forwards_replaced(forwards: Iterable[tuple[dict[str, Any], Callable[..., Any]]]) -> Iterator[None]:
     """Inside, modules compute by other functions. forwards: a module's `__dict__` and its function. Hold the model's lock around it."""
     replaced = []
     try:

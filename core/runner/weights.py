@@ -58,7 +58,7 @@ class _Layer:
 
 
 def _forward(
-    own: Callable, module: weakref.ref, packed: torch.Tensor, parameters: dict
+    own: Callable[..., Any], module: weakref.ref[Any], packed: torch.Tensor, parameters: dict[str, Any]
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     multiply = torch.ops.mkldnn._linear_pointwise
 

@@ -160,7 +160,7 @@ class ServingEngine:
             )
         given = {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": tuple(prompt)}
         try:
-            request = Request("r", sampling=sampling, **given)  # type: ignore[arg-type]
+            request = Request("r", sampling=sampling, **given)
             with self._encoding:
                 ids = checked_prompt(request, self.engine.adapter, self._encoder, self.engine.config)
         except InvalidRequest as error:

@@ -51,7 +51,7 @@ class SimulatedRunner:
     """`ModelRunner` without a model: every pass takes what it costs, every sample is the same token."""
 
     asynchronous = False
-    execution: dict = {}
+    execution: dict[str, Any] = {}
     notes: Sequence[str] = ()
 
     def __init__(self, cost: Cost, clock: SimulatedClock) -> None:

@@ -6,7 +6,7 @@ Times are seconds since the run began. Request ids stand for requests, lanes and
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Limit = Literal["lanes", "budget", "blocks", "barrier", "prefill", "none"]
 When = Literal["before", "after"]
@@ -218,12 +218,12 @@ class StepEvent:
     left: tuple[Left, ...] = ()
     drafts: tuple[Draft, ...] = ()
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """Plain data: named tuples become arrays in field order."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
-    def from_json(cls, data: dict) -> StepEvent:
+    def from_json(cls, data: dict[str, Any]) -> StepEvent:
         """Inverse of `to_json`; raises TypeError, ValueError or KeyError on data of another shape."""
         unknown = set(data) - {f.name for f in fields(cls)}
         if unknown:
@@ -260,6 +260,6 @@ _LISTS: dict[str, type] = {
 }
 
 
-def _tuples(row: list) -> list:
+def _tuples(row: list[Any]) -> list[Any]:
     """JSON arrays inside a record back to tuples."""
     return [tuple(v) if isinstance(v, list) else v for v in row]

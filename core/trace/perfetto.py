@@ -5,6 +5,8 @@ Times are microseconds since the run began. Knows the trace alone.
 
 from __future__ import annotations
 
+from typing import Any
+
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 
@@ -12,7 +14,7 @@ _PID = 1
 _ENGINE = 0  # the track of steps and passes; lane n is track n + 1
 
 
-def chrome_trace(trace: Trace) -> dict:
+def chrome_trace(trace: Trace) -> dict[str, Any]:
     """The object that a `.json` file for Perfetto holds."""
     lanes = 1 + max((s.lane for e in trace.events for s in e.segments), default=-1)
     events = [_name("process_name", 0, f"{trace.header['model'].get('name', 'model')}, {trace.header['policy']}")]
@@ -22,7 +24,7 @@ def chrome_trace(trace: Trace) -> dict:
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"source": trace.header.get("source", "")}}
 
 
-def _engine(event: StepEvent) -> list[dict]:
+def _engine(event: StepEvent) -> list[dict[str, Any]]:
     args: dict[str, object] = {
         "schedule_s": event.timings.schedule,
         "binding": event.budget.binding,
@@ -35,7 +37,7 @@ def _engine(event: StepEvent) -> list[dict]:
     return slices
 
 
-def _lanes(event: StepEvent) -> list[dict]:
+def _lanes(event: StepEvent) -> list[dict[str, Any]]:
     slices = []
     for s in event.segments:
         forward = event.passes[s.pass_index]
@@ -47,7 +49,7 @@ def _lanes(event: StepEvent) -> list[dict]:
     return slices
 
 
-def _instants(event: StepEvent) -> list[dict]:
+def _instants(event: StepEvent) -> list[dict[str, Any]]:
     lane = {s.request: s.lane for s in event.segments}
     marks = [(f"{a.request} arrives", _ENGINE, a.t) for a in event.arrived]
     marks += [(f"{p.request} preempted", p.lane + 1, event.t_start) for p in event.preempted]
@@ -55,7 +57,7 @@ def _instants(event: StepEvent) -> list[dict]:
     return [{"name": n, "ph": "i", "s": "t", "pid": _PID, "tid": tid, "ts": _us(t)} for n, tid, t in marks]
 
 
-def _counters(event: StepEvent) -> list[dict]:
+def _counters(event: StepEvent) -> list[dict[str, Any]]:
     counts = {
         "tokens in the step": {"decode": event.budget.decode, "prefill": event.budget.prefill, "unused": event.budget.unused},
         "KV blocks": {"used": event.kv.used, "free": event.kv.total - event.kv.used},
@@ -64,11 +66,11 @@ def _counters(event: StepEvent) -> list[dict]:
     return [{"name": n, "ph": "C", "pid": _PID, "ts": _us(event.t_start), "args": args} for n, args in counts.items()]
 
 
-def _slice(name: str, tid: int, start: float, end: float, args: dict) -> dict:
+def _slice(name: str, tid: int, start: float, end: float, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "X", "pid": _PID, "tid": tid, "ts": _us(start), "dur": _us(end - start), "args": args}
 
 
-def _name(kind: str, tid: int, name: str) -> dict:
+def _name(kind: str, tid: int, name: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": _PID, "tid": tid, "args": {"name": name}}
 
 

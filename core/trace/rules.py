@@ -408,7 +408,7 @@ def _hints(record: type) -> dict[str, Any]:
 
 
 @cache
-def _anatomy(hint: Any) -> tuple[Any, tuple]:
+def _anatomy(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return get_origin(hint), get_args(hint)
 
 

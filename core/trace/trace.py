@@ -35,7 +35,7 @@ class Trace:
         that was cut short. tokenizer: turns ids into text where no texts are on record.
     """
 
-    header: dict
+    header: dict[str, Any]
     events: list[StepEvent]
     complete: bool = True
     tokenizer: Any = field(default=None, repr=False)
@@ -120,7 +120,7 @@ class Trace:
         prompt, output = self.texts.prompt, self.texts.output
         return file.lines(self.header, self.events, (file.Pieces(r, prompt[r], output[r]) for r in prompt), self.complete)
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace; an existing file is replaced only once the new one is whole."""
         path = Path(path)
         partial = path.with_name(path.name + ".partial")
@@ -130,7 +130,7 @@ class Trace:
         partial.replace(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> Trace:
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
         """Read and check a trace; raises InvalidTrace naming the line at fault."""
         return cls.from_lines(file.lines_of(Path(path)))
 

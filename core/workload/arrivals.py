@@ -91,7 +91,7 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
         raise InflightError(f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens.") from None
 
 
-def load_shapes(path: str | os.PathLike) -> list[Shape]:
+def load_shapes(path: str | os.PathLike[str]) -> list[Shape]:
     """A JSONL file of lengths: a line `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
     and perhaps `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
     """

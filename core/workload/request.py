@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Literal
+from typing import Any, Literal
 
 from core.errors import InvalidRequest, shown
 
@@ -156,7 +156,7 @@ class Request:
         if not _is_number(self.arrival) or self.arrival < 0:
             raise InvalidRequest(f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.", self.id)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """Plain data: the fields that were given, sampling only where it differs from the default."""
         default = asdict(SamplingParams())
         sampling = {k: v for k, v in asdict(self.sampling).items() if v != default[k] or k == "max_new_tokens"}
@@ -190,7 +190,7 @@ def _name(given: object) -> str:
     return given if isinstance(given, str) else shown(given)
 
 
-def _refuse_unknown(data: dict, cls: type, what: str) -> None:
+def _refuse_unknown(data: dict[str, Any], cls: type, what: str) -> None:
     unknown = set(data) - {f.name for f in fields(cls)}
     if unknown:
         raise InvalidRequest(f"A {what} has no field {shown(min(unknown, key=str))}.")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from core.errors import InflightError, InvalidWorkload, shown
 from core.workload.request import Request, is_text
@@ -50,7 +50,7 @@ class Workload:
     def __iter__(self) -> Iterator[Request]:
         return iter(self.requests)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -73,11 +73,11 @@ class Workload:
         requests = [Request.from_json(r) for r in data["requests"]]
         return cls(requests, data.get("name", "custom"), data.get("arrival_unit", "step"))
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         Path(path).write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> Workload:
+    def load(cls, path: str | os.PathLike[str]) -> Workload:
         """Read a workload file of at most 64 MiB; raises InvalidWorkload naming file and fault."""
         path = Path(path)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -57,7 +58,7 @@ def figure(curve: CostCurve) -> go.Figure:
     return titled(picture, findings.cost(curve))
 
 
-def _line(x: Sequence[int], points: Sequence[Point], colour: str, name: str, unit: str) -> dict:
+def _line(x: Sequence[int], points: Sequence[Point], colour: str, name: str, unit: str) -> dict[str, Any]:
     """A curve of medians with the spread of its repeats."""
     return {
         "x": list(x),

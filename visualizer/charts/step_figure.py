@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -102,7 +103,7 @@ def _code(position: Position, hues: dict[str, int], shade: int) -> int:
     return 0 if position.position is None else 2 * hues.get(position.request, 0) + shade
 
 
-def _colours() -> dict:
+def _colours() -> dict[str, Any]:
     table: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
     steps = len(table)
     scale = [(edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from core.assets import ASSETS
 from core.trace.trace import Trace
@@ -15,7 +16,7 @@ from visualizer.words.questions import QUESTIONS, question_of
 TRACES = ASSETS / "traces"
 
 
-def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict, Trace]]:
+def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Trace]]:
     """Each recorded run with its entry, in the order of the presets."""
     for preset in PRESETS.values():
         path = folder / f"{preset.name}.jsonl"
@@ -24,7 +25,7 @@ def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict, Trace]]:
             yield entry(preset, trace), trace
 
 
-def entry(preset: Preset, trace: Trace) -> dict:
+def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
     """What the player's list says of a recorded run, but for where it is."""
     return {
         "name": preset.name,
@@ -38,7 +39,7 @@ def entry(preset: Preset, trace: Trace) -> dict:
     }
 
 
-def questions() -> list[dict]:
+def questions() -> list[dict[str, Any]]:
     """What the runs are grouped by: `{"title", "answer"}`, in order; an entry's `question` is an index into them."""
     return [{"title": q.title, "answer": q.answer} for q in QUESTIONS]
 
@@ -66,7 +67,7 @@ def _day(created: str) -> str:
         return ""
 
 
-def preset_entry(preset: Preset) -> dict:
+def preset_entry(preset: Preset) -> dict[str, Any]:
     """What the page says of a preset, and the spec that runs it."""
     spec = {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model, "device": "auto"}
     return {"name": preset.name, "title": preset.title, "shows": preset.shows, "spec": spec}

@@ -59,7 +59,7 @@ class Shown:
     shows: str = ""
     created: str = ""
     cost: CostCurve | None = None
-    equivalence: dict[str, dict] = field(default_factory=dict)
+    equivalence: dict[str, dict[str, Any]] = field(default_factory=dict)
     load: dict[str, Any] | None = None
 
     @property
@@ -109,7 +109,7 @@ def document(shown: Shown) -> dict[str, Any]:
     }
 
 
-def lettered(found: dict) -> dict:
+def lettered(found: dict[str, Any]) -> dict[str, Any]:
     """An equivalence (`Equivalence.to_json`) whose requests have the letters that the page gives them."""
     return {**found, "requests": [{**r, "letter": letter(i)} for i, r in enumerate(found.get("requests", ()))]}
 

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> Path:
@@ -24,7 +25,7 @@ def write_whole(path: Path, pieces: Iterable[str]) -> Path:
     return path
 
 
-def write_by_content(folder: Path, data: dict) -> Path:
+def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
     """Write JSON under the hash of its content; the file. One that is there already is not written again."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"

@@ -22,7 +22,7 @@ SCHEMA = 2
 _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
-def replay(trace: Trace) -> dict:
+def replay(trace: Trace) -> dict[str, Any]:
     """The whole run for the player."""
     return {
         "schema": SCHEMA,
@@ -36,12 +36,12 @@ def replay(trace: Trace) -> dict:
     }
 
 
-def public_header(header: dict) -> dict:
+def public_header(header: dict[str, Any]) -> dict[str, Any]:
     """The trace's header without the prompts' token ids, whose texts the replay has."""
     return {name: value for name, value in header.items() if name != "prompts"}
 
 
-def plain_event(event: StepEvent) -> dict:
+def plain_event(event: StepEvent) -> dict[str, Any]:
     """The event as objects and lists, its fields named as JavaScript names them (`kv_len` is `kvLen`)."""
     return {_camel(name): _named(value) for name, value in event.to_json().items()}
 
@@ -65,7 +65,7 @@ class Deltas:
     header and tokenizer: the trace's.
     """
 
-    def __init__(self, header: dict, tokenizer: Any) -> None:
+    def __init__(self, header: dict[str, Any], tokenizer: Any) -> None:
         prompts = header["prompts"]
         self._captioner = Captioner(header, {request: len(ids) for request, ids in prompts.items()})
         self._tokenizer = tokenizer
@@ -73,7 +73,7 @@ class Deltas:
         self._detokenizers: dict[str, Detokenizer] = {}
         self._arrived = 0
 
-    def delta(self, events: Sequence[StepEvent]) -> dict:
+    def delta(self, events: Sequence[StepEvent]) -> dict[str, Any]:
         """`{"events", "captions", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives."""
         texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {}}
         letters: dict[str, str] = {}

@@ -97,7 +97,13 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
 
 
 def _asked(
-    question: Question, at: At, here: At, places: dict[str, At], words: dict, said: Callable[[str], list[Span]], language: str
+    question: Question,
+    at: At,
+    here: At,
+    places: dict[str, At],
+    words: dict[str, Any],
+    said: Callable[[str], list[Span]],
+    language: str,
 ) -> dict[str, Any]:
     """The kind of a question with its options: {"kind", "options": [{"text", "right", "why"}]}, or the mask to paint."""
     reasons = words.get("wrong", {})

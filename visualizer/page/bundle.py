@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from functools import cache
+from typing import Any
 
 from core.assets import ASSETS
 
@@ -82,7 +83,7 @@ def _icon() -> str:
     return f'<link rel="icon" href="data:image/svg+xml;base64,{base64.b64encode(ICON.read_bytes()).decode()}">'
 
 
-def page_html(options: dict, parts: dict | None = None, picture: str | None = None) -> str:
+def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None) -> str:
     """A whole page with one player. options: those of the player, `replay` or `catalogue` among them; none of it can become markup.
 
     parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js. picture: see `head`.
@@ -102,7 +103,7 @@ def page_html(options: dict, parts: dict | None = None, picture: str | None = No
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
 
-def standalone_html(replay: dict, step: int | None = None) -> str:
+def standalone_html(replay: dict[str, Any], step: int | None = None) -> str:
     """One file with everything in it: opens from disk, at a step if one is named; asks no network."""
     return page_html({"replay": replay} | ({} if step is None else {"step": step}))
 

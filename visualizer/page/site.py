@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 from core.assets import ASSETS
 from core.errors import InflightError
@@ -54,7 +55,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
     return index
 
 
-def _compare(folder: Path, comparisons: Path) -> dict | None:
+def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
     """The Compare tab's files; what the page is told of it, or None where no comparison is on record."""
     entries = recorded(comparisons)
     if not entries:
@@ -69,7 +70,7 @@ def _compare(folder: Path, comparisons: Path) -> dict | None:
     return part("compare", "compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed})
 
 
-def _learn(folder: Path, traces: Path) -> dict | None:
+def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
     """The Learn tab's files; None where a run that the lessons are about is not on record."""
     if any(not (traces / f"{run}.jsonl").exists() for run in runs_of_lessons()):
         return None

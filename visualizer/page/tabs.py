@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from plotly.offline import get_plotlyjs
 
@@ -49,7 +50,7 @@ def write_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def page_html(options: dict) -> str:
+def page_html(options: dict[str, Any]) -> str:
     """The Compare page alone, with no server behind it. options: `comparisons` and `plotly`, by their addresses; see compare.js."""
     page = (PLAYER / "compare" / "page.html").read_text(encoding="utf-8")
     sprite = re.search(r'<svg class="sprite"[\s\S]*?</svg>', markup())
@@ -62,7 +63,7 @@ def page_html(options: dict) -> str:
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
 
-def options(paths: dict[str, Path], url: Callable[[Path], str]) -> dict:
+def options(paths: dict[str, Path], url: Callable[[Path], str]) -> dict[str, Any]:
     """What `parts_script` needs to know of a page with a server. url: the address under which a file is served."""
     of_a_server = {"server": True, "base": ""}
     return {
@@ -71,6 +72,6 @@ def options(paths: dict[str, Path], url: Callable[[Path], str]) -> dict:
     }
 
 
-def part(name: str, script: str, options: dict) -> dict:
+def part(name: str, script: str, options: dict[str, Any]) -> dict[str, Any]:
     """A tab among the parts of a page. script: its address; options: see the tab's script."""
     return {"script": script, "mounts": f"inflight{name.capitalize()}Mount", "options": {"tabs": TABS, **options}}

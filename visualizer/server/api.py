@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from core.config import POLICIES
 from core.errors import InflightError
@@ -39,7 +40,7 @@ class Server:
         self.comparisons = comparisons.Recorded(store, limits)
         self._lessons = Lessons(store.folder, traces)
 
-    def state(self) -> dict:
+    def state(self) -> dict[str, Any]:
         """What can be run here."""
         return {
             "models": list(BUILTIN_MODELS),
@@ -52,7 +53,7 @@ class Server:
 
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
-    def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict:
+    def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict[str, Any]:
         """Start a job: `{"job"}`, its id, or why not. kind: run, compare, equivalence or fork. A visitor has one run and one of the others."""
         try:
             return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
@@ -66,7 +67,7 @@ class Server:
             raise Refused("This run is no longer on the server, which may have been restarted: run it again.")
         return self.jobs.follow(found, start)
 
-    def cancel(self, job: object) -> dict:
+    def cancel(self, job: object) -> dict[str, Any]:
         return {"cancelled": self.jobs.cancel(job)}
 
     def _job(self, kind: object, spec: object) -> Job:
@@ -76,7 +77,7 @@ class Server:
             raise Refused(f"This page can run, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
         return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)
 
-    def lessons(self, language: object) -> dict:
+    def lessons(self, language: object) -> dict[str, Any]:
         """The address of the lessons in a language, `{"url"}`, or why there are none."""
         try:
             path = self._lessons.document(str(language))
@@ -85,7 +86,7 @@ class Server:
         except InflightError as error:
             return {"error": str(error)}
 
-    def lesson_file(self, lesson: object, kind: object, language: object) -> dict:
+    def lesson_file(self, lesson: object, kind: object, language: object) -> dict[str, Any]:
         """The address of a lesson's sheet, or of the lesson as one file, `{"url"}`, or why there is none."""
         try:
             path = self._lessons.file(str(lesson), str(kind), str(language))
@@ -96,7 +97,7 @@ class Server:
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def upload(self, text: object) -> dict:
+    def upload(self, text: object) -> dict[str, Any]:
         """Open a saved trace, or another engine's raw recording: `{"id", "url"}`, or why it cannot be opened."""
         if not isinstance(text, str):
             return {"error": "A saved trace is a text file."}
@@ -109,14 +110,14 @@ class Server:
             log.exception("upload failed")
             return {"error": "This file cannot be opened as a trace: it contradicts itself."}
 
-    def export(self, kind: object, run: object, step: object = None) -> dict:
+    def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """`{"url", "name"}` of a run as a file, or why not."""
         try:
             return self.store.export(kind, run, step)
         except InflightError as error:
             return {"error": str(error)}
 
-    def attention(self, run: object, step: int, pass_index: int, layer: int, head: int) -> dict:
+    def attention(self, run: object, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
         try:
             trace = self.store.trace(run)

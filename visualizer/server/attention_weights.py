@@ -6,6 +6,8 @@ Knows nothing of pages.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from core.errors import InflightError
@@ -15,7 +17,9 @@ from core.trace.trace import Trace
 MAX_CELLS = 60_000
 
 
-def attention_weights(trace: Trace, adapter: ModelAdapter, step: int, pass_index: int, layer: int, head: int) -> list[dict]:
+def attention_weights(
+    trace: Trace, adapter: ModelAdapter, step: int, pass_index: int, layer: int, head: int
+) -> list[dict[str, Any]]:
     """For each segment of a pass `{"request", "start", "weights"}`: rows are its queries, columns its keys from position 0.
 
     Raises InflightError for a step, pass, layer or head that there is not, or for more cells than a page can hold.

@@ -51,12 +51,12 @@ class Measurement(Job):
 
     line = "comparisons"
 
-    def __init__(self, spec: dict, limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
         super().__init__(limits.seconds)
         self._limits, self._models, self._store = limits, models, store
         self._asked = self._checked(spec)
 
-    def _checked(self, spec: dict) -> Spec:
+    def _checked(self, spec: dict[str, Any]) -> Spec:
         asked = {name: spec[name] for name in ("workload", "config", "model", "device") if name in spec}
         return check(asked | {"device": "cpu"} if is_lent() else asked, self._limits)
 
@@ -80,7 +80,7 @@ class Comparison(Measurement):
 
     noun = "comparison"
 
-    def __init__(self, spec: dict, limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
         super().__init__(spec, limits, models, store)
         policies, repeats = spec.get("policies"), spec.get("repeats", 3)
         if not isinstance(policies, list) or not all(isinstance(p, str) and p in POLICIES for p in policies):
@@ -93,7 +93,7 @@ class Comparison(Measurement):
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
         self._configs, self._repeats = [config_for(name, self._asked.config) for name in policies], repeats
 
-    def work(self) -> dict:
+    def work(self) -> dict[str, Any]:
         from core.measure.compare import compare, engine_contender
         from core.measure.cost_curve import cost_curve
         from core.measure.environment import environment
@@ -125,13 +125,13 @@ class Equivalence(Measurement):
 
     noun = "check"
 
-    def __init__(self, spec: dict, limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
         super().__init__(spec, limits, models, store)
         self._leak = spec.get("leak", False)
         if not isinstance(self._leak, bool):
             raise Refused("The leak is on or off.")
 
-    def work(self) -> dict:
+    def work(self) -> dict[str, Any]:
         from core.measure.equivalence import equivalence
         from visualizer.words import findings
 
@@ -155,12 +155,12 @@ class Fork(Measurement):
 
     noun = "fork"
 
-    def __init__(self, spec: dict, limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
         super().__init__(spec, limits, models, store)
         turned = _turned(self._asked.config, spec.get("knob"), spec.get("value"))
         self._changed = self._checked({**spec, "config": turned.to_json()})
 
-    def work(self) -> dict:
+    def work(self) -> dict[str, Any]:
         from visualizer.documents.fork import fork_document
 
         traces = []
@@ -170,7 +170,7 @@ class Fork(Measurement):
         return {"url": self._store.keep_document(fork_document(*traces))}
 
 
-KINDS: dict[str, Callable[[dict, Limits, Any, Store], Measurement]] = {
+KINDS: dict[str, Callable[[dict[str, Any], Limits, Any, Store], Measurement]] = {
     "compare": Comparison,
     "equivalence": Equivalence,
     "fork": Fork,
@@ -195,7 +195,7 @@ class Recorded:
             "note": COMPARISONS if is_lent() else "",
         }
 
-    def open(self, name: object) -> dict:
+    def open(self, name: object) -> dict[str, Any]:
         """The address of a recorded comparison's document, made when it is first asked for; or why not."""
         if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(self._folder)}:
             return {"error": "There is no such comparison on record."}

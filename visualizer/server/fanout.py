@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 KEEP_ALIVE = 15.0  # seconds of silence after which a reader is sent a comment, so that no proxy hangs up
 _COMMENT = b": still here\n\n"
@@ -23,13 +24,13 @@ class Feed:
         self.is_closed = False
         self._encoded: list[bytes] = []
         self._period = period
-        self._waiting: set[asyncio.Future] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
         self._wake_up: asyncio.Handle | None = None
 
     def __len__(self) -> int:
         return len(self._encoded)
 
-    def append(self, delta: dict) -> None:
+    def append(self, delta: dict[str, Any]) -> None:
         """Add a delta, numbered by its place: `seq`."""
         text = json.dumps({"seq": len(self._encoded), **delta}, ensure_ascii=False, separators=(",", ":"))
         self._encoded.append(b"data: " + text.encode("utf-8", "backslashreplace") + b"\n\n")  # a lone surrogate has no UTF-8
@@ -41,7 +42,7 @@ class Feed:
         self.is_closed = True
         self._wake()
 
-    def deltas(self, start: int = 0) -> list[dict]:
+    def deltas(self, start: int = 0) -> list[dict[str, Any]]:
         """Those from `start` on, decoded."""
         return [json.loads(encoded[6:]) for encoded in self._encoded[max(0, start) :]]
 

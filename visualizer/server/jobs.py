@@ -61,15 +61,15 @@ class Job:
 
     # -- a kind of job says ------------------------------------------------------------------------------------------
 
-    def work(self) -> dict:
+    def work(self) -> dict[str, Any]:
         """In the job's thread: the answer, which is the last delta. `check` is called wherever it can be stopped."""
         raise NotImplementedError
 
-    def keep(self) -> dict:
+    def keep(self) -> dict[str, Any]:
         """In the job's thread, whatever became of the work: what of it is kept, as part of the answer."""
         return {}
 
-    def news(self) -> dict | None:
+    def news(self) -> dict[str, Any] | None:
         """On the event loop: the next delta, None if there is nothing new."""
         if self.progress == self._told:
             return None
@@ -218,7 +218,7 @@ class Jobs:
     def __init__(self, lines: dict[str, Line]) -> None:
         self._lines = lines
         self._kept: OrderedDict[str, Job] = OrderedDict()
-        self._conducted: set[asyncio.Task] = set()
+        self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
         """Let a job wait for its place, then run. A visitor has one in each line; raises Refused."""

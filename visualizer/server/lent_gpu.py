@@ -37,10 +37,10 @@ class Part(NamedTuple):
     others: see `Trace`.
     """
 
-    header: dict | None
+    header: dict[str, Any] | None
     events: list[StepEvent]
     complete: bool
-    answer: dict
+    answer: dict[str, Any]
 
 
 @cache
@@ -104,11 +104,11 @@ class LentRun(Run):
 
     outlives_reader = False
 
-    def work(self) -> dict:
+    def work(self) -> dict[str, Any]:
         assert _LENT is not None
         # What is refused is refused now, before a visitor's quota pays for a GPU; CUDA is not to be touched in this process.
         self.tokenizer = self.prepare("cpu")[0].tokenizer
-        answer: dict = {}
+        answer: dict[str, Any] = {}
         with closing(_LENT(self._spec, self._limits)) as parts:
             for part in _told(parts):
                 if part.header is not None and self.trace is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidRequest
@@ -48,7 +48,7 @@ class Limits:
     kept_bytes: int = 2**30
     any_model: bool = True
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -130,7 +130,7 @@ def check_upload(size: int, limits: Limits) -> None:
         raise Refused(f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most {limits.upload_bytes >> 20} MiB.")
 
 
-def as_the_page_says(error: InvalidRequest, requests: Iterable[Request | dict]) -> InvalidRequest:
+def as_the_page_says(error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]) -> InvalidRequest:
     """The refusal of one of these requests under the letter that the page gives it, where its place is known."""
     asked = [r.to_json() if isinstance(r, Request) else r for r in requests if isinstance(r, (Request, dict))]
     try:

@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 class PackedFront:
     """Compresses the first page: Gradio goes by the extension of a file's name, and `/` has none."""
 
-    def __init__(self, app: Callable) -> None:
+    def __init__(self, app: Callable[..., Any]) -> None:
         self._plain, self._packed = app, GZipMiddleware(app, minimum_size=1000)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -30,7 +30,7 @@ class PackedFront:
 class MaxBody:
     """Answers 413 in a sentence to a body of more than `max_bytes`, whether it announces its length or not."""
 
-    def __init__(self, app: Callable, max_bytes: int) -> None:
+    def __init__(self, app: Callable[..., Any], max_bytes: int) -> None:
         self._app, self._max = app, max_bytes
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -100,7 +100,7 @@ _HEADERS = (
 class OnlyAsked:
     """Answers 404 in a sentence to every address that the page does not use, and sends the rest with headers for its safety."""
 
-    def __init__(self, app: Callable) -> None:
+    def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

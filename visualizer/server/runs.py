@@ -43,7 +43,7 @@ class Run(Job):
         steps = len(self.trace.events) if self.trace else 0
         return f"The run was cancelled after {steps:,} step{'' if steps == 1 else 's'}."
 
-    def work(self) -> dict:
+    def work(self) -> dict[str, Any]:
         """Compute it."""
         engine, steps = self.prepare(self._spec.device)
         self.tokenizer, self.trace = engine.tokenizer, engine.trace
@@ -54,7 +54,7 @@ class Run(Job):
     def refused(self, error: InflightError) -> str:
         return refusal(error, self._spec.workload)
 
-    def keep(self) -> dict:
+    def keep(self) -> dict[str, Any]:
         return self._store.keep(self.trace) if self._store is not None and self.trace is not None and self.trace.events else {}
 
     def prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
@@ -64,7 +64,7 @@ class Run(Job):
         engine = Engine(*self._models.get(self._spec.model, device), self._spec.config, sleep=self.sleep)
         return engine, bounded(engine, self._spec.workload, self, self._limits)
 
-    def news(self) -> dict | None:
+    def news(self) -> dict[str, Any] | None:
         trace, body = self.trace, {}
         if trace is None:
             return None

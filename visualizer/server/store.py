@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
@@ -56,7 +57,7 @@ class Store:
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    def put(self, trace: Trace, source: str | None = None, pinned: bool = False) -> dict:
+    def put(self, trace: Trace, source: str | None = None, pinned: bool = False) -> dict[str, Any]:
         """Store a run; `{"id", "url"}`. source: what its header should say on the page, where it does not say that it was simulated.
 
         pinned: it stays, however many come after it. Raises NotKept.
@@ -71,7 +72,7 @@ class Store:
                 write_whole(kept, (line + "\n" for line in trace.lines()))
         return self._kept(path, pinned)
 
-    def keep(self, trace: Trace) -> dict:
+    def keep(self, trace: Trace) -> dict[str, Any]:
         """Store a run that was computed, whatever happens: `{"id", "url"}`, or `{"unkept": why not}`."""
         try:
             return self.put(trace)
@@ -81,13 +82,13 @@ class Store:
             log.exception("a run could not be kept")
             return {"unkept": f"This run could not be kept on the server: {type(error).__name__}."}
 
-    def keep_document(self, document: dict, pinned: bool = False) -> str:
+    def keep_document(self, document: dict[str, Any], pinned: bool = False) -> str:
         """The address of a document that was made here; raises NotKept."""
         with self._writing():
             path = write_by_content(self.folder, document)
         return self._kept(path, pinned)["url"]
 
-    def adopt(self, run: str) -> dict:
+    def adopt(self, run: str) -> dict[str, Any]:
         """A run that another process has put into the folder; `{"id", "url"}`."""
         return self._kept(self._path(run).with_suffix(".json"), pinned=False)
 
@@ -95,7 +96,7 @@ class Store:
         """A file that stays."""
         self._pinned.add(path.name)
 
-    def catalogue(self, folder: Path = TRACES) -> list[dict]:
+    def catalogue(self, folder: Path = TRACES) -> list[dict[str, Any]]:
         """The recorded runs in the order of the presets, as the player lists them: entries with `id` and `url`. They stay."""
         return [entry | self.put(trace, pinned=True) for entry, trace in recorded_runs(folder)]
 
@@ -111,7 +112,7 @@ class Store:
             raise InflightError("This is no longer on the server, which may have been restarted: reload the page.")
         return path, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
 
-    def export(self, kind: object, run: object, step: object = None) -> dict:
+    def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
 
         kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure). run: its id or its
@@ -154,16 +155,16 @@ class Store:
             raise InflightError(GONE)
         return path
 
-    def _exported(self, path: Path, text: str, name: str) -> dict:
+    def _exported(self, path: Path, text: str, name: str) -> dict[str, Any]:
         with self._writing():
             write_whole(path, [text])
         self._prune(path.name.split(".")[0])
         return self._named(path, name)
 
-    def _named(self, path: Path, name: str) -> dict:
+    def _named(self, path: Path, name: str) -> dict[str, Any]:
         return {"url": self._url(path), "name": name}
 
-    def _kept(self, path: Path, pinned: bool) -> dict:
+    def _kept(self, path: Path, pinned: bool) -> dict[str, Any]:
         if pinned:
             self._pinned |= {path.name, path.with_suffix(".jsonl").name}
         self._prune(path.stem)

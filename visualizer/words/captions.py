@@ -5,6 +5,8 @@ See `visualizer.words.vocabulary` for what a sentence is.
 
 from __future__ import annotations
 
+from typing import Any
+
 from core.config import EngineConfig
 from core.trace.events import StepEvent
 from core.trace.fold import Fold, prompt_lengths
@@ -18,7 +20,7 @@ from visualizer.words.vocabulary import plain
 __all__ = ["MAX_CHARACTERS", "Captioner", "captions", "plain"]
 
 
-def captions(trace: Trace) -> list[dict]:
+def captions(trace: Trace) -> list[dict[str, Any]]:
     """The caption of every event; see `Captioner.caption`."""
     captioner = Captioner(trace.header, prompt_lengths(trace))
     return [captioner.caption(event) for event in trace.events]
@@ -27,7 +29,7 @@ def captions(trace: Trace) -> list[dict]:
 class Captioner:
     """Follows a run event by event. header: the trace's; prompt_lengths: tokens of each prompt."""
 
-    def __init__(self, header: dict, prompt_lengths: dict[str, int]) -> None:
+    def __init__(self, header: dict[str, Any], prompt_lengths: dict[str, int]) -> None:
         self._fold = Fold.of(prompt_lengths)
         self._prompt = prompt_lengths
         self._letters: dict[str, str] = {}
@@ -38,7 +40,7 @@ class Captioner:
         self._is_asynchronous = bool((header.get("execution") or {}).get("asynchronous"))
         self._last_end: float | None = None
 
-    def caption(self, event: StepEvent) -> dict:
+    def caption(self, event: StepEvent) -> dict[str, Any]:
         """The sentences of the next event.
 
         say: the step in one sentence. why: a sentence for every decision. waits: why the first of those waiting waits. bound: which limit

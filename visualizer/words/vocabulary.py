@@ -6,6 +6,7 @@ A sentence is a list of spans: plain text, or `{"r": request}` where the page dr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from core.trace.events import Pass
 from core.trace.phrases import count
@@ -59,12 +60,12 @@ def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
     return merged
 
 
-def agree(actors: Sequence, one: str, many: str) -> str:
+def agree(actors: Sequence[Any], one: str, many: str) -> str:
     """The verb that goes with so many actors."""
     return one if len(actors) == 1 else many
 
 
-def ending(actors: Sequence, ending: str) -> str:
+def ending(actors: Sequence[Any], ending: str) -> str:
     return ending if len(actors) == 1 else ""
 
 

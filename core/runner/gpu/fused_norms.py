@@ -52,7 +52,7 @@ class FusedNorms:
 
     def __init__(self, model: Any) -> None:
         self._lock = model_lock(model)
-        self._forwards: list[tuple[dict[str, Any], Callable]] = []
+        self._forwards: list[tuple[dict[str, Any], Callable[..., Any]]] = []
         with torch.inference_mode():
             for module in model.modules():
                 eps = _epsilon(module)

@@ -96,7 +96,7 @@ class PagedRunner:
                     tokens = shape.positions + 1
 
     @property
-    def execution(self) -> dict:
+    def execution(self) -> dict[str, Any]:
         """See `Runner`."""
         return {
             "attention": "triton",
@@ -115,7 +115,7 @@ class PagedRunner:
         with self._device():
             return self._launch(output, params)
 
-    def _device(self) -> AbstractContextManager:
+    def _device(self) -> AbstractContextManager[Any]:
         """Events and kernels belong to the current device, which need not be the model's."""
         return torch.cuda.device(self._place) if self._place.type == "cuda" else nullcontext()
 

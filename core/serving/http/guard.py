@@ -25,7 +25,9 @@ def same(given: str, expected: str) -> bool:
 class Guard:
     """ASGI middleware. api_key: what `Authorization: Bearer` must carry, None for no key. refused: told of each status."""
 
-    def __init__(self, app: Callable, limits: ServingLimits, api_key: str | None, refused: Callable[[int], None]) -> None:
+    def __init__(
+        self, app: Callable[..., Any], limits: ServingLimits, api_key: str | None, refused: Callable[[int], None]
+    ) -> None:
         self._app, self._limits, self._api_key, self._refused = app, limits, api_key, refused
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

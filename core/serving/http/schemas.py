@@ -122,7 +122,7 @@ class CompletionBody(_OpenAIBody):
         prompt = self.prompt
         if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int):
             return [prompt]  # type: ignore[list-item]
-        return list(prompt)  # type: ignore[arg-type]
+        return list(prompt)
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
         if self.logprobs is not None and self.logprobs > (1 if self.temperature == 0 else 0):
