@@ -24,7 +24,15 @@ MOVES = (
     (re.compile(r"-m (core|visualizer)(?![\w.])"), "-m inflight"),
 )
 _STAYS = re.compile(rf"^\s*import ({_OURS})\b", re.MULTILINE)  # would bind another name once it is moved
-INIT = '"""Inflight: continuous batching on a real engine, every step on record."""\n\nfrom inflight.core import *\nfrom inflight.core import __all__, __version__\n'
+INIT = """\"\"\"Inflight: continuous batching on a real engine, every step on record.\"\"\"
+
+from inflight import core
+from inflight.core import __all__, __version__
+
+
+def __getattr__(name):
+    return getattr(core, name)  # imported when it is first asked for
+"""
 MAIN = (
     '"""`python -m inflight …`, which is the command `inflight`."""\n\nfrom inflight.visualizer.__main__ import main\n\nmain()\n'
 )

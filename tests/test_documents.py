@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # The same command at less cost: one round, small shapes, one short point of load.
 CHEAPER = (
     (r"--repeats \d+", "--repeats 1"),
-    (r"(python -m core bench\b.*)", r"\1 --quick"),
+    (r"(python -m core bench (?:speed|gpu)\b.*)", r"\1 --quick"),
     (r"--rate auto", "--rate 8 --point-seconds 1"),
 )
 

@@ -52,6 +52,6 @@ class _Late(TyperGroup):
         if name is not None and target is not None:
             module, _, function = target.partition(":")
             alone = _typer()
-            alone.command(name)(getattr(import_module(f"core.cli.{module}"), function))
+            alone.command(name)(getattr(import_module(f"{__package__}.{module}"), function))
             command = typer.main.get_command(alone)
         return name, command, rest
