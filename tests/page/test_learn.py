@@ -13,6 +13,7 @@ from playwright.sync_api import Page
 from visualizer.documents.catalogue import recorded_runs
 from visualizer.documents.replay import replay
 from visualizer.lessons.document import document, recorded, runs_of_lessons
+from visualizer.lessons.glossary import hints
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import page_html
@@ -180,3 +181,15 @@ def test_a_lesson_in_one_file_asks_for_nothing(visit):
     page.keyboard.press("n")
     drawn(page, "static-batching", "padding")
     assert page.evaluate("inflight.frame.event.step") == 0 and page.is_hidden(".lessons-button")
+
+
+def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, world):
+    options, parts, files = world
+    page = visit(files={**files, "": page_html({**options, "terms": hints()}, parts)})
+    page.hover(".panel.queue h3 .title:has-text('Token budget')")
+    page.wait_for_selector(".term-hint:not([hidden])")
+    assert "max_num_batched_tokens" in page.inner_text(".term-hint")
+    page.mouse.move(700, 400)
+    page.wait_for_selector(".term-hint", state="hidden")
+    page.click(".gauge-lanes .gauge-name", position={"x": 10, "y": 8})  # as a finger does
+    assert "max_num_seqs" in page.inner_text(".term-hint")

@@ -53,3 +53,16 @@ def terms(traces: Callable[[str], Trace], language: str) -> dict[str, dict[str, 
         }
         for term, (place, view) in SEEN.items()
     }
+
+
+def hints() -> dict[str, dict[str, Any]]:
+    """What the page shows where one of its words is pointed at, by term: {"means", "vllm", "words": spellings it goes by}."""
+    words = texts("en", "glossary")
+    return {
+        term: {
+            "means": words[term]["means"],
+            "vllm": words[term]["vllm"],
+            "words": [term, f"{term}s", *words[term].get("also", ())],
+        }
+        for term in SEEN
+    }

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from visualizer.documents.catalogue import questions
+from visualizer.lessons.glossary import hints
 from visualizer.page.bundle import inert_json, markup, script, standalone_html, style
 
 __all__ = ["Player", "standalone_html"]
@@ -22,7 +23,7 @@ class Player(gr.HTML):
     """
 
     def __init__(self, catalogue: Sequence[dict], tabs: Sequence[dict] = (), **gradio) -> None:
-        options = {"catalogue": list(catalogue), "questions": questions(), "tabs": list(tabs), "server": True}
+        options = {"catalogue": list(catalogue), "questions": questions(), "tabs": list(tabs), "terms": hints(), "server": True}
         super().__init__(
             html_template=_literal(markup()),
             js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});',

@@ -17,6 +17,7 @@ from visualizer.documents.replay import replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import recorded as recorded_traces
 from visualizer.lessons.document import runs_of_lessons
+from visualizer.lessons.glossary import hints
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
@@ -45,7 +46,11 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
-        page = page_html({"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else []}, parts, "picture.png")
+        page = page_html(
+            {"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else [], "terms": hints()},
+            parts,
+            "picture.png",
+        )
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"

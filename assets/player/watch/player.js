@@ -33,7 +33,7 @@ import { plain } from "../parts/chips.js";
 export class Player {
   /**
    * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step,
-   * server: whether there is an API to run on, base: where it is, tabs: [{name, title}], embedded}.
+   * server: whether there is an API to run on, base: where it is, tabs: [{name, title}], terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;

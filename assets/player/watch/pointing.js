@@ -1,5 +1,7 @@
 // Pointing at requests: hover lights one everywhere, a click or tap pins it. On canvases by what a view says lies there, elsewhere by data-request.
 
+import { Glossary } from "../parts/glossary.js";
+
 /** view: with `surface` and `hit(x, y)` → {request, lines, stays} or null. seeks: a click on it is not for pinning. */
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
@@ -24,6 +26,7 @@ export function pointCanvas(app, view, seeks = false) {
 }
 
 export function pointElements(app) {
+  if (app.options.terms) new Glossary(app.options.terms);
   const of = (e) => {
     const el = e.target.closest && e.target.closest("[data-request]");
     return el && app.run ? app.run.requests[Number(el.dataset.request)] : null;

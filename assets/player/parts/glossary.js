@@ -1,0 +1,54 @@
+// Words of the page that have a meaning of their own: pointing at one in any text, or tapping it, shows what it means and what vLLM calls it.
+// Finds the word under the pointer, so that no text needs to be marked. Knows no view.
+
+import { h } from "./dom.js";
+
+const DWELL = 350; // ms the pointer rests on a word
+const LEAVE = "canvas, input, textarea, select, .texts, .term, .tooltip";
+
+export class Glossary {
+  /** terms: {term: {means, vllm, words}}. One for the page. */
+  constructor(terms) {
+    this.terms = terms;
+    this.words = new Map(Object.entries(terms).flatMap(([term, { words }]) => words.map((word) => [word.toLowerCase(), term])));
+    const spelled = [...this.words.keys()].sort((a, b) => b.length - a.length).map((word) => word.replace(/[^\w ]/g, "\\$&"));
+    this.pattern = new RegExp(`(?<![\\w-])(${spelled.join("|")})(?![\\w-])`, "gi");
+    this.card = h("div", { class: "tooltip term-hint", role: "tooltip", hidden: true });
+    document.addEventListener("pointermove", (e) => {
+      clearTimeout(this._timer);
+      if (e.pointerType !== "touch") this._timer = setTimeout(() => this._look(e), DWELL);
+    });
+    document.addEventListener("click", (e) => this._look(e));
+    document.addEventListener("keydown", (e) => { if (e.key === "Escape") this.card.hidden = true; }, true);
+  }
+
+  /** The term whose word lies under a point, with the rectangle of the word. */
+  at(x, y) {
+    const caret = document.caretPositionFromPoint?.(x, y);
+    const node = caret?.offsetNode;
+    if (!node || node.nodeType !== Node.TEXT_NODE) return null;
+    for (const found of node.textContent.matchAll(this.pattern)) {
+      if (found.index > caret.offset || found.index + found[0].length < caret.offset) continue;
+      const range = document.createRange();
+      range.setStart(node, found.index);
+      range.setEnd(node, found.index + found[0].length);
+      const box = range.getBoundingClientRect();
+      if (x >= box.left && x <= box.right && y >= box.top && y <= box.bottom) return { term: this.words.get(found[0].toLowerCase()), box };
+    }
+    return null;
+  }
+
+  _look(e) {
+    const root = e.target.closest?.(".inflight");
+    const found = root && !e.target.closest(LEAVE) ? this.at(e.clientX, e.clientY) : null;
+    this.card.hidden = !found;
+    if (!found) return;
+    const { means, vllm } = this.terms[found.term];
+    this.card.replaceChildren(h("b", {}, found.term), ` ${means} `, h("i", {}, `In vLLM: ${vllm}`));
+    root.append(this.card);
+    const { width, height } = this.card.getBoundingClientRect();
+    const edge = root.getBoundingClientRect();
+    this.card.style.left = `${Math.max(8, Math.min(found.box.left, edge.right - width - 8)) - edge.left}px`;
+    this.card.style.top = `${(found.box.bottom + height + 12 > edge.bottom ? found.box.top - height - 6 : found.box.bottom + 6) - edge.top}px`;
+  }
+}
