@@ -7,12 +7,15 @@ import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
+from core.serving.limits import ServingLimits
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -35,16 +38,11 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(
-    serving: ServingEngine, app: FastAPI, host: str, port: int, ready: Callable[[str], None] = lambda address: None
-) -> None:
-    """Until a signal ends it. port: 0 for any that is free. ready: told of the address once calls are taken.
-
-    Raises InflightError where the port cannot be had.
-    """
-    limits = serving.limits
-    config = uvicorn.Config(
+def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
+    """How uvicorn runs `app`: quietly, believing no header about who calls, with an end to whatever comes too slowly."""
+    return uvicorn.Config(
         app,
+        http=_calls_within(limits.body_s),
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # the address that limits count by is the one that called
@@ -54,7 +52,33 @@ def serve(
         backlog=2048,
         limit_concurrency=4 * limits.max_requests + limits.max_viewers,
         lifespan="off",
+        **more,
     )
+
+
+def _calls_within(seconds: float) -> type[asyncio.Protocol]:
+    """uvicorn's protocol, which waits for the headers of a first call without end, but for that."""
+
+    class Calls(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._end_if_silent)
+
+        def _end_if_silent(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.close()
+
+    return Calls
+
+
+def serve(
+    serving: ServingEngine, app: FastAPI, host: str, port: int, ready: Callable[[str], None] = lambda address: None
+) -> None:
+    """Until a signal ends it. port: 0 for any that is free. ready: told of the address once calls are taken.
+
+    Raises InflightError where the port cannot be had.
+    """
+    config = server_config(app, serving.limits)
     listening = _bound(host, port)
     serving.start()
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once it has served to the end

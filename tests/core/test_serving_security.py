@@ -122,6 +122,12 @@ def test_a_body_that_comes_slowly_is_given_up(server):
         assert status(made) == 408
 
 
+def test_headers_that_come_slowly_are_given_up(server):
+    for begun in (b"", b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: a"):
+        with connected(server, begun) as made:
+            assert made.recv(4096) == b""  # closed by the server
+
+
 def test_half_of_a_call_and_nothing_more(server):
     halves = [connected(server, part) for part in (b"", b"POST", b"POST /generate HTTP/1.1\r\nHost:", call(b"{" * 50)[:-10])]
     for half in halves:
@@ -276,3 +282,22 @@ def test_logs_hold_no_prompt(caplog):
         assert answer.status_code == 500 and answer.json()["error"]["type"] == "server_error"
     told = [r.getMessage() for r in caplog.records if r.name.startswith(("inflight", "uvicorn", "core"))]
     assert not any("my secret" in message for message in told)
+
+
+def test_what_cannot_be_served_is_refused_in_a_sentence(capsys):
+    from core.cli import main
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for options, says in (
+            (["--port", port], f"127.0.0.1:{port} cannot be listened at: Address already in use."),
+            (["--port", port, "--host", "no.such.host.invalid"], "cannot be listened at: "),
+            (["--api-key", " "], "The API key is empty."),
+            (["--policy", "magic"], "There is no policy 'magic'"),
+        ):
+            with pytest.raises(SystemExit) as ended:
+                main(["serve", "--model", MODEL, "--device", "cpu", *options])
+            told = capsys.readouterr().err.strip().splitlines()[-1]
+            assert ended.value.code == 2 and says in told and told.endswith(".")

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from core import Engine, EngineConfig
 from core.serving.engine import ServingEngine
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
+from core.serving.server import server_config
 
 MODEL = "shakespeare-char"
 
@@ -54,9 +55,7 @@ class Served:
 def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODEL, **options: Any) -> Iterator[Served]:
     """options: of `create_app`."""
     serving = ServingEngine(engine, limits, name)
-    config = uvicorn.Config(
-        create_app(serving, **options), port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1, backlog=2048
-    )
+    config = server_config(create_app(serving, **options), replace(serving.limits, drain_s=1), port=0)
     server = uvicorn.Server(config)
     ready = threading.Event()
 
