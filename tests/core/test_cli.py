@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,8 @@ def test_ctrl_c_in_a_process_of_its_own(tmp_path):
     long = Workload([Request("a", prompt="O Romeo, ", sampling=SamplingParams(max_new_tokens=1000, ignore_eos=True))])
     long.save(tmp_path / "w.json")
     args = [sys.executable, "-m", "core", "run", "-w", str(tmp_path / "w.json"), "-o", str(out)]
-    process = subprocess.Popen(args, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests may have it ignored
+    process = subprocess.Popen(args, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=heard)
     for line in process.stderr:  # the first line of progress: it runs
         if line.startswith("tokens"):
             break

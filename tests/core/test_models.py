@@ -198,6 +198,14 @@ def test_probe_leaves_dropout_off():
     assert not model.training and adapter.name == "gpt2"
 
 
+@pytest.mark.parametrize(("given", "ids"), [([5, 9], {5, 9}), (9, {9}), (None, {2})])
+def test_every_end_token_of_a_model_counts(given, ids):
+    """Those that generation would stop at, or else the config's."""
+    model = BY_NAME["gpt2"].build()
+    model.generation_config.eos_token_id = given
+    assert probe(model, "gpt2").eos_token_ids == ids
+
+
 @pytest.mark.parametrize(("cuda", "mps", "taken"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
 def test_auto_takes_cuda_then_mps_then_cpu(monkeypatch, cuda: bool, mps: bool, taken: str):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
