@@ -3,11 +3,10 @@
 import { download, h, icon, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { Drawer } from "../parts/drawer.js";
+import { canonical, isSpec, pack, SAMPLING_DEFAULTS, unpack } from "./spec_text.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
-const MOST_UNPACKED = 2 ** 20; // bytes that a link may inflate to
-const SAMPLING_DEFAULTS = { temperature: 0, top_k: 0, top_p: 1, seed: 0 };
 const CHECKS = ["chunked_prefill", "prefill_first", "prefix_caching"];
 const OFF_ELSEWHERE = ["prefill_first", "prefix_caching"]; // under a policy that does not take them
 const SOME_POLICIES = ["max_num_batched_tokens", "chunked_prefill", ...OFF_ELSEWHERE]; // take these
@@ -411,41 +410,4 @@ export class Editor {
     this.asShown = null;
     this._touch();
   }
-}
-
-/** The same text for the same data, whatever the order of its keys; defaults count as given. */
-function canonical({ requests, arrival_unit: unit }) {
-  return JSON.stringify([unit || "step", requests.map((r) => [r.id, r.prompt ?? null, r.prompt_token_ids ?? null, r.arrival,
-    Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1))])]);
-}
-
-async function through(bytes, stream) {
-  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
-}
-
-async function pack(data) {
-  const bytes = await through(new TextEncoder().encode(JSON.stringify(data)), new CompressionStream("deflate-raw"));
-  if (bytes.length > 6000) return null; // too long for an address
-  return btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
-}
-
-async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
-  const pieces = [];
-  let size = 0;
-  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
-  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-    size += piece.value.length;
-    if (size > MOST_UNPACKED) throw new Error("too long");
-    pieces.push(piece.value);
-  }
-  return JSON.parse(await new Blob(pieces).text());
-}
-
-/** Whether what a link says can be a spec at all; what is wrong inside it the server says. */
-function isSpec(spec) {
-  const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
-  if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
-  if (typeof spec.preset === "string") return true;
-  return plain(spec.config) && plain(spec.workload) && Array.isArray(spec.workload.requests) && spec.workload.requests.every(plain);
 }
