@@ -3,7 +3,7 @@ import js from "@eslint/js";
 const browser = [
   "window", "document", "location", "history", "localStorage", "sessionStorage", "navigator", "console", "performance", "fetch", "crypto", "matchMedia", "getComputedStyle",
   "requestAnimationFrame", "cancelAnimationFrame", "setTimeout", "clearTimeout", "btoa", "atob", "URL", "URLSearchParams", "Blob", "Response",
-  "AbortController", "localStorage", "sessionStorage", "CustomEvent", "MessageChannel", "Image", "CSS", "HTMLElement", "XMLSerializer", "ResizeObserver", "MutationObserver",
+  "AbortController", "localStorage", "sessionStorage", "CustomEvent", "MessageChannel", "Image", "CSS", "HTMLElement", "Node", "XMLSerializer", "ResizeObserver", "MutationObserver",
   "IntersectionObserver", "TextEncoder", "TextDecoder", "TextDecoderStream", "CompressionStream", "DecompressionStream",
 ];
 

@@ -10,7 +10,8 @@ test("a spec goes into an address and comes back; one that is too long does not"
   const text = await pack(spec);
   assert.match(text, /^[\w-]+$/);
   assert.deepEqual(await unpack(text), spec);
-  const noise = Array.from({ length: 40000 }, (_, i) => String.fromCharCode(33 + ((i * 7919 + i * i) % 90))).join("");
+  let x = 1;
+  const noise = Array.from({ length: 12000 }, () => String.fromCharCode(33 + ((x = (x * 48271) % 2147483647) % 90))).join("");
   assert.equal(await pack({ noise }), null);
   await assert.rejects(unpack("not a spec"));
 });
