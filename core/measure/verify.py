@@ -7,8 +7,10 @@ and nothing more.
 
 from __future__ import annotations
 
+import gc
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -87,7 +89,25 @@ def verify(
     tokenizer: that of a model by its name, None where it is not here. engine: makes one for the model of a header; with it the model
     runs again, each request alone of its arrivals, and its tokens are compared.
     """
-    reader = Reader(lines)
+    with _uncollected():
+        return _verify(Reader(lines), tokenizer, engine)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles, of which records have none: it would look through the header again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _verify(
+    reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Mapping[str, Any]], Engine] | None
+) -> Verdict:
     header = Header.from_json(reader.header)
     replay = None if header.engine is not None else Replay(header)
     found = tokenizer(str(reader.header["model"].get("name")))

@@ -8,6 +8,7 @@ from core.trace.events import Arrived, Sampled, StepEvent
 
 _ROUNDING = 1e-5  # seconds: times are recorded in microseconds
 _APART = 1e-3  # seconds by which the clocks of a host and its device may differ
+_AHEAD = 1.0  # seconds that a host may still be busy with a step whose passes its device has computed
 _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
 
 
@@ -21,7 +22,7 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
     """Whether the parts of a step fit into it. one_clock: all of them, else the device's alone, the host's lie beside another step."""
     schedule, prepare, forward, sample = (part or 0.0 for part in event.timings)
     taken, tolerance = forward + sample + (schedule + prepare if one_clock else 0.0), _ROUNDING if one_clock else _APART
-    is_past = max(schedule, prepare) <= event.t_end + _APART
+    is_past = max(schedule, prepare) <= event.t_end + _AHEAD
     return min(schedule, prepare, forward, sample) >= 0 and taken <= event.t_end - event.t_start + tolerance and is_past
 
 

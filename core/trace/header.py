@@ -16,10 +16,10 @@ class Header:
     """What ran, under which limits.
 
     batching: the fields of the policy. prompts: token ids by request. num_blocks: in the pool. windows: of each layer. vocab_size,
-    context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record. asynchronous: a step was launched
-    before the one before it had been read. graphs: passes may have been CUDA graphs. one_clock: all times were read on one clock, in the
-    order in which things happened. simulated: no model ran, and tokens are invented. engine: the name of another engine whose steps these
-    are, None for our own.
+    context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record.
+    asynchronous: a step was launched before the one before it had been read. graphs: passes may have been CUDA graphs. one_clock: all
+    times were read on the host's clock, one after the other: no device has a clock of its own. simulated: no model ran, and tokens are
+    invented. engine: the name of another engine whose steps these are, None for our own.
     """
 
     config: EngineConfig
@@ -64,7 +64,7 @@ class Header:
             _end_tokens(model),
             execution.get("asynchronous") is True,
             execution.get("cuda_graphs") is True,
-            execution.get("asynchronous") is not True and not str(data.get("device")).startswith("cuda") and "engine" not in data,
+            not execution and "engine" not in data,
             data.get("source") == "simulated",
             _engine(data.get("engine")),
         )
@@ -92,10 +92,10 @@ def _prompts(prompts: dict[str, Any], workload: Workload, vocab_size: object) ->
 
 
 def _windows(model: dict[str, Any]) -> tuple[int | None, ...]:
-    windows, layers = model.get("windows", []), _count(model, "layers")
+    windows, layers = model.get("windows", []), model.get("layers") and _count(model, "layers")  # a simulated model has none
     if not isinstance(windows, list) or not all(w is None or (type(w) is int and w > 0) for w in windows):
         raise InvalidTrace("the model's windows are not lengths.", 1)
-    if layers is not None and windows and len(windows) != layers:
+    if layers and windows and len(windows) != layers:
         raise InvalidTrace(f"the model has {layers} layers but {len(windows)} windows.", 1)
     return tuple(windows)
 

@@ -7,19 +7,17 @@ What a policy would have decided is not asked here: `core.measure.replay` runs t
 from __future__ import annotations
 
 import math
-import types
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import fields
-from functools import cache
 from itertools import groupby
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from core.errors import InvalidTrace
 from core.trace.bounds import in_order, may_arrive, may_be_best, parts_fit
 from core.trace.events import Segment, StepEvent, When
 from core.trace.fold import Fold
 from core.trace.header import Header
+from core.trace.shape import misshapen
 from core.workload.request import is_text
 
 MAX_BUCKET = 2048  # positions of the largest CUDA graph
@@ -111,8 +109,7 @@ class Checker:
     # -- the rules, in the order of a step ---------------------------------------------------------------------------
 
     def _shape(self, event: StepEvent) -> str | None:
-        hints = _hints(StepEvent)
-        wrong = next((f.name for f in fields(event) if not _fits(getattr(event, f.name), hints[f.name])), None)
+        wrong = misshapen(event)
         return f"the values of {wrong} are of the wrong kind" if wrong else None
 
     def _clock(self, event: StepEvent) -> str | None:
@@ -400,31 +397,3 @@ class Checker:
         self._late = set(ended) if self._ahead else set()
         self._due = leaving & set(fold.lanes.values())
         return None
-
-
-@cache
-def _hints(record: type) -> dict[str, Any]:
-    return get_type_hints(record)
-
-
-@cache
-def _anatomy(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    return get_origin(hint), get_args(hint)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what the annotation says; a finite float, where a whole number counts as one."""
-    if hint is int or hint is str or hint is bool:
-        return type(value) is hint
-    if hint is float:
-        return type(value) is int or (type(value) is float and math.isfinite(value))
-    origin, parts = _anatomy(hint)
-    if origin is tuple:
-        return type(value) is tuple and all([_fits(v, parts[0]) for v in value])
-    if origin is Literal:
-        return type(value) is str and value in parts
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, part) for part in parts)
-    if hint is types.NoneType:
-        return value is None
-    return type(value) is hint and all([_fits(v, h) for v, h in zip(value, _hints(hint).values(), strict=True)])  # type: ignore[arg-type]
