@@ -37,7 +37,7 @@ class Replay:
 
     def __init__(self, header: Header) -> None:
         self._header = header
-        self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.eos_token_ids or ()))
+        self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.eos_token_ids or ()), header.batching)
         self._by_step = header.workload.arrival_unit == "step"
         self._on_time = header.workload.name != "interactive"  # else requests came in while it ran
         states = [RequestState(r, tuple(header.prompts[r.id])) for r in header.workload]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, get_type_hints
 
 from core.config import POLICIES, BatchingPolicy, EngineConfig
 from core.errors import InflightError, InvalidTrace
+from core.trace.shape import fits
 from core.workload.workload import Workload
 
 
@@ -15,7 +16,7 @@ from core.workload.workload import Workload
 class Header:
     """What ran, under which limits.
 
-    batching: the fields of the policy. prompts: token ids by request. num_blocks: in the pool. windows: of each layer. vocab_size,
+    batching: the policy as it was then. prompts: token ids by request. num_blocks: in the pool. windows: of each layer. vocab_size,
     context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record.
     asynchronous: a step was launched before the one before it had been read. graphs: passes may have been CUDA graphs. one_clock: all
     times were read on the host's clock, one after the other: no device has a clock of its own. simulated: no model ran, and tokens are
@@ -70,12 +71,20 @@ class Header:
         )
 
 
+_WHAT_IT_IS = ("admission", "layout", "token_budget", "one_prefill", "one_lane")
+
+
 def _batching(data: object, policy: str) -> BatchingPolicy:
-    """The policy of that name, if its fields on record are its own."""
+    """The policy as it was when it ran: its other fields may be another version's, what it is may not."""
     found = POLICIES[policy]
-    if not isinstance(data, dict) or {**found.to_json(), **data} != found.to_json():
+    known = found.to_json()
+    given = {**known, **data} if isinstance(data, dict) else {}
+    hints = get_type_hints(BatchingPolicy)
+    if given.keys() != known.keys() or not all(fits(value, hints[name]) for name, value in given.items()):
+        raise InvalidTrace("the header does not have the fields of a policy.", 1)
+    if any(given[name] != known[name] for name in _WHAT_IT_IS):
         raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
-    return found
+    return replace(found, **given)
 
 
 def _prompts(prompts: dict[str, Any], workload: Workload, vocab_size: object) -> dict[str, list[int]]:

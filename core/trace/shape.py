@@ -16,7 +16,7 @@ _PLAIN = (int, str, bool)  # a value of one of these kinds is no other's
 def misshapen(event: StepEvent) -> str | None:
     """The first field whose values are of the wrong kind."""
     hints = _hints(StepEvent)
-    return next((name for name in _names() if not _fits(getattr(event, name), hints[name])), None)
+    return next((name for name in _names() if not fits(getattr(event, name), hints[name])), None)
 
 
 @cache
@@ -54,7 +54,7 @@ def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], .
     return tuple(left)
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether a value is what the annotation says; a finite float, where a whole number counts as one."""
     if hint in _PLAIN:
         return type(value) is hint
@@ -66,7 +66,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Literal:
         return type(value) is str and value in parts
     if origin in (Union, types.UnionType):
-        return any(_fits(value, part) for part in parts)
+        return any(fits(value, part) for part in parts)
     if hint is types.NoneType:
         return value is None
     if type(value) is not hint:
@@ -77,7 +77,7 @@ def _fits(value: Any, hint: Any) -> bool:
 def _all_fit(values: tuple, hint: Any) -> bool:
     """The same of each value: records of the same kinds of fields are looked at once."""
     if not hasattr(hint, "_fields"):
-        return all([_fits(v, hint) for v in values])
+        return all([fits(v, hint) for v in values])
     if any(type(v) is not hint for v in values):
         return False
     groups: dict[tuple[type, ...], list] = {}
@@ -89,6 +89,6 @@ def _all_fit(values: tuple, hint: Any) -> bool:
             return False
         for index, part in unsettled:
             column = [v[index] for v in members]
-            if not (all(map(math.isfinite, column)) if part is float else all([_fits(v, part) for v in column])):
+            if not (all(map(math.isfinite, column)) if part is float else all([fits(v, part) for v in column])):
                 return False
     return True

@@ -12,6 +12,8 @@ from typing import Any
 from core.config import POLICIES
 from core.trace.events import Left, StepEvent
 
+_AS_IT_WAS: dict[str, dict[str, Any]] = {"continuous": {"preemption": "stall"}}  # where a policy has changed since
+
 
 class FromSchema1:
     """Follows a run of schema 1 line by line. Whatever is malformed it leaves as it is, for the rules to find."""
@@ -26,7 +28,7 @@ class FromSchema1:
         if not isinstance(policy, str) or policy not in POLICIES:
             return data
         self._barrier = POLICIES[policy].admission == "barrier"
-        return {**data, "batching": POLICIES[policy].to_json()}
+        return {**data, "batching": POLICIES[policy].to_json() | _AS_IT_WAS.get(policy, {})}
 
     def event(self, event: StepEvent) -> StepEvent:
         """The event with its binding limit, and with who left which lane: whoever gave back blocks without being preempted.

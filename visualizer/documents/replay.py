@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
-from core.trace.events import StepEvent
+from core.trace.events import Sampled, StepEvent
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
@@ -42,15 +42,21 @@ def public_header(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain_event(event: StepEvent) -> dict[str, Any]:
-    """The event as objects and lists, its fields named as JavaScript names them (`kv_len` is `kvLen`)."""
+    """The event as objects and lists, its fields named as JavaScript names them (`kv_len` is `kvLen`).
+
+    Of a sampled token it says whose it is and in which pass; its id and its probability are in the trace, and no view draws them.
+    """
     return {_camel(name): _named(value) for name, value in event.to_json().items()}
 
 
 def _named(value: Any) -> Any:
     if not isinstance(value, tuple):
         return value
-    names = getattr(value, "_fields", None)
-    return [_named(v) for v in value] if names is None else {_camel(n): _named(v) for n, v in zip(names, value, strict=True)}
+    names = _DRAWN.get(type(value)) or getattr(value, "_fields", None)
+    return [_named(v) for v in value] if names is None else {_camel(n): _named(getattr(value, n)) for n in names}
+
+
+_DRAWN: dict[type, tuple[str, ...]] = {Sampled: ("pass_index", "request")}
 
 
 @cache
