@@ -30,7 +30,7 @@ def _hints(record: type) -> dict[str, Any]:
 
 
 @cache
-def _anatomy(hint: Any) -> tuple[Any, tuple]:
+def _anatomy(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return get_origin(hint), get_args(hint)
 
 
@@ -74,13 +74,13 @@ def fits(value: Any, hint: Any) -> bool:
     return _all_fit((value,), hint)
 
 
-def _all_fit(values: tuple, hint: Any) -> bool:
+def _all_fit(values: tuple[Any, ...], hint: Any) -> bool:
     """The same of each value: records of the same kinds of fields are looked at once."""
     if not hasattr(hint, "_fields"):
         return all([fits(v, hint) for v in values])
     if any(type(v) is not hint for v in values):
         return False
-    groups: dict[tuple[type, ...], list] = {}
+    groups: dict[tuple[type, ...], list[Any]] = {}
     for v in values:
         groups.setdefault(tuple(map(type, v)), []).append(v)
     for kinds, members in groups.items():
