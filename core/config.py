@@ -11,6 +11,7 @@ Admission = Literal["immediate", "barrier"]
 Order = Literal["arrival", "shortest"]
 Layout = Literal["packed", "padded", "split"]
 Reserve = Literal["chunk", "prompt", "output"]
+Mixing = Literal["together", "apart"]
 Preemption = Literal["newest", "stall", "never"]
 
 
@@ -25,6 +26,8 @@ class BatchingPolicy:
         pass for each joining request and then a left-padded decode pass.
     order: who is admitted first of those that wait: "arrival", or the "shortest" prompt. Preempted requests come before either.
     aging: for another order than arrival: once so many who came later have left the line before it, the oldest request is next.
+    mixing: of a packed pass: prompts and decodes "together", or "apart": a step that computes a prompt computes prompts alone.
+    whole_prompts: a prompt is never computed in pieces.
     token_budget: whether `max_num_batched_tokens` limits a step.
     one_prefill: at most one request is prefilling at a time.
     one_lane: a single lane, whatever `max_num_seqs` says.
@@ -42,6 +45,8 @@ class BatchingPolicy:
     layout: Layout
     order: Order = "arrival"
     aging: int | None = None
+    mixing: Mixing = "together"
+    whole_prompts: bool = False
     token_budget: bool = False
     one_prefill: bool = False
     one_lane: bool = False
@@ -53,9 +58,13 @@ class BatchingPolicy:
     @property
     def knobs(self) -> tuple[str, ...]:
         """The limits of an `EngineConfig` that mean something only under some policies, this one among them."""
-        budget = ("max_num_batched_tokens", "chunked_prefill") if self.token_budget else ()
-        first = ("prefill_first",) if self.token_budget and self.layout == "packed" else ()
-        return budget + first + (("prefix_caching",) if self.prefix_caching else ())
+        means = {
+            "max_num_batched_tokens": self.token_budget,
+            "chunked_prefill": self.token_budget and not self.whole_prompts,
+            "prefill_first": self.token_budget and self.layout == "packed" and self.mixing == "together",
+            "prefix_caching": self.prefix_caching,
+        }
+        return tuple(name for name, does in means.items() if does)
 
     def to_json(self) -> dict[str, Any]:
         """The fields that decide, as a trace's header carries them: without the name and what is shown of it."""
@@ -105,6 +114,28 @@ POLICIES: dict[str, BatchingPolicy] = {
             shows="as continuous, but the shortest waiting prompt joins first; one that eight overtook is next",
             order="shortest",
             aging=8,
+        ),
+        replace(
+            _CONTINUOUS,
+            name="no-evict",
+            shows="as continuous, but a request joins when its whole answer has room: nobody is preempted (TensorRT-LLM's default)",
+            reserve="output",
+            preemption="never",
+        ),
+        replace(
+            _CONTINUOUS,
+            name="mini-sglang",
+            shows="a step computes prompt chunks or decodes, never both, and room for the whole answer is reserved (mini-SGLang)",
+            mixing="apart",
+            reserve="output",
+            preemption="never",
+        ),
+        replace(
+            _CONTINUOUS,
+            name="nano-vllm",
+            shows="a step computes whole prompts or decodes, never both; the newest is preempted for a block (nano-vLLM)",
+            mixing="apart",
+            whole_prompts=True,
         ),
     )
 }
@@ -163,6 +194,11 @@ class EngineConfig:
     @property
     def batching(self) -> BatchingPolicy:
         return POLICIES[self.policy]
+
+    @property
+    def cuts_prompts(self) -> bool:
+        """Whether a prompt may be computed in pieces."""
+        return self.chunked_prefill and not self.batching.whole_prompts
 
     @property
     def num_lanes(self) -> int:

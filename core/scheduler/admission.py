@@ -41,7 +41,7 @@ def _no_room(books: Books, state: RequestState, matched: tuple[int, ...], left: 
     config, pool = books.config, books.pool
     budget = config.max_num_batched_tokens
     pending = state.num_tokens - len(matched) * config.block_size
-    whole = not config.chunked_prefill and pending <= budget  # a longer recomputation has to be cut all the same
+    whole = not books.cuts_prompts and pending <= budget  # a longer recomputation has to be cut all the same
     if left <= 0 or (whole and left < pending):
         return Why("budget", max(0, left), pending, budget)
     if books.policy.reserve == "output":

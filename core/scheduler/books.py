@@ -34,6 +34,11 @@ class Books:
         """Tokens that a turn may compute."""
         return self.config.max_num_batched_tokens if self.policy.token_budget else UNLIMITED
 
+    @property
+    def cuts_prompts(self) -> bool:
+        """Whether a prompt may be computed in pieces."""
+        return self.config.chunked_prefill and not self.policy.whole_prompts
+
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.config.block_size)
 

@@ -14,7 +14,9 @@ from core.scheduler.books import UNLIMITED, Books
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.plan import Plan, freeze, go_on
 from core.scheduler.state import RequestState
-from core.trace.events import Why
+from core.trace.events import Stalled, Why
+
+_PROMPTS_ALONE = Why("phase", 0, 1, 1)
 
 
 def passes(books: Books, in_flight: bool) -> Iterator[SchedulerOutput]:
@@ -26,6 +28,11 @@ def passes(books: Books, in_flight: bool) -> Iterator[SchedulerOutput]:
 
 
 def _packed(books: Books, in_flight: bool) -> Iterator[SchedulerOutput]:
+    if books.policy.mixing == "apart":
+        plan = _plan_apart(books, in_flight)
+        if plan:
+            yield freeze(books, "packed", plan)
+        return
     if books.policy.preemption == "newest" and not _make_room(books, in_flight):
         return
     plan = _plan(books)
@@ -84,6 +91,23 @@ def _plan(books: Books) -> Plan:
     left = admit(books, left, plan, _num_growing(books, decoding) if prefill_first else 0)
     if prefill_first:
         go_on(books, decoding, left, plan)
+    return plan
+
+
+def _plan_apart(books: Books, in_flight: bool) -> Plan:
+    """Prompts alone where there is one to compute, else decodes; an empty plan has changed nothing."""
+    plan: Plan = []
+    decoding, prefilling = _by_phase(books)
+    left = go_on(books, prefilling, books.token_budget, plan)
+    admit(books, left, plan)
+    if plan:
+        books.facts.stalled += [Stalled(s.id, _PROMPTS_ALONE) for s in decoding]
+        return plan
+    if books.policy.preemption == "newest" and not _make_room(books, in_flight):
+        return []
+    go_on(books, books.running, books.token_budget, plan)
+    if books.facts.preempted:
+        admit(books, books.token_budget, plan)  # nobody joins: it says who is first in line now
     return plan
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
-Limit = Literal["lanes", "budget", "blocks", "barrier", "prefill", "none"]
+Limit = Literal["lanes", "budget", "blocks", "barrier", "prefill", "phase", "none"]
 When = Literal["before", "after"]
 
 
@@ -17,6 +17,7 @@ class Why(NamedTuple):
 
     lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to compute). blocks: KV blocks
     free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
+    phase: the step computes prompts alone.
     none: nothing bound.
     """
 

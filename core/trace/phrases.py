@@ -24,6 +24,7 @@ LIMITS: dict[Limit, LimitWords] = {
     "blocks": LimitWords("KV blocks", "too few KV blocks are free"),
     "barrier": LimitWords("barrier", "the wave must end first"),
     "prefill": LimitWords("one prompt at a time", "one prompt at a time"),
+    "phase": LimitWords("prompts before decodes", "the step computes prompts alone"),
     "none": LimitWords("nothing", "nothing holds it back"),
 }
 
@@ -55,6 +56,8 @@ def reason(why: Why) -> str:
             return f"the wave must end first, and {why.have:,} of {count(why.total, 'lane')} {has} still computing"
         case "prefill":
             return "another prompt is being computed, one at a time"
+        case "phase":
+            return LIMITS["phase"].brief
         case _:
             return LIMITS["none"].brief
 

@@ -102,7 +102,7 @@ def test_a_wait_says_since_when_and_how_many_stand_behind():
 
 
 def test_every_wait_in_every_policy_names_the_limit_that_the_scheduler_names():
-    words = {"lanes": "lane", "budget": "budget", "blocks": "block", "barrier": "wave", "prefill": "prompt"}
+    words = {"lanes": "lane", "budget": "budget", "blocks": "block", "barrier": "wave", "prefill": "prompt", "phase": "prompts"}
     for policy in POLICIES:
         trace = crowd(policy)
         for index, e in enumerate(trace.events):
