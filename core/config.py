@@ -27,7 +27,7 @@ class BatchingPolicy:
     order: who is admitted first of those that wait: "arrival", or the "shortest" prompt. Preempted requests come before either.
     aging: for another order than arrival: once so many who came later have left the line before it, the oldest request is next.
     mixing: of a packed pass: prompts and decodes "together", or "apart": a step that computes a prompt computes prompts alone.
-    whole_prompts: a prompt is never computed in pieces.
+    whole_prompts: a prompt that fits the budget is never computed in pieces.
     token_budget: whether `max_num_batched_tokens` limits a step.
     one_prefill: at most one request is prefilling at a time.
     one_lane: a single lane, whatever `max_num_seqs` says.
@@ -194,11 +194,6 @@ class EngineConfig:
     @property
     def batching(self) -> BatchingPolicy:
         return POLICIES[self.policy]
-
-    @property
-    def cuts_prompts(self) -> bool:
-        """Whether a prompt may be computed in pieces."""
-        return self.chunked_prefill and not self.batching.whole_prompts
 
     @property
     def num_lanes(self) -> int:

@@ -54,7 +54,7 @@ def checked_prompt(request: Request, adapter: ModelAdapter, tokenizer: Any | Non
     if context is not None and len(ids) + new > context:
         raise InvalidRequest(f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.", request.id)
     budget = config.max_num_batched_tokens
-    if config.batching.token_budget and not config.cuts_prompts and len(ids) > budget:
+    if config.batching.token_budget and not config.chunked_prefill and len(ids) > budget:
         raise InvalidRequest(
             f"without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}.", request.id
         )

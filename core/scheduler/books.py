@@ -36,7 +36,7 @@ class Books:
 
     @property
     def cuts_prompts(self) -> bool:
-        """Whether a prompt may be computed in pieces."""
+        """Whether a prompt that fits the budget may be computed in pieces."""
         return self.config.chunked_prefill and not self.policy.whole_prompts
 
     def blocks_for(self, tokens: int) -> int:
