@@ -20,17 +20,20 @@ _LETTERS_A_LINE = 84
 
 
 def hues(names: Sequence[str]) -> dict[str, int]:
-    """A number in `HUES` for each contender, no two the same: a policy has its own in every picture, others take what is left.
+    """A number in `HUES` for each contender, no two the same: a policy has its own, unless one before it in the table has that; others take what is left.
 
     Raises InflightError for more contenders than can be told apart.
     """
     if len(names) > len(HUES):
         raise InflightError(f"{len(names)} contenders cannot be told apart by colour: at most {len(HUES)} are shown together.")
     found: dict[str, int] = {}
-    places = list(POLICIES)
-    for name in sorted(names, key=lambda n: n not in POLICIES):  # policies first
-        wanted = [_BY_PLACE[places.index(name) % len(_BY_PLACE)]] if name in POLICIES else []
-        found[name] = next(hue for hue in (*wanted, *reversed(_BY_PLACE)) if hue not in found.values())
+    for place, policy in enumerate(POLICIES):
+        own = _BY_PLACE[place % len(_BY_PLACE)]
+        if policy in names and own not in found.values():
+            found[policy] = own
+    for name in names:
+        if name not in found:
+            found[name] = next(hue for hue in reversed(_BY_PLACE) if hue not in found.values())
     return {name: found[name] for name in names}
 
 
