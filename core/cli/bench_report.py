@@ -15,7 +15,7 @@ def print_benchmarks(data: Mapping[str, Any]) -> None:
         line()
     where = data["environment"]
     line(
-        f"Medians of {data['repeats']} rounds, ratios round by round. {where['hardware']}, {where['cpus']} CPUs, "
+        f"Medians of {data['repeats']} rounds; ratios round by round, so that their median is not the quotient of two medians. {where['hardware']}, {where['cpus']} CPUs, "
         f"{where['threads']} threads; {versions(where['versions'])}."
     )
 
@@ -25,10 +25,16 @@ def print_report(report: Mapping[str, Any]) -> None:
     line(report["title"])
     if report["seconds"]:
         rows = [
-            (f"  {name}", seconds(t["median"]), f"{seconds(t['min'])} to {seconds(t['max'])}")
+            (
+                f"  {name}",
+                seconds(t["median"]),
+                f"{seconds(t['min'])} to {seconds(t['max'])}",
+                *map(seconds, (t.get("setup_s"), t.get("teardown_s"))),
+            )
             for name, t in report["seconds"].items()
         ]
-        table(("  contender", "median", "min to max"), rows, right=("median", "min to max"))
+        columns = ("  contender", "median", "min to max", "setup", "teardown")
+        table(columns, rows, right=columns[1:])
     for ratio in report["ratios"]:
         spread = f" ({ratio['min']:.2f} to {ratio['max']:.2f})" if len(ratio["runs"]) > 1 else ""
         line(

@@ -106,7 +106,7 @@ def compare(
 
 def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     """A row a contender, then what the outputs and the spread say, and where it was measured."""
-    columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "run by run", "steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste", "lane occupancy")  # fmt: skip
+    columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "in rounds", "run by run", "steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste", "lane occupancy")  # fmt: skip
     rows = []
     for name in result.names:
         entry = data["policies"][name]
@@ -117,6 +117,7 @@ def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
                 seconds(wall["median"]),
                 f"{seconds(wall['min'])} to {seconds(wall['max'])}",
                 f"{ratio['median']:.2f}×",
+                f"{entry['verdict']['faster']} of {entry['verdict']['rounds']}",
                 f"{ratio['min']:.2f} to {ratio['max']:.2f}",
                 *(number(_get(numbers, key)) for key in ("steps", "output_tok_s")),
                 *(seconds(_get(numbers, *keys)) for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))),
@@ -125,8 +126,14 @@ def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
         )
     table(columns, rows, right=columns[1:])
     line()
-    line(f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order.")
+    line(
+        f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order; the ratio is the median of the rounds' own ratios."
+    )
+    apart = ", ".join(f"{name} {seconds(a['setup_s'])} and {seconds(a['teardown_s'])}" for name, a in result.apart.items())
+    line(f"Setup and teardown, not in these times: {apart}.")
     line(outputs_sentence(result))
+    if len(result.names) > 2:
+        line(f"The fastest: {result.fastest}.")
     for warning in result.warnings:
         line(f"Warning: {warning}")
     where = data["environment"]
