@@ -53,7 +53,8 @@ def figure(comparison: Comparison) -> go.Figure:
         hovertemplate="%{y}: %{text}%{customdata}<extra></extra>",
         cliponaxis=False,
     )
-    picture.update_xaxes(title="seconds of the runs that race", rangemode="tozero")
+    longest = max(max(b.start, b.end) for b in made)
+    picture.update_xaxes(title="seconds of the runs that race", range=[0, 1.15 * longest])  # room for what stands beside a bar
     picture.update_yaxes(autorange="reversed")
     return titled(
         picture,

@@ -20,7 +20,7 @@ def figure(data: Mapping[str, Any]) -> go.Figure:
     """data: of `core.measure.load.sweep_load`. Left: TTFT p99. Right: requests finished. A hollow point was cut: at least so long."""
     names = list(dict.fromkeys(point["policy"] for point in data["points"]))
     colours = {name: HUES[hue] for name, hue in hues(names).items()}
-    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.1)
+    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
     for name in names:
         points = [p for p in data["points"] if p["policy"] == name]
         ttft = [p["numbers"]["ttft_s"] for p in points]

@@ -151,7 +151,7 @@ def difference(found: Difference, base: str, mine: str) -> str:
     parts = ", ".join(
         [
             *map(_part, with_it),
-            *(f"{'and' if i else 'but'} {_part(p)}" for i, p in enumerate(against)),
+            *(f"{'but ' if with_it and not i else ''}{_part(p)}" for i, p in enumerate(against)),
             f"{_change(rest)} for everything else",
         ]
     )
