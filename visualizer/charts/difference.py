@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import NamedTuple
 
 import plotly.graph_objects as go
@@ -14,6 +15,7 @@ from visualizer.charts.theme import HUES, INK, MUTED, tint
 from visualizer.words import findings, verdicts
 
 TITLE = "Why, as a sum"
+_LETTERS_A_LINE = 22
 _LEAST = 0.005  # of the longer run: smaller parts join everything else
 
 
@@ -38,9 +40,9 @@ def figure(comparison: Comparison) -> go.Figure:
     colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
     picture = go.Figure()
     picture.add_bar(
-        x=[round(b.end - b.start, 6) for b in made],
-        base=[round(b.start, 6) for b in made],
-        y=[b.label for b in made],
+        x=[round(abs(b.end - b.start), 6) for b in made],  # to the right, where there is room for the text beside it
+        base=[round(min(b.start, b.end), 6) for b in made],
+        y=["<br>".join(textwrap.wrap(b.label, _LETTERS_A_LINE)) for b in made],
         orientation="h",
         width=0.62,
         marker={"color": [tint(c, 0.35) for c in colours], "line": {"color": colours, "width": 1.5}},
