@@ -13,6 +13,7 @@ that waited are put in line again. Knows nothing of HTTP.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import queue
@@ -33,7 +34,7 @@ from core.serving.pace import Pace
 from core.serving.stream import Token, TokenStream, step_failed
 from core.serving.text import ClientText
 from core.trace.events import StepEvent
-from core.workload.request import FinishReason, Request, SamplingParams
+from core.workload.request import Request, SamplingParams
 
 Status = Literal["ok", "draining", "failed"]
 WINDOW = 20_000  # tokens whose steps the engine's own trace keeps
@@ -213,22 +214,28 @@ class ServingEngine:
     # -- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            self._read_inbox()
-            if self._stopping:
-                break
-            if not self.engine.has_work or self._pace.wait_s != 0:
-                continue
-            self._pace.stepped()
-            try:
-                event = self.engine.step()
-            except Exception as error:  # whatever it is: the server goes on without the requests that it concerns
-                self._recover(error)
-            else:
-                if event is not None:
-                    self._tell(event)
-        for stream in list(self._streams.values()):
-            self._end(stream, Unavailable("The server was closed."))
+        try:
+            while not self._stopping:
+                self._read_inbox()
+                if self.engine.has_work and self._pace.wait_s == 0 and not self._stopping:
+                    self._step()
+        finally:
+            self._draining = True  # also where a bug ends the thread: nobody may wait for it
+            self.feed.close()
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._inbox.get_nowait()()
+            for stream in list(self._streams.values()):
+                self._end(stream, Unavailable("The server was closed."))
+
+    def _step(self) -> None:
+        self._pace.stepped()
+        try:
+            event = self.engine.step()
+            if event is not None:
+                self._tell(event)
+        except Exception as error:  # whatever it is: the server goes on without the requests that it concerns
+            self._recover(error)
 
     def _read_inbox(self) -> None:
         """What was asked since the last step; waits if there is nothing else to do yet."""
@@ -271,41 +278,50 @@ class ServingEngine:
         self.feed.add({"kind": "run", "header": copy.deepcopy(header)})
 
     def _tell(self, event: StepEvent) -> None:
-        """Everybody of what happened: streams in one call of their loop, metrics, and those who watch."""
+        """Everybody of what happened: metrics, those who watch, and the streams in one call of their loop."""
         self._last_told = event.step
-        handed: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Token]]] = {}
-        streams, metrics = self._streams, self.metrics
-        for admitted in event.admitted:
-            stream = streams[admitted.request]
-            if stream.times.admitted is None:
-                stream.times.admitted = event.t_start
-                metrics.admitted(stream)
+        handed: list[tuple[TokenStream, Token]] = []
         reasons: dict[str, Any] = dict(event.finished)
         ends = [p.t_end for p in event.passes]
-        for index, request, token_id, logprob, _ in event.sampled:
-            stream, t = streams[request], ends[index]
-            metrics.token(stream, t)
-            stream.num_tokens += 1
-            stream.times.last_token = t
-            if stream.times.first_token is None:
-                stream.times.first_token = t
-            handed.setdefault(stream.loop, []).append((stream, Token(token_id, logprob, self._finish(stream, reasons))))
-        for request in list(reasons):
-            stream = streams[request]
-            handed.setdefault(stream.loop, []).append((stream, Token(None, None, self._finish(stream, reasons))))
-        metrics.step(event)
-        self.feed.add(event)
-        for loop, tokens in handed.items():
-            _call_in(loop, _put, tokens)
+        try:
+            for admitted in event.admitted:
+                self._admit(self._streams[admitted.request], event.t_start)
+            for index, request, token_id, logprob, _ in event.sampled:
+                stream = self._streams[request]
+                self._time(stream, ends[index])
+                handed.append((stream, Token(token_id, logprob, reasons.pop(request, None))))
+            handed += [(self._streams[request], Token(None, None, reason)) for request, reason in reasons.items()]
+            for stream, token in handed:
+                if token.finish_reason is not None:
+                    self.metrics.finished(stream, token.finish_reason)
+            self.metrics.step(event)
+            self.feed.add(event)
+        finally:  # whatever failed above, nobody waits for a token that is there
+            self._hand_over(handed)
 
-    def _finish(self, stream: TokenStream, reasons: dict[str, FinishReason]) -> FinishReason | None:
-        """Why a stream ends here, if it does; then its place is free."""
-        reason = reasons.pop(stream.id, None)
-        if reason is not None:
-            del self._streams[stream.id]
-            self._leave_place(stream.client)
-            self.metrics.finished(stream, reason)
-        return reason
+    def _admit(self, stream: TokenStream, t: float) -> None:
+        if stream.times.admitted is None:  # it may be preempted, and admitted again
+            stream.times.admitted = t
+            self.metrics.admitted(stream)
+
+    def _time(self, stream: TokenStream, t: float) -> None:
+        """A token came at `t`."""
+        self.metrics.token(stream, t)
+        stream.num_tokens += 1
+        stream.times.last_token = t
+        if stream.times.first_token is None:
+            stream.times.first_token = t
+
+    def _hand_over(self, handed: list[tuple[TokenStream, Token]]) -> None:
+        """Tokens to their streams; the places of those that end are free."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Token]]] = {}
+        for stream, token in handed:
+            by_loop.setdefault(stream.loop, []).append((stream, token))
+            if token.finish_reason is not None:
+                del self._streams[stream.id]
+                self._leave_place(stream.client)
+        for loop, tokens in by_loop.items():
+            _call_in(loop, _put, tokens)
 
     def _recover(self, error: Exception) -> None:
         """After a step that failed: those in a lane end, those in line are put in line again."""

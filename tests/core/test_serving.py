@@ -183,6 +183,23 @@ def test_an_engine_that_cannot_be_made_ready_says_so_and_tries_again(monkeypatch
         assert tokens(asyncio.run(broken(made))) == generate(request("r", (4,), 2))
 
 
+def test_a_bug_in_telling_what_happened_does_not_end_the_thread(monkeypatch):
+    async def told_wrongly(made: ServingEngine):
+        step = made.metrics.step
+        monkeypatch.setattr(made.metrics, "step", lambda event: 1 / 0)
+        with pytest.raises(ExecutionFailed):
+            await whole(await made.submit((4, 5), greedy(9)))
+        assert len(await whole(await made.submit((4, 5), greedy(1)))) == 1  # it had ended before the bug
+        monkeypatch.setattr(made.metrics, "step", step)
+        pieces = await whole(await made.submit((4, 5), greedy(3)))
+        await idle(made)
+        return tokens(pieces)
+
+    with serving(memory_engine()) as made:
+        assert asyncio.run(told_wrongly(made)) == generate(request("r", (4, 5), 3))
+        assert made.status == "ok" and made.num_step_failures == 2
+
+
 def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
     pytest.importorskip("triton", reason="the paged runner needs the package triton")
     from worlds.paged import PagedMemoryModel, paged_engine
