@@ -195,7 +195,7 @@ def test_the_recorded_comparisons_open(tmp_path):
 def test_the_files_are_named_by_content(tmp_path):
     paths = write_files(tmp_path)
     assert write_files(tmp_path) == paths and paths["plotly"].read_bytes()[:2] == b"\x1f\x8b"
-    assert len(paths["script"].read_bytes()) < 200_000
+    assert len(paths["compare"].read_bytes()) < 250_000
     assert "inflightParts" in parts_script() and "import " not in parts_script()[:200]
 
 

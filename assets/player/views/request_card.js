@@ -94,6 +94,13 @@ export class RequestCard {
     this._gaps(gaps);
   }
 
+  /** @param {Frame} frame */
+  table(frame) {
+    const { run, pinned } = this.app;
+    const gaps = pinned ? timesOf(run, pinned, frame.i).gaps : [];
+    return { caption: pinned ? `Gaps between the tokens of ${pinned.letter}` : "No request is selected", columns: ["Before token", "Gap"], rows: gaps.map((gap, k) => [String(k + 2), milliseconds(gap)]) };
+  }
+
   /** Every gap as a bar; the mean of them is TPOT. */
   _gaps(gaps) {
     const { surface } = this;

@@ -77,7 +77,7 @@ export class Player {
     this.card = new RequestCard($(".request-card"), this);
     this.transport = new Transport($(".transport"), this);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
-    this.tables = new Tables(this, canvases.map((v) => [v, v.surface.canvas]));
+    this.tables = new Tables(this, [...canvases, this.card].map((v) => [v, v.surface.canvas]));
     this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.transport, this.tables];
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
     pointElements(this);
