@@ -3,3 +3,5 @@
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
+BUILTIN_FOLDER = ASSETS / "models"
+BUILTIN_MODELS = ("shakespeare-bpe", "shakespeare-char")

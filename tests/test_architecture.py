@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = {"gradio", "plotly", "visualizer", "app"}
 # No room here reaches torch or transformers, not even through others: deciding, recording and drawing need no model.
-NO_TORCH = ("core.config", "core.workload", "core.trace", "core.scheduler", "core.measure.metrics")
+NO_TORCH = ("core.config", "core.workload", "core.trace", "core.scheduler", "core.measure.metrics", "visualizer.ui")
 _JS_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";', re.MULTILINE)
 
 

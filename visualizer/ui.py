@@ -22,6 +22,7 @@ from starlette.requests import Request
 
 from core.errors import InflightError
 from core.models.tensor_parallel import world_size
+from core.threads import wait_passively
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import ICON, PICTURE, head
 from visualizer.page.player import Player
@@ -135,6 +136,7 @@ def launch(
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
+    wait_passively()  # nothing has loaded torch yet: the first run does, or the page once it is served
     host = "shared" if options.get("share") else options.get("server_name")
     here = here or limits(host=host, trusted=trust_visitors)
     store = Store(own_folder(), here.kept_bytes)

@@ -9,13 +9,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.models.adapter import ModelAdapter
-from core.runner.eager import ModelRunner
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 from core.workload.request import SamplingParams
+
+if TYPE_CHECKING:
+    from core.models.adapter import ModelAdapter
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (16, 64, 128, 256, 512, 1024)
@@ -89,6 +90,8 @@ def cost_curve(
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
     blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
+    from core.runner.eager import ModelRunner  # with torch, which those who read a curve need not
+
     runner = ModelRunner(model, blocks, _BLOCK, clock=clock)
     params = {f"r{i}": SamplingParams() for i in range(max(n for n, _ in grid.values()))}
     times: dict[tuple[str, int], list[float]] = {key: [] for key in grid}

@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.models.adapter import ModelAdapter
-from core.models.load import load_adapter
+from core.assets import BUILTIN_MODELS
+
+if TYPE_CHECKING:
+    from core.models.adapter import ModelAdapter
 
 _KEPT_MODELS = 3
 
 
 class Models:
-    """Loaded models by name and device, the last few of them. Weights are shared; tokenizers are copied, as they are not thread-safe."""
+    """Loaded models by name and device: the built-in ones, and the last few others. Weights are shared; tokenizers are copied, as they are not thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,12 +24,19 @@ class Models:
 
     def get(self, name: str, device: str) -> tuple[ModelAdapter, Any]:
         """A model, loaded at its first use; raises UnsupportedModel."""
+        from core.models.load import (
+            load_adapter,
+            resolve_device,
+        )  # with torch and transformers, which a page's first paint does not wait for
+
+        where = resolve_device(device)
+        key = (name, where.type if where.type == "cpu" or where.index is None else str(where))  # "cpu:1" is no other device
         with self._lock:
-            key = (name, device)
             if key not in self._loaded:
-                self._loaded[key] = load_adapter(name, device)
-                while len(self._loaded) > _KEPT_MODELS:
-                    self._loaded.popitem(last=False)
+                self._loaded[key] = load_adapter(name, key[1])
+                others = [kept for kept in self._loaded if kept[0] not in BUILTIN_MODELS]
+                for old in others[:-_KEPT_MODELS]:
+                    del self._loaded[old]
             self._loaded.move_to_end(key)
             adapter, tokenizer = self._loaded[key]
             return adapter, copy.deepcopy(tokenizer)

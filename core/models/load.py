@@ -10,14 +10,12 @@ import transformers
 from huggingface_hub import constants, get_session
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from core.assets import ASSETS
+from core.assets import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.errors import UnsupportedModel, first_sentence
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
 
-BUILTIN_FOLDER = ASSETS / "models"
-BUILTIN_MODELS = ("shakespeare-bpe", "shakespeare-char")
 _HUB_TIMEOUT = 5.0  # seconds to find out whether the hub answers; its client alone would retry for most of a minute
 
 

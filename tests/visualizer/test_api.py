@@ -146,8 +146,8 @@ def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):
     assert begin(http, page_url, "run", "please")["error"].startswith("A run is asked for as an object")
     assert "asked for by name" in begin(http, page_url, "dance", {})["error"]
     assert "with a spec" in begin(http, page_url, "compare", None)["error"]
-    assert http.get(f"{page_url}/gradio_api/file=/etc/passwd").status_code == 403
-    assert http.get(f"{page_url}/gradio_api/file=app.py").status_code == 403
+    assert http.get(f"{page_url}/gradio_api/file=/etc/passwd").status_code == 404
+    assert http.get(f"{page_url}/gradio_api/file=app.py").status_code == 404
 
 
 def test_hostile_prompts_travel_as_data(page_url, http):
@@ -183,7 +183,7 @@ def test_steps_appear_soon_after_they_happened(page_url, http):
 def test_a_public_space_serves_the_smaller_limits(http, space_url):
     state = call(http, space_url, "state")
     assert state["limits"]["concurrent_runs"] == 2 and not state["any_model"]
-    assert "asks for 400 new tokens; this page takes at most 128." in begin(http, space_url, "run", spec(new=400))["error"]
+    assert "asks for 400 new tokens; this page takes at most 320." in begin(http, space_url, "run", spec(new=400))["error"]
 
 
 def test_two_threads_do_not_mix(page_url):

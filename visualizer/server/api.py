@@ -5,28 +5,25 @@ Every answer is plain data. A refusal is `{"error": one sentence}`, never an exc
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from core.assets import BUILTIN_MODELS
 from core.config import POLICIES
 from core.errors import InflightError
 from core.models.cache import Models
-from core.models.load import BUILTIN_MODELS
-from core.recorders.convert import open_text
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
-from visualizer.server.attention_weights import attention_weights
 from visualizer.server.jobs import Job, Jobs, Line
 from visualizer.server.lent_gpu import run_for
 from visualizer.server.lessons import Lessons
-from visualizer.server.limits import Limits, Refused, check, check_upload
+from visualizer.server.limits import Limits, Refused, check
 from visualizer.server.store import Store
 from visualizer.server.store import address as address_of
-
-log = logging.getLogger("inflight")
+from visualizer.server.uploads import open_upload
 
 
 class Server:
@@ -34,11 +31,21 @@ class Server:
 
     def __init__(self, store: Store, limits: Limits, traces: Path = TRACES, models: Models | None = None) -> None:
         self.store, self._limits = store, limits
-        self._models = models or Models()
+        self._models, self._is_warm = models or Models(), threading.Lock()
         self.jobs = Jobs({"runs": Line(limits.concurrent_runs, limits.line), "comparisons": Line(1, limits.line // 4)})
         self.catalogue = store.catalogue(traces)
         self.comparisons = comparisons.Recorded(store, limits)
         self._lessons = Lessons(store.folder, traces)
+
+    def warm_up(self) -> None:
+        """Import what a run needs, and load the model that most ask for, in a thread: once the page has been served."""
+        if self._is_warm.acquire(blocking=False):
+            threading.Thread(target=self._prepare, name="warm-up", daemon=True).start()
+
+    def _prepare(self) -> None:
+        import core.engine.engine  # noqa: F401 (with torch and transformers)
+
+        self._models.get(BUILTIN_MODELS[0], "cpu")
 
     def state(self) -> dict[str, Any]:
         """What can be run here."""
@@ -98,17 +105,11 @@ class Server:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def upload(self, text: object) -> dict[str, Any]:
-        """Open a saved trace, or another engine's raw recording: `{"id", "url"}`, or why it cannot be opened."""
-        if not isinstance(text, str):
-            return {"error": "A saved trace is a text file."}
+        """Open a saved trace: `{"id", "url"}`, or why it cannot be opened."""
         try:
-            check_upload(len(text.encode("utf-8", "surrogatepass")), self._limits)
-            return self.store.put(open_text(text), source="uploaded")
+            return open_upload(text, self.store, self._limits)
         except InflightError as error:
             return {"error": f"This file cannot be opened as a trace: {error}"}
-        except Exception:  # a file made to break the reader: it is refused, the server goes on
-            log.exception("upload failed")
-            return {"error": "This file cannot be opened as a trace: it contradicts itself."}
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """`{"url", "name"}` of a run as a file, or why not."""
@@ -124,6 +125,8 @@ class Server:
             name = trace.header["model"].get("name")
             if name not in BUILTIN_MODELS:
                 raise InflightError("Attention weights are shown for the built-in models only.")
+            from visualizer.server.attention_weights import attention_weights  # with torch
+
             adapter, _ = self._models.get(name, "cpu")
             return {"segments": attention_weights(trace, adapter, step, pass_index, layer, head)}
         except InflightError as error:

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from core.errors import InflightError
+from core.threads import SHARES
 from visualizer.server.fanout import Feed
 from visualizer.server.limits import Refused
 
@@ -106,7 +107,8 @@ class Job:
         """The whole of the work, whatever becomes of it: leaves `answer`."""
         self._deadline = time.monotonic() + self._seconds
         try:
-            self.answer = self.work()
+            with SHARES.at_work():
+                self.answer = self.work()
         except Cancelled:
             self.answer = {"stopped": self.cancelled()}
         except InflightError as error:

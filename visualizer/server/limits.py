@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from core.assets import BUILTIN_MODELS
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidRequest
-from core.models.load import BUILTIN_MODELS
 from core.trace.phrases import letter
 from core.workload.request import Request
 from core.workload.workload import Workload

@@ -61,6 +61,7 @@ def routes(
             path, name = server.store.file(request.path_params["name"])
         except InflightError as error:
             return _answer({"error": str(error)}, 404)
+        server.warm_up()  # the page is there: a run may come
         headers = {"cache-control": _FOREVER, "x-content-type-options": "nosniff"}
         if name and path.suffix == ".html":  # an export: it is looked at from disk, never here
             page = path.read_text(encoding="utf-8").replace(PLOTLY, _plotly(), 1)

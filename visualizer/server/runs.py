@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
+from core.threads import SHARES
 from visualizer.documents.replay import Deltas, public_header
 from visualizer.server.jobs import Job
 from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
@@ -90,8 +91,10 @@ def bounded(engine: Engine, workload: Workload, job: Job, limits: Limits) -> Ite
     check_tokens(engine.trace.prompts, workload, limits)
 
     def taken() -> Iterator[StepEvent]:
+        SHARES.take()
         for count, event in enumerate(steps, 1):
             yield event
+            SHARES.take()
             if engine.has_work:
                 job.check()
                 if count >= limits.steps:

@@ -6,13 +6,16 @@ Who won and how sure that is stands in `visualizer.words.verdicts`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from core.config import EngineConfig
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
-from core.measure.equivalence import Equivalence
 from core.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from core.measure.equivalence import Equivalence
 
 WASTE = {
     "padding": "finished rows computed until their wave ends",

@@ -1,0 +1,61 @@
+"""CPU threads: how they wait for each other, and how many of them each run gets. Knows no engine.
+
+OpenMP's threads meet at the end of every operation. Spinning there is fastest on a quiet machine and ruinous beside a neighbour: a team spins
+for a thread that is not running. So who serves people waits passively and shares the cores out among the runs at work, and who measures on a
+quiet machine (`bench`, `compare`) spins, as OpenMP does by itself. `bench threads` measures both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+
+PASSIVE = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+
+
+def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
+    """Have this process's threads sleep while they wait, unless the environment says otherwise; whether that is still possible.
+
+    OpenMP reads it once, when torch is loaded: after that it is too late.
+    """
+    for name, value in PASSIVE.items():
+        environment.setdefault(name, value)
+    return "torch" not in sys.modules
+
+
+class Shares:
+    """The cores of a machine, shared out evenly among the runs at work. A run is a thread that computes with torch."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._whole, self._at_work = 0, 0
+        self._mine = threading.local()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While a run computes."""
+        with self._lock:
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+
+    def take(self) -> int:
+        """Give the calling thread its share, which follows the number of runs; to be called between two steps. The number of threads."""
+        import torch  # not loaded for those who only serve pages
+
+        with self._lock:
+            self._whole = self._whole or torch.get_num_threads()
+            share = max(1, self._whole // max(1, self._at_work))
+        if getattr(self._mine, "threads", None) != share:
+            torch.set_num_threads(share)
+            self._mine.threads = share
+        return share
+
+
+SHARES = Shares()

@@ -1,0 +1,66 @@
+"""CPU threads: passive waiting is said in time, and cores are shared out among those at work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from core.threads import PASSIVE, Shares, wait_passively
+
+
+def test_what_the_environment_says_stays():
+    environment = {"OMP_WAIT_POLICY": "active"}
+    wait_passively(environment)
+    assert environment == {**PASSIVE, "OMP_WAIT_POLICY": "active"}
+
+
+def test_it_is_too_late_once_torch_is_loaded():
+    import torch  # noqa: F401
+
+    assert not wait_passively({})
+
+
+@pytest.mark.slow
+def test_the_page_is_there_before_torch_is_loaded():
+    """So that what it says of waiting is read in time."""
+    said = "import visualizer.ui, sys; print({'torch', 'transformers'} & set(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "set()"
+
+
+def test_shares_follow_the_number_of_runs(monkeypatch):
+    import torch
+
+    given: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    shares = Shares()
+    with shares.at_work():
+        assert shares.take() == 8
+        with shares.at_work(), shares.at_work():
+            assert shares.take() == 2 and shares.take() == 2
+        assert shares.take() == 8
+    assert given == [8, 2, 8]
+
+
+def test_more_runs_than_cores_have_one_thread_each(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    shares, taken = Shares(), []
+    ready = threading.Barrier(5)
+
+    def run():
+        with shares.at_work():
+            ready.wait()
+            taken.append(shares.take())
+            ready.wait()
+
+    threads = [threading.Thread(target=run) for _ in range(5)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert taken == [1] * 5

@@ -1,0 +1,93 @@
+"""Saved traces that visitors open, and files made to stall or to break whoever reads them."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from core.config import EngineConfig
+from core.errors import InflightError
+from visualizer.server import uploads
+from visualizer.server.limits import HERE, SPACE
+from visualizer.server.store import Store
+from visualizer.server.uploads import check_lines, open_upload
+from worlds.visual import record, request
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path, 2**24)
+
+
+def text() -> str:
+    return "\n".join(record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6)).lines()) + "\n"
+
+
+def test_a_saved_trace_is_put_into_the_store(store):
+    opened = open_upload(text(), store, HERE)
+    assert store.trace(opened["id"]).complete and opened["url"].endswith(f"{opened['id']}.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[[],[]," * 2**20 + "[]]", "at most 2 MiB"),
+        ("[" * 100, "brackets within brackets"),
+        ("x" * (9 * 2**20), "at most 8 MiB"),
+        ({}, "is a text file"),
+        ("\ud800", "line 1"),
+        (text().replace('"complete":true', '"complete":false'), "line"),
+    ],
+    ids=["long", "deep", "large", "none", "surrogate", "changed"],
+)
+def test_what_is_no_trace_is_refused_in_words(store, content, words):
+    with pytest.raises(InflightError, match=words):
+        open_upload(content, store, SPACE)
+    assert not list(store.folder.iterdir())
+
+
+def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(uploads, "SECONDS", 0.01)
+        with pytest.raises(InflightError, match="takes longer than"):
+            open_upload(text(), store, HERE)
+    assert open_upload(text(), store, HERE)["id"]
+
+
+def test_a_reader_with_too_little_memory_says_so(store):
+    """2 MiB of lists are 100 MiB of objects; many such lines are beyond what a reader is given."""
+    line = "[" + "[]," * 600_000 + "[]]"
+    with pytest.raises(InflightError, match="line 1|more memory"):
+        open_upload("\n".join([line] * 4), store, SPACE)
+
+
+def test_two_are_read_at_once_and_the_others_wait_or_are_told(store, monkeypatch):
+    most = {"now": 0, "ever": 0}
+
+    def slowly(data, folder):
+        most["now"] += 1
+        most["ever"] = max(most["ever"], most["now"])
+        time.sleep(0.05)
+        most["now"] -= 1
+        return {"error": "x"}
+
+    monkeypatch.setattr(uploads, "_read", slowly)
+    monkeypatch.setattr(uploads, "_WAIT", 0.01)
+
+    def one(_):
+        try:
+            open_upload("x", store, HERE)
+        except InflightError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(6) as pool:
+        said = list(pool.map(one, range(6)))
+    assert most["ever"] == 2 and sum("try again in a moment" in words for words in said) == 4
+
+
+def test_depth_is_that_of_brackets():
+    check_lines(b"[]" * 1000)
+    with pytest.raises(InflightError, match="line 2"):
+        check_lines(b"[]\n" + b"[" * 30)
