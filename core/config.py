@@ -18,10 +18,10 @@ Preemption = Literal["newest", "stall", "never"]
 @dataclass(frozen=True)
 class BatchingPolicy:
     """When requests join a batch, how their tokens are laid out in a forward pass, and how KV blocks are promised. Data alone: what is
-    told of a policy anywhere follows from these fields, never from its name.
+    said of a policy anywhere follows from these fields, never from its name.
 
     shows: what it is, in a line for people.
-    admission: "immediate" refills a lane in the step after it falls free; "barrier" starts a wave only when every lane is free.
+    admission: "immediate" refills a lane in the step after it becomes free; "barrier" starts a wave only when every lane is free.
     layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
         pass for each joining request and then a left-padded decode pass.
     order: who is admitted first of those that wait: "arrival", or the "shortest" prompt. Preempted requests come before either.

@@ -18,7 +18,7 @@ from core.trace.trace import Trace
 
 DEFINITIONS: dict[str, str] = {
     "wall_s": "Wall time: seconds from the first arrival to the end of the last step.",
-    "steps": "Steps: turns of the scheduler in which something ran; a turn without work is not counted.",
+    "steps": "Steps in which something ran; one without work is not counted.",
     "passes": "Forward passes of the model; some policies make several in a step.",
     "requests": "Requests that arrived.",
     "finished": "Requests that ended by themselves, by length or by a stop; cancelled and failed ones are not counted.",

@@ -61,7 +61,7 @@ class ServingMetrics:
         self._prefix_caching = cache["enable_prefix_caching"] == "True"
         gauge, counter, histogram = self._gauge, self._counter, self._histogram
         gauge("num_requests_running", "Requests in a lane.").set_function(running)
-        gauge("num_requests_waiting", "Requests in line.").set_function(waiting)
+        gauge("num_requests_waiting", "Requests waiting.").set_function(waiting)
         gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.").set_function(kv_use)
         Info(PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry).info({**cache, "engine": "0"})
         self._preemptions = counter("num_preemptions", "Preemptions, by recomputation.")

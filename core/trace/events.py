@@ -198,7 +198,7 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One turn of the scheduler. Steps count from 0; a turn in which nothing could run has no event."""
+    """One step. Steps count from 0; one in which nothing could run has no event."""
 
     step: int
     t_start: float

@@ -35,7 +35,7 @@ class LaneRow(NamedTuple):
 
 
 class WaitingRow(NamedTuple):
-    """One request in the line. why: the scheduler's own reason, for the head of the line; the others wait behind it."""
+    """One waiting request. why: the scheduler's own reason, for the first of them; the others wait behind it."""
 
     request: str
     since: int

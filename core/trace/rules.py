@@ -160,7 +160,7 @@ class Checker:
         return None
 
     def _freed_by(self, ended: list[str]) -> list[str]:
-        """Whose lanes fall free when these end: their own, or at the barrier the whole wave's once nobody of it goes on."""
+        """Whose lanes become free when these end: their own, or at the barrier the whole wave's once nobody of it goes on."""
         if self._batching.admission == "immediate" or not ended:
             return ended
         return [] if self._fold.running else list(self._fold.lanes.values())
@@ -185,7 +185,7 @@ class Checker:
         for admitted in event.admitted:
             request, lane, _ = admitted
             if request not in self._next():
-                return f"request {request!r} was admitted out of turn"
+                return f"request {request!r} was admitted before another that came first"
             if lane in fold.lanes:
                 return f"lane {lane} is taken"
             if not 0 <= lane < self._config.num_lanes:
@@ -201,11 +201,11 @@ class Checker:
         if count != len(line) or (head not in self._next() if line else head is not None) or (why is None) != (head is None):
             return f"{len(line)} requests wait, not as it says"
         if why and why.limit == "lanes" and len(self._fold.lanes) < self._config.num_lanes:
-            return "the head of the line waits for a lane though one is free"
+            return "the first of those waiting waits for a lane though one is free"
         return None
 
     def _next(self) -> Collection[str]:
-        """Who may be next: the head of the line, or anybody of it where they are not taken in order of arrival."""
+        """Who may be next: the first of those waiting, or any of them where they are not taken in order of arrival."""
         line = self._fold.line
         if self._batching.order != "arrival" or not self._own:
             return line
@@ -239,7 +239,7 @@ class Checker:
             return f"{used} of {total} blocks cannot be in use"
         released_by = [c.request for c in changes if c.released]
         if sorted(released_by) != sorted([left.request for left in event.left] + [p.request for p in event.preempted]):
-            return "blocks are given back when a lane falls free, and only then"
+            return "blocks are given back when a lane becomes free, and only then"
         fold.take_blocks(event.kv)
         return None
 

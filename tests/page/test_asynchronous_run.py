@@ -94,7 +94,7 @@ def test_it_is_said_that_it_was_for_nothing(ran, at):
         f"{request} stopped in step {ran.events[at - 1].step}, when this step was already launched: 1 position" in s for s in why
     )
     assert not any(s.startswith(request) and "gets the next" in s for s in why)
-    assert any(f"{request} is done" in s and "falls free after it" in s for s in sentences(ran, at - 1)[1])
+    assert any(f"{request} is done" in s and "becomes free after it" in s for s in sentences(ran, at - 1)[1])
 
 
 def test_graph_padding_and_the_waiting_device_are_said(ran, at):

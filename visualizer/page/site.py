@@ -61,7 +61,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """The Compare tab's files; what the page is told of it, or None where no comparison is on record."""
+    """The Compare tab's files; what the page needs to know of it, or None where no comparison is on record."""
     entries = recorded(comparisons)
     if not entries:
         return None

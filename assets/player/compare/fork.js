@@ -63,7 +63,7 @@ export class Fork {
       const answer = await this.options.ask("fork", { ...base, knob: name, value }, (progress, cancel) => {
         this._cancel = cancel;
         this.$(".fork-cancel").hidden = false;
-        this._message(progress.ahead ? `${progress.ahead} ahead in line` : progress.total ? `run ${progress.index + 1} of ${progress.total}` : "loading the model");
+        this._message(progress.ahead ? `${progress.ahead} ahead of yours` : progress.total ? `run ${progress.index + 1} of ${progress.total}` : "loading the model");
       });
       this.show(await this.options.fetchDoc(answer.url));
       this._message("");

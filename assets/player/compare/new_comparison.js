@@ -103,7 +103,7 @@ export class NewComparison {
   }
 
   _progress({ ahead, total, index, round, contender }) {
-    if (ahead) this.drawer.say(`${ahead} ahead of you in line.`);
+    if (ahead) this.drawer.say(`${ahead} ahead of you.`);
     if (ahead || !total) return;
     this.drawer.progress(index / total);
     const turn = round ? `round ${round}` : "warm-up";

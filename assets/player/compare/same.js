@@ -78,7 +78,7 @@ export class Same {
       const answer = await this.options.ask("equivalence", { ...base, leak }, (progress, cancel) => {
         this._cancel = cancel;
         this.$(".same-cancel").hidden = false;
-        this._message(progress.ahead ? `${progress.ahead} ahead in line` : progress.step ? `step ${progress.step}` : "loading the model");
+        this._message(progress.ahead ? `${progress.ahead} ahead of yours` : progress.step ? `step ${progress.step}` : "loading the model");
       });
       this.kept[leak ? "leak" : "honest"] = answer.result;
       this._message("measured here, just now");

@@ -150,7 +150,7 @@ def _continuous(
 
 
 def waves(model: PreTrainedModel, work: Sequence[Job], lanes: int, device: Device, limit_s: float) -> dict[str, Any]:
-    """`model.generate` on left-padded waves; the tokens counted are those asked for, not those that a wave computes in vain."""
+    """`model.generate` on left-padded waves; the tokens counted are those asked for, not those that a wave computes for nothing."""
     device.free()
     run = generate_waves(model, work, lanes, device.clock, limit_s)
     tokens = sum(map(len, run.outputs.values()))
