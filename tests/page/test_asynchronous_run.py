@@ -101,7 +101,7 @@ def test_graph_padding_and_the_waiting_device_are_said(ran, at):
     event = ran.events[at]
     pads = (event.passes[0].bucket or 0) - event.passes[0].width
     why = sentences(ran, at)[1]
-    assert f"The pass runs as a CUDA graph of 4 positions: {pads} of them is graph padding, for nobody." in why
+    assert f"The pass runs as a CUDA graph of 4 positions: {pads} of them is padding that belongs to no request." in why
     assert "The device waited 1.00 ms for the host before this step." in why
     assert not any(
         "device" in s for s in sentences(Trace({**ran.header, "execution": {}}, ran.events, recorded_texts=ran.texts), at)[1]

@@ -68,7 +68,8 @@ def _decodes(m: StepContext) -> Clause | None:
         ]
         return short, short
     then = "then " if m.prefills_come_first else ""
-    total = sum(s.request in writing for s in m.event.sampled)
+    rows = {(s.pass_index, s.request) for s in m.decodes}
+    total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
     if total > len(writing):  # speculation
         adds = f"{' adds' if len(writing) == 1 else ' add'} {total} tokens"
     else:
