@@ -47,7 +47,10 @@ def test_nobody_is_admitted_out_of_turn(trace):
     other = event.waiting.request
     assert other is not None
     forged = replace(event, admitted=(event.admitted[0]._replace(request=other), *event.admitted[1:]))
-    assert checked_to(trace, index).fault(forged) == f"step {event.step}: request {other!r} was admitted before another that came first."
+    assert (
+        checked_to(trace, index).fault(forged)
+        == f"step {event.step}: request {other!r} was admitted before another that came first."
+    )
 
 
 def test_a_cache_has_no_holes(trace):
