@@ -151,13 +151,13 @@ class Replay:
         """Launch the event's turn. One that is under way is read once this one has been launched, if it can be by then."""
         turn = None
         if self._launched is not None:
-            turn = self._launch(event, in_flight=True)
+            if event.step == self._step + 1:  # else nothing could be launched by then
+                turn = self._launch(event, in_flight=True)
             self._settle(followed=turn is not None)
         if turn is None:
             self._number(event)
             turn = self._launch(event)
-        else:
-            self._number_next(event)
+        self._step, self._t_end = event.step, event.t_end
         if turn is None:  # nothing but cancellations
             turn = Turn(event.step, event.t_start, iter(()))
             self._close(turn)
@@ -166,11 +166,6 @@ class Replay:
         self._scheduler.advance(turn.latest)
         self._close(turn)
         self._launched = turn, event
-
-    def _number_next(self, event: StepEvent) -> None:
-        if event.step != self._step + 1:
-            raise Differs(f"step {event.step}: it cannot follow step {self._step}")
-        self._step, self._t_end = event.step, event.t_end
 
     def _launch(self, event: StepEvent, in_flight: bool = False) -> Turn | None:
         """The turn with its one pass, if anything can be computed."""

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from core import Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidConfig
+from core.measure.replay import Replay
+from core.trace.header import Header
 from core.trace.rules import Checker
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import generate, memory_engine, request, requests
@@ -20,9 +22,10 @@ MIXED = ((9, 10, 0), (3, 16, 0), (17, 12, 2), (1, 14, 5), (6, 3, 5), (5, 1, 6))
 
 
 def faults(trace: Trace) -> list[str]:
-    """What the strict replay finds wrong."""
-    checker = Checker(trace.header)
-    return [fault for event in trace.events if (fault := checker.fault(event))]
+    """What the rules find wrong, and what the scheduler would have decided otherwise."""
+    checker, replay = Checker(trace.header), Replay(Header.from_json(trace.header))
+    found = [fault for event in trace.events for fault in (checker.fault(event), replay.fault(event)) if fault]
+    return found + [fault for fault in (replay.fault_at_end(trace.complete),) if fault]
 
 
 def decisions(trace: Trace) -> list[dict]:
