@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from statistics import median
 
 import pytest
 
@@ -117,6 +118,35 @@ def test_kv_pressure_preempts_and_changes_no_token():
     assert sum(len(e.preempted) for e in tight.events) >= 3
     assert not any(e.preempted for e in roomy.events)
     assert tight.outputs == roomy.outputs
+
+
+def test_each_preemption_rule_has_its_price():
+    newest, stall = run("kv-pressure"), run("kv-pressure-stall")
+    assert newest.outputs == stall.outputs
+
+    def price(trace: Trace) -> tuple[int, int, int, int]:
+        preempted = [p for e in trace.events for p in e.preempted]
+        stalled = sum(s.why.limit == "blocks" for e in trace.events for s in e.stalled)
+        return num_steps(trace), len(preempted), sum(p.tokens_lost for p in preempted), stalled
+
+    assert price(newest) == (60, 4, 101, 0) and price(stall) == (65, 3, 88, 41)
+
+
+def test_shortest_first_serves_most_sooner_and_one_later():
+    def first_tokens(trace: Trace) -> dict[str, int]:
+        arrived = {a.request: e.step for e in trace.events for a in e.arrived}
+        tokens: dict[str, int] = {}
+        for event in trace.events:
+            for s in event.sampled:
+                tokens.setdefault(s.request, event.step - arrived[s.request])
+        return tokens
+
+    shortest, as_they_come = run("shortest-first"), run("shortest-first", policy="continuous")
+    assert (median(first_tokens(shortest).values()), median(first_tokens(as_they_come).values())) == (26, 36.5)
+    order = [a.request for e in shortest.events for a in e.admitted]
+    assert len([r for r in order[: order.index("r2")] if r not in ("r0", "r1")]) == 8
+    assert first_tokens(shortest)["r2"] > first_tokens(as_they_come)["r2"]
+    assert shortest.outputs == as_they_come.outputs
 
 
 def test_shared_prefix_is_found_and_changes_no_token():
