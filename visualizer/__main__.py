@@ -53,7 +53,24 @@ def export_site(folder: Annotated[Path, typer.Argument(help="Where to write it."
     line(f"Open {export(folder)} in a browser; the folder needs no server.")
 
 
-commands = program({**COMMANDS, "record": record, "record-comparisons": record_comparisons, "export-site": export_site})
+def load_test(
+    url: Annotated[str, typer.Argument(help="The page that is measured; it runs already.")] = "http://127.0.0.1:7860",
+    visitors: Annotated[
+        list[int] | None, typer.Option(min=1, help="How many come; may be given again.", show_default="30, 100, 200")
+    ] = None,
+    within: Annotated[float, typer.Option(min=0.0, help="Seconds within which all of them come.")] = 10.0,
+) -> None:
+    """Let a class of visitors open the page and run a small preset; print what they waited for."""
+    from visualizer.server.load_test import HEADING, measure
+
+    line(HEADING)
+    for number in visitors or (30, 100, 200):
+        line(measure(url, number, within).line())
+
+
+commands = program(
+    {**COMMANDS, "record": record, "record-comparisons": record_comparisons, "load-test": load_test, "export-site": export_site}
+)
 commands.command("page", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(page)
 
 

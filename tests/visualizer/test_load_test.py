@@ -1,0 +1,23 @@
+"""The class at the door, small: everybody is served, and a row says what they waited for."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from core.errors import InflightError
+from visualizer.server.load_test import HEADING, measure
+
+
+@pytest.mark.slow
+def test_a_small_class_is_served(page_url):
+    with ThreadPoolExecutor(1) as pool:
+        row = pool.submit(measure, page_url, 12, 1.0).result()
+    print(f"\n{HEADING}\n{row.line()}")
+    assert row.served == 12 and row.picture_p95 > 0 and 0 < row.first_step_p95 <= row.end_p95
+
+
+def test_no_page_is_said_in_a_sentence():
+    with pytest.raises(InflightError, match="No page answers at"):
+        measure("http://127.0.0.1:9", 1, 0.0)
