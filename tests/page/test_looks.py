@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from visualizer.documents.replay import replay
@@ -27,6 +29,23 @@ def test_everything_is_on_one_screen(visit, traces, size):
             .map(b => { const r = b.getBoundingClientRect(), p = b.matches('.why-button') ? 20 : 0; return [b.className, r.width + p / 2, r.height + p]; })
             .filter(([, w, h]) => w < 44 || h < 44)""")
         assert small == []
+
+
+@pytest.mark.parametrize(
+    "size", [(1440, 900), (1280, 720), (1201, 800), (1024, 768), (768, 1024), (844, 390), (390, 844), (360, 740)]
+)
+def test_no_button_is_cut_off(visit, traces, size):
+    tabs = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare", "learn")]
+    run = {"name": "one", "title": "A run with a long title", "shows": "", "policy": "continuous", "steps": 9, "url": "one.json"}
+    files = {"one.json": json.dumps(replay(traces["continuous"]))}
+    page = visit(options={"catalogue": [run, {**run, "name": "two"}], "tabs": tabs}, files=files, size=size)
+    page.evaluate(
+        "document.querySelectorAll('.edit-button, .what-button').forEach(b => { b.hidden = false; })"
+    )  # as with a server
+    page.evaluate("inflight._size()")
+    cut = page.evaluate("""[...document.querySelectorAll('.top button, .transport button, .transport select')].filter(b => b.offsetParent)
+        .map(b => [b.className, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth || r.bottom > innerHeight + 0.5).map(([name]) => name)""")
+    assert cut == []
 
 
 def test_text_is_never_small_or_pale(visit, traces):

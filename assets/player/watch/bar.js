@@ -8,6 +8,9 @@ import { showKeys } from "../parts/menu.js";
 import { whatIf } from "./what_if.js";
 import { showRuns } from "./runs_card.js";
 
+/** What an element takes when it is not shortened. */
+const widthOf = (el) => (el.matches(".policy-chip") && el.offsetWidth ? el.scrollWidth + 2 : el.offsetWidth);
+
 export class Bar {
   constructor(app) {
     this.app = app;
@@ -98,7 +101,7 @@ export class Bar {
     if (!chips.length || app.layout === "phone" || app.presenter) return;
     const box = app.$(".presets");
     for (const chip of chips) chip.hidden = false;
-    const room = app.$(".top").clientWidth - 48 - 24 - [...app.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : el.offsetWidth + 8), 8);
+    const room = app.$(".top").clientWidth - 48 - 24 - [...app.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : widthOf(el) + 8), 8);
     const open = chips[app.options.catalogue.indexOf(app.entry)];
     let used = open ? open.offsetWidth + 8 : 0;
     let full = false;
