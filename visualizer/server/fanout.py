@@ -32,8 +32,10 @@ class Feed:
 
     def append(self, delta: dict[str, Any]) -> None:
         """Add a delta, numbered by its place: `seq`."""
-        text = json.dumps({"seq": len(self._encoded), **delta}, ensure_ascii=False, separators=(",", ":"))
-        self._encoded.append(b"data: " + text.encode("utf-8", "backslashreplace") + b"\n\n")  # a lone surrogate has no UTF-8
+        text = json.dumps(
+            {"seq": len(self._encoded), **delta}, separators=(",", ":")
+        )  # in ASCII: no character ends a line, all have a code
+        self._encoded.append(b"data: " + text.encode("ascii") + b"\n\n")
         if self._waiting and self._wake_up is None:
             self._wake_up = asyncio.get_running_loop().call_later(self._period, self._wake)
 
