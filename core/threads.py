@@ -2,7 +2,7 @@
 
 OpenMP's threads meet at the end of every operation. Spinning there is fastest on a quiet machine and ruinous beside a neighbour: a team spins
 for a thread that is not running. So who serves people waits passively and shares the cores out among the runs at work, and who measures on a
-quiet machine (`bench`, `compare`) spins, as OpenMP does by itself. `bench threads` measures both.
+quiet machine (`bench`, `compare`) spins, as OpenMP does by itself.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -27,7 +28,8 @@ PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset
 WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) instead of a preset.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of torch.", show_default="torch's own")]
+MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than help; many thousand end the process
+Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Small shapes: proves that everything runs, measures nothing.")]
