@@ -92,7 +92,7 @@ def walk(page: Page, lessons: list[dict]) -> None:
                 answer(page, stop["ask"])
                 place = stop["then"] or stop
                 page.wait_for_function(
-                    "([run, step]) => inflight.entry.name === run && inflight.frame.event.step === step",
+                    "([run, step]) => inflight.entry.name === run && inflight.frame?.event.step === step",
                     arg=[place["run"], place["step"]],
                 )
             page.keyboard.press("n")
@@ -147,7 +147,7 @@ def test_a_wrong_cell_gets_its_reason(learn):
     assert "belongs to another request" in page.inner_text(".answer") and page.locator(".cell.wrong").count() > 1
     page.click(".show-button")
     assert page.locator(".cell.wrong").count() == 0
-    page.wait_for_function("inflight.frame.event.step === 2")
+    page.wait_for_function("inflight.frame?.event.step === 2")
 
 
 def test_a_term_says_what_it_means_and_what_vllm_calls_it(learn):

@@ -109,7 +109,7 @@ export class Compare {
     if (entry !== this.entry) await this.open(entry);
     if (entry !== this.entry) return; // it could not be opened
     const { wanted } = this;
-    const who = (wanted.get("who") || "").split(",").filter((n) => this.race.all.has(n));
+    const who = wanted.getAll("who").filter((n) => this.race.all.has(n));
     if (who.length) this.chosen = new Set(who);
     this._who();
     this._race();
@@ -323,7 +323,7 @@ export class Compare {
       p.set("comparison", this.entry.name);
       p.set("at", race.clock ? race.now.toFixed(3) : String(Math.floor(race.now)));
       if (!race.clock) p.set("axis", "steps");
-      p.set("who", race.racers.map((r) => r.name).join());
+      for (const { name } of race.racers) p.append("who", name);
     }
     if (theme || addressed().has("theme")) p.set("theme", this.palette.dark ? "dark" : "light");
     return `#${p}`;
