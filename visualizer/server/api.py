@@ -43,7 +43,7 @@ class Server:
             threading.Thread(target=self._prepare, name="warm-up", daemon=True).start()
 
     def _prepare(self) -> None:
-        import core.engine.engine  # noqa: F401 (with torch and transformers)
+        from core.engine import engine  # noqa: F401 (with torch and transformers)
 
         self._models.get(BUILTIN_MODELS[0], "cpu")
 
