@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 PARTS = ("core", "visualizer", "assets", "app.py")
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyi", "screenshots", "train.py")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyi", "train.py")
 _OURS = "core|visualizer|app"
 MOVES = (
     (re.compile(rf"^(\s*)from ({_OURS})(?=[. ])", re.MULTILINE), r"\1from inflight.\2"),
