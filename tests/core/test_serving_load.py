@@ -41,23 +41,27 @@ def test_five_hundred_streaming_clients():
         async with httpx.AsyncClient(base_url=server.url, limits=httpx.Limits(max_connections=None), timeout=None) as client:
             return await asyncio.gather(*(one(client, asked[i % PROMPTS]) for i in range(CLIENTS)))
 
+    watching = threading.Event()
+
     async def watch(server: Served) -> set[str]:
         finished: set[str] = set()
         async with httpx.AsyncClient(base_url=server.url, timeout=None) as client, client.stream("GET", "/events") as response:
+            watching.set()
             async for line in response.aiter_lines():
                 if line.startswith("data: "):
                     for message in json.loads(line[6:]):
                         assert message["kind"] != "skipped"
                         finished |= {name for name, _ in message.get("finished", ())}
-                if len(finished) == CLIENTS:
+                if len(finished) == PROMPTS + CLIENTS:
                     return finished
         return finished
 
     with served(char_engine(max_num_seqs=16, num_blocks=200)) as server:
-        alone = [server.post("/generate", body).json() for body in asked]
         seen: list[set[str]] = []
         watcher = threading.Thread(target=lambda: seen.append(asyncio.run(watch(server))))
         watcher.start()
+        assert watching.wait(60)
+        alone = [server.post("/generate", body).json() for body in asked]
         answers = asyncio.run(everybody(server))
         watcher.join(60)
         health = server.get("/health").json()
@@ -67,7 +71,7 @@ def test_five_hundred_streaming_clients():
         assert [t["index"] for t in tokens] == list(range(len(tokens)))
         assert [t["token_id"] for t in tokens] == expected["token_ids"] and rest["text"] == expected["text"]
         assert {t["id"] for t in tokens} == {rest["id"]}
-    assert seen and {events[-1]["id"] for events in answers} <= seen[0] | {a["id"] for a in alone}
+    assert seen == [{events[-1]["id"] for events in answers} | {a["id"] for a in alone}]
     assert health["status"] == "ok" and health["requests"] == health["kv_blocks_used"] == health["step_failures"] == 0
 
 
