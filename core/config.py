@@ -25,7 +25,7 @@ class BatchingPolicy:
     layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
         pass for each joining request and then a left-padded decode pass.
     order: who is admitted first of those that wait: "arrival", or the "shortest" prompt. Preempted requests come before either.
-    aging: for another order than arrival: once so many who came later have left the line before it, the oldest request is next.
+    aging: for another order than arrival: once so many that came later have left the queue before it, the oldest request is next.
     mixing: of a packed pass: prompts and decodes "together", or "apart": a step that computes a prompt computes prompts alone.
     whole_prompts: a prompt that fits the budget is never computed in pieces.
     token_budget: whether `max_num_batched_tokens` limits a step.

@@ -136,7 +136,7 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
         trace = simulated_engine("h100:8b", config, "shakespeare-bpe").run(Workload(requests, name=f"exercise: {policy}"))
         fold = Fold.of(prompt_lengths(trace))
         for number, event in enumerate(trace.events):
-            waiting = [_seen(fold, r) for r in (*fold.line, *(a.request for a in event.arrived))]
+            waiting = [_seen(fold, r) for r in (*fold.waiting, *(a.request for a in event.arrived))]
             running = [_seen(fold, r) for r in fold.running if r not in fold.finished]
             told = {r: n for r, n in ask(config, waiting, running).items() if n}
             engine = _computed(event)

@@ -55,7 +55,7 @@ def run(options: Options) -> Report:
 
 
 def schedule_seconds(waiting: int, steps: int, options: Options) -> float:
-    """The median step of a scheduler with 64 requests decoding and `waiting` more in line."""
+    """The median step of a scheduler with 64 requests decoding and `waiting` more in the queue."""
     config = EngineConfig(max_num_seqs=LANES, max_num_batched_tokens=256)
     scheduler = Scheduler(config, LANES * 64)
     for index in range(LANES + waiting):

@@ -64,7 +64,7 @@ def run(options: Options) -> Report:
         return Contender.of(name, steps_of_a_turn, lambda seconds: Run({}, seconds=seconds), about)
 
     contenders = [
-        stepping("inflight", lambda: next(events), {"steps a turn": steps, "requests": count, "vocabulary": vocab}),
+        stepping("inflight", lambda: next(events), {"steps a run": steps, "requests": count, "vocabulary": vocab}),
         stepping("transformers-continuous", theirs.step),
         stepping("article", lambda: article_step(model, rows)),
     ]

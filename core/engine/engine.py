@@ -16,7 +16,7 @@ from core.config import EngineConfig, Execution
 from core.engine.check import check_pool_fits, checked_prompt
 from core.engine.describe import execution_of, header_of
 from core.engine.recorder import Recorder
-from core.engine.step import Turn
+from core.engine.step import Step
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
 from core.models import tensor_parallel
 from core.models.load import load_adapter
@@ -47,8 +47,8 @@ class Engine:
     Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that cannot be had here.
     """
 
-    _step: int  # of the next turn
-    _turn: Turn | None  # launched, not read
+    _num_steps: int  # taken; the number of the next one
+    _in_flight: Step | None  # launched, not read
     _made_runner: Runner | None
 
     def __init__(
@@ -123,8 +123,8 @@ class Engine:
                 event = self.step()
                 if event is not None:
                     yield event
-                elif self._unit == "step" and self._pending:  # empty turns, taken at once
-                    self._step = max(self._step, math.ceil(self._pending[0][0]))
+                elif self._unit == "step" and self._pending:  # empty steps, taken at once
+                    self._num_steps = max(self._num_steps, math.ceil(self._pending[0][0]))
             trace.complete = True
         finally:
             if trace is self.trace and self._made_runner is not None:
@@ -160,7 +160,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether requests are running, waiting or still to arrive."""
-        return self._turn is not None or bool(self._pending) or bool(self._cancelled) or self._scheduler.has_work
+        return self._in_flight is not None or bool(self._pending) or bool(self._cancelled) or self._scheduler.has_work
 
     @property
     def trace(self) -> Trace:
@@ -179,7 +179,7 @@ class Engine:
 
     @property
     def num_waiting(self) -> int:
-        """Requests in line."""
+        """Requests in the waiting queue."""
         return len(self._scheduler.waiting)
 
     @property
@@ -189,51 +189,51 @@ class Engine:
 
     @property
     def num_steps(self) -> int:
-        """Turns taken, those without an event included."""
-        return self._step
+        """Steps taken, those without an event included."""
+        return self._num_steps
 
     def step(self) -> StepEvent | None:
-        """One turn: schedule, execute, update. None if nothing could run.
+        """One step: schedule, execute, update. None if nothing could run.
 
-        With asynchronous execution the next turn has been launched, too, by the time this one is read and returned.
+        With asynchronous execution the next step has been launched, too, by the time this one is read and returned.
         """
-        turn, self._turn = self._turn, None
-        if turn is None:
-            turn = self._begin()
-            if turn is None:
+        step, self._in_flight = self._in_flight, None
+        if step is None:
+            step = self._begin()
+            if step is None:
                 if self._pending:
                     self._wait_for_arrival()
                 return None
-            if self._runner.asynchronous and turn.launched:
-                self._go_on(turn)
-        if self._runner.asynchronous and turn.launched:
-            self._overlap(turn)
+            if self._runner.asynchronous and step.launched:
+                self._go_on(step)
+        if self._runner.asynchronous and step.launched:
+            self._overlap(step)
         else:
-            self._complete(turn)
-        return self._record(turn)
+            self._complete(step)
+        return self._record(step)
 
-    # -- a turn ------------------------------------------------------------------------------------------------------
+    # -- a step ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, in_flight: bool = False) -> Turn | None:
-        """Plan a turn and launch its first pass; None if there is nothing to do. in_flight: the last turn is not read yet."""
+    def _begin(self, in_flight: bool = False) -> Step | None:
+        """Plan a step and launch its first pass; None if there is nothing to do. in_flight: the last step is not read yet."""
         started = self.now
         self._cancel()
         self._receive()
-        turn = Turn(self._step, started, self._scheduler.schedule(in_flight))
-        launched = self._launch_next(turn)
+        step = Step(self._num_steps, started, self._scheduler.schedule(in_flight))
+        launched = self._launch_next(step)
         if launched or not in_flight:
-            self._step += 1
-        return turn if launched or (self._scheduler.has_news and not in_flight) else None
+            self._num_steps += 1
+        return step if launched or (self._scheduler.has_news and not in_flight) else None
 
-    def _launch_next(self, turn: Turn) -> bool:
-        """Launch the turn's next pass, if it has one more."""
+    def _launch_next(self, step: Step) -> bool:
+        """Launch the step's next pass, if it has one more."""
         began = self._clock()
-        output = next(turn.plan, None)
-        turn.scheduling += self._clock() - began
+        output = next(step.plan, None)
+        step.scheduling += self._clock() - began
         if output is None:
             return False
-        with self._computing(f"Step {turn.step} could not be computed"):
-            turn.launched.append((output, self._runner.launch(output, self._params)))
+        with self._computing(f"Step {step.number} could not be computed"):
+            step.launched.append((output, self._runner.launch(output, self._params)))
         return True
 
     @contextmanager
@@ -247,56 +247,56 @@ class Engine:
             self._made_runner = None
             raise ExecutionFailed(f"{failure}: {failure_reason(error, self.adapter.device)}.") from error
 
-    def _go_on(self, turn: Turn) -> None:
-        """Launch what is left of a turn, its tokens unread."""
+    def _go_on(self, step: Step) -> None:
+        """Launch what is left of a step, its tokens unread."""
         while True:
-            self._scheduler.advance(turn.latest)
-            if not self._launch_next(turn):
+            self._scheduler.advance(step.latest)
+            if not self._launch_next(step):
                 break
 
-    def _complete(self, turn: Turn) -> None:
-        """Read each pass of the turn before the next one is planned."""
-        while len(turn.results) < len(turn.launched):
-            output, launched = turn.launched[-1]
-            with self._computing(f"Step {turn.step} could not be computed"):
+    def _complete(self, step: Step) -> None:
+        """Read each pass of the step before the next one is planned."""
+        while len(step.results) < len(step.launched):
+            output, launched = step.launched[-1]
+            with self._computing(f"Step {step.number} could not be computed"):
                 result = launched.result()
-            turn.results.append(result)
+            step.results.append(result)
             stopped = self._stopped(output, result)
             began = self._clock()
             self._scheduler.update_from_output(output, [s.token_id for s in result.samples], stopped)
-            turn.scheduling += self._clock() - began
-            self._launch_next(turn)
-        self._close(turn)
+            step.scheduling += self._clock() - began
+            self._launch_next(step)
+        self._close(step)
 
-    def _overlap(self, turn: Turn) -> None:
-        """Launch the next turn's first pass, then read this turn, then launch the rest of the next."""
-        self._close(turn)
+    def _overlap(self, step: Step) -> None:
+        """Launch the next step's first pass, then read this step, then launch the rest of the next."""
+        self._close(step)
         failure = None
         try:
-            self._turn = self._begin(in_flight=True)
+            self._in_flight = self._begin(in_flight=True)
         except Exception as error:  # what was launched before it has run all the same, and goes on record
             failure = error
-        for output, launched in turn.launched:
-            with self._computing(f"Step {turn.step} could not be computed"):
+        for output, launched in step.launched:
+            with self._computing(f"Step {step.number} could not be computed"):
                 result = launched.result()
-            turn.results.append(result)
+            step.results.append(result)
             stopped = self._stopped(output, result)
             began = self._clock()
             tokens = [s.token_id for s in result.samples]
-            self._scheduler.settle(output, tokens, stopped, turn.facts, followed=self._turn is not None)
-            turn.scheduling += self._clock() - began
+            self._scheduler.settle(output, tokens, stopped, step.facts, followed=self._in_flight is not None)
+            step.scheduling += self._clock() - began
         if failure is not None:
-            self._record(turn)
+            self._record(step)
             raise failure
-        if self._turn is not None:
-            self._go_on(self._turn)
+        if self._in_flight is not None:
+            self._go_on(self._in_flight)
 
-    def _close(self, turn: Turn) -> None:
-        """Everything is planned: what happens from now on belongs to the next turn."""
+    def _close(self, step: Step) -> None:
+        """Everything is planned: what happens from now on belongs to the next step."""
         began = self._clock()
-        turn.facts, turn.arrived = self._scheduler.end_step(), tuple(self._arrived)
+        step.facts, step.arrived = self._scheduler.end_step(), tuple(self._arrived)
         self._arrived.clear()
-        turn.scheduling += self._clock() - began
+        step.scheduling += self._clock() - began
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Engine:
         if self._num_pool_blocks != num_blocks:
             self._num_pool_blocks, self._made_runner = num_blocks, None
         self._drop_work()
-        self._unit, self._step, self._origin = unit, 0, self._clock()
+        self._unit, self._num_steps, self._origin = unit, 0, self._clock()
         self._num_requests, self._last_end = 0, 0.0
         self.recorder.begin(header_of(self.adapter, self.config, name, unit, num_blocks), self.tokenizer)
 
@@ -340,7 +340,7 @@ class Engine:
         self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
         self._arrived: list[Arrived] = []
         self._cancelled: list[str] = []
-        self._turn = None
+        self._in_flight = None
 
     def _num_blocks(self, longest: int) -> int:
         """Blocks in the pool: as configured, or room for the longest request in every lane, as far as memory goes."""
@@ -395,8 +395,8 @@ class Engine:
         self.recorder.request(request, prompt)
 
     def _receive(self) -> None:
-        """Arrivals that are due join the line."""
-        now = self._step if self._unit == "step" else self._clock() - self._origin
+        """Arrivals that are due join the waiting queue."""
+        now = self._num_steps if self._unit == "step" else self._clock() - self._origin
         due = 0
         while due < len(self._pending) and self._pending[due][0] <= now:
             self._arrive(self._pending[due][2])
@@ -437,29 +437,29 @@ class Engine:
                 stopped.add(request)
         return frozenset(stopped)
 
-    def _record(self, turn: Turn) -> StepEvent:
-        """Put what happened on record, and forget those who have finished."""
-        event = self.recorder.record(lambda: self._event(turn))
+    def _record(self, step: Step) -> StepEvent:
+        """Record what happened, and forget the requests that have finished."""
+        event = self.recorder.record(lambda: self._event(step))
         self._last_end = event.t_end
-        for finished in turn.facts.finished:
+        for finished in step.facts.finished:
             del self._requests[finished.request], self._params[finished.request]
             self._watches.pop(finished.request, None)
         return event
 
-    def _event(self, turn: Turn) -> StepEvent:
-        """What happened, as it is told."""
-        start, end = turn.started, self.now
+    def _event(self, step: Step) -> StepEvent:
+        """The event of a step."""
+        start, end = step.started, self.now
         if self._on_cuda:
-            turn.not_before(self._last_end + self._origin)
+            step.not_before(self._last_end + self._origin)
             start = max(start, self._last_end)
         ahead = self._runner.asynchronous
-        if turn.results and (ahead or self._on_cuda):
-            last = round(turn.results[-1].t_end - self._origin, 6)
+        if step.results and (ahead or self._on_cuda):
+            last = round(step.results[-1].t_end - self._origin, 6)
             end = last if ahead else max(end, last)
             if ahead:  # the host's own times overlap: the device's are in order
-                start = round(turn.results[0].t_start - self._origin, 6)
+                start = round(step.results[0].t_start - self._origin, 6)
         budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
-        return turn.event(self._origin, start, end, self._num_pool_blocks, budget)
+        return step.event(self._origin, start, end, self._num_pool_blocks, budget)
 
     def _describe(self) -> None:
         """What the header says of how passes are computed: known in full once they have been."""

@@ -1,4 +1,4 @@
-"""One turn of the scheduler from plan to record: what was launched, what came back, and the event that tells of it."""
+"""One step from plan to record: what was launched, what came back, and the event that records it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, 
 
 
 @dataclass(slots=True)
-class Turn:
+class Step:
     """plan: the passes to come. launched: those on their way. results: those read, in the same order. started: seconds since the
-    run began. scheduling: seconds the scheduler took. arrived and facts are there once the turn is fully planned.
+    run began. scheduling: seconds the scheduler took. arrived and facts are there once the step is fully planned.
     """
 
-    step: int
+    number: int
     started: float
     plan: Iterator[SchedulerOutput]
     launched: list[tuple[SchedulerOutput, Launched]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Turn:
             forward += result.forward
             sample += result.sample
         return StepEvent(
-            step=self.step,
+            step=self.number,
             t_start=start,
             t_end=end,
             timings=Timings(round(self.scheduling, 6), round(prepare, 6), round(forward, 6), round(sample, 6)),

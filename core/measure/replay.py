@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
-from core.engine.step import Turn
+from core.engine.step import Step
 from core.errors import shown
 from core.runner.base import PassResult
 from core.runner.sampling import Sample
@@ -20,8 +20,8 @@ from core.trace.events import Arrived, StepEvent
 from core.trace.header import Header
 
 _EARLY = 2e-6  # seconds by which two rounded readings of one clock may be out of order
-_MOST_SLEEP = 60.0  # seconds that an engine sleeps in one turn while it waits for an arrival
-_SPARE_TURNS = 10
+_MOST_SLEEP = 60.0  # seconds that an engine sleeps in one step while it waits for an arrival
+_SPARE_STEPS = 10
 
 
 class Differs(Exception):
@@ -45,9 +45,9 @@ class Replay:
         self._states = {s.id: s for s in states}  # of those to come
         self._plans = {r.id: round(r.arrival, 6) for r in header.workload}
         self._stops = {r.id for r in header.workload if r.sampling.stop}
-        self._arrived: list[Arrived] = []  # since the turn before was closed
+        self._arrived: list[Arrived] = []  # since the step before was closed
         self._step, self._t_end = -1, 0.0  # of the event before
-        self._launched: tuple[Turn, StepEvent] | None = None  # under way, not judged yet
+        self._launched: tuple[Step, StepEvent] | None = None  # under way, not judged yet
         self.num_judged = 0
 
     def fault(self, event: StepEvent) -> str | None:
@@ -57,14 +57,14 @@ class Replay:
                 self._follow(event)
             else:
                 self._number(event)
-                turn = self._begin(event)
-                for output in turn.plan:
-                    self._read(turn, output, event)
-                    turn.launched.append((output, turn.results[-1]))
-                    tokens = [s.token_id for s in turn.results[-1].samples]
+                step = self._begin(event)
+                for output in step.plan:
+                    self._read(step, output, event)
+                    step.launched.append((output, step.results[-1]))
+                    tokens = [s.token_id for s in step.results[-1].samples]
                     self._scheduler.update_from_output(output, tokens, self._stopped(event))
-                self._close(turn)
-                self._judge(turn, event)
+                self._close(step)
+                self._judge(step, event)
         except Differs as difference:
             return f"{difference}."
         return None
@@ -86,7 +86,7 @@ class Replay:
         first, step = self._step + 1, event.step
         last = first
         if not self._scheduler.has_work:
-            cancelled = any(f.when == "before" for f in event.finished)  # a turn that may have nothing else to tell
+            cancelled = any(f.when == "before" for f in event.finished)  # a step that may have nothing else to record
             next_one = self._next()
             if not self._on_time:
                 last = max(first, step)
@@ -94,7 +94,7 @@ class Replay:
                 last = max(first, math.ceil(next_one.request.arrival)) if next_one else first
                 first = first if cancelled else last
             else:
-                last += _SPARE_TURNS + int((event.t_start - self._t_end) / _MOST_SLEEP)
+                last += _SPARE_STEPS + int((event.t_start - self._t_end) / _MOST_SLEEP)
         if not first <= step <= last:
             raise Differs(f"step {step}: it cannot follow step {self._step}")
         self._step, self._t_end = step, event.t_end
@@ -136,64 +136,64 @@ class Replay:
         self._scheduler.add(self._states.pop(request))
         self._arrived.append(Arrived(request, times.get(request, 0.0)))
 
-    # -- turns, as the engine takes them -----------------------------------------------------------------------------
+    # -- steps, as the engine takes them -----------------------------------------------------------------------------
 
-    def _begin(self, event: StepEvent, in_flight: bool = False) -> Turn:
+    def _begin(self, event: StepEvent, in_flight: bool = False) -> Step:
         self._inputs(event)
-        return Turn(event.step, event.t_start, self._scheduler.schedule(in_flight))
+        return Step(event.step, event.t_start, self._scheduler.schedule(in_flight))
 
-    def _close(self, turn: Turn) -> None:
-        """Everything is planned: what happens from now on belongs to the next turn."""
-        turn.facts, turn.arrived = self._scheduler.end_step(), tuple(self._arrived)
+    def _close(self, step: Step) -> None:
+        """Everything is planned: what happens from now on belongs to the next step."""
+        step.facts, step.arrived = self._scheduler.end_step(), tuple(self._arrived)
         self._arrived.clear()
 
     def _follow(self, event: StepEvent) -> None:
-        """Launch the event's turn. One that is under way is read once this one has been launched, if it can be by then."""
-        turn = None
+        """Launch the event's step. One that is under way is read once this one has been launched, if it can be by then."""
+        step = None
         if self._launched is not None:
             if event.step == self._step + 1:  # else nothing could be launched by then
-                turn = self._launch(event, in_flight=True)
-            self._settle(followed=turn is not None)
-        if turn is None:
+                step = self._launch(event, in_flight=True)
+            self._settle(followed=step is not None)
+        if step is None:
             self._number(event)
-            turn = self._launch(event)
+            step = self._launch(event)
         self._step, self._t_end = event.step, event.t_end
-        if turn is None:  # nothing but cancellations
-            turn = Turn(event.step, event.t_start, iter(()))
-            self._close(turn)
-            self._judge(turn, event)
+        if step is None:  # nothing but cancellations
+            step = Step(event.step, event.t_start, iter(()))
+            self._close(step)
+            self._judge(step, event)
             return
-        self._scheduler.advance(turn.latest)
-        self._close(turn)
-        self._launched = turn, event
+        self._scheduler.advance(step.latest)
+        self._close(step)
+        self._launched = step, event
 
-    def _launch(self, event: StepEvent, in_flight: bool = False) -> Turn | None:
-        """The turn with its one pass, if anything can be computed."""
-        turn = self._begin(event, in_flight)
-        output = next(turn.plan, None)
+    def _launch(self, event: StepEvent, in_flight: bool = False) -> Step | None:
+        """The step with its one pass, if anything can be computed."""
+        step = self._begin(event, in_flight)
+        output = next(step.plan, None)
         if output is None:
             return None
-        turn.launched.append((output, _NOT_READ))
-        return turn
+        step.launched.append((output, _NOT_READ))
+        return step
 
     def _settle(self, followed: bool) -> None:
-        """Read the turn that is under way, and judge it."""
+        """Read the step that is under way, and judge it."""
         assert self._launched is not None
-        (turn, event), self._launched = self._launched, None
-        self._read(turn, turn.latest, event)
-        tokens = [s.token_id for s in turn.results[-1].samples]
-        self._scheduler.settle(turn.latest, tokens, self._stopped(event), turn.facts, followed)
-        self._judge(turn, event)
+        (step, event), self._launched = self._launched, None
+        self._read(step, step.latest, event)
+        tokens = [s.token_id for s in step.results[-1].samples]
+        self._scheduler.settle(step.latest, tokens, self._stopped(event), step.facts, followed)
+        self._judge(step, event)
 
-    def _read(self, turn: Turn, output: SchedulerOutput, event: StepEvent) -> None:
+    def _read(self, step: Step, output: SchedulerOutput, event: StepEvent) -> None:
         """What the record says came out of a pass."""
-        index = len(turn.results)
+        index = len(step.results)
         drawn = {s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0) for s in event.sampled if s.pass_index == index}
         samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
         start, end, bucket = 0.0, 0.0, None
         if index < len(event.passes):
             start, end, bucket = event.passes[index].t_start, event.passes[index].t_end, event.passes[index].bucket
-        turn.results.append(PassResult(samples, start, end, 0.0, 0.0, 0.0, bucket))
+        step.results.append(PassResult(samples, start, end, 0.0, 0.0, 0.0, bucket))
 
     def _stopped(self, event: StepEvent) -> frozenset[str]:
         """Requests whose text ended them. Where the end tokens are on record, nobody else is believed to have stopped."""
@@ -204,10 +204,10 @@ class Replay:
 
     # -- judging -----------------------------------------------------------------------------------------------------
 
-    def _judge(self, turn: Turn, event: StepEvent) -> None:
-        """Compare the turn with the event; the first decision that is another is told."""
+    def _judge(self, step: Step, event: StepEvent) -> None:
+        """Compare the step with the event; the first decision that is another is told."""
         limit = self._header.config.max_num_batched_tokens if self._header.batching.token_budget else None
-        again = turn.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
+        again = step.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
         again = replace(again, timings=event.timings)
         if again != event:
             raise Differs(next(_differences(event, again)))

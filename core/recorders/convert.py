@@ -148,7 +148,7 @@ class Conversion:
         self._known: dict[str, _Known] = {}
         self._requests: list[dict[str, Any]] = []
         self._lanes: dict[str, int] = {}
-        self._line: list[str] = []
+        self._waiting: list[str] = []
         self._over: set[str] = set()
         self._lingering: list[str] = []  # over, and computed once more in the step to come
         self._steps, self._t = 0, 0.0
@@ -184,9 +184,9 @@ class Conversion:
         overrun = tuple(Overrun(r, given[r]["length"]) for r in rows if r in self._over or r in aborted)
         unread = {row.request for row in overrun}
         sampled, drafts = self._sample(step, [r for r in rows if r not in unread], given)
-        line_why, stall_why = self._why(step, used)
+        waiting_why, stall_why = self._why(step, used)
         stalled = tuple(Stalled(r, stall_why) for r in self._lanes if r not in given and r not in self._over)
-        waiting = Waiting(len(self._line), self._line[0] if self._line else None, line_why if self._line else None)
+        waiting = Waiting(len(self._waiting), self._waiting[0] if self._waiting else None, waiting_why if self._waiting else None)
         finished = tuple(self._finish(request, reason) for request, reason in step.get("finished", ()) if request in self._lanes)
         self._lingering = [f.request for f in finished if f.request in later]
         leaving = [*lingering, *(f.request for f in finished if f.request not in later)]
@@ -212,7 +212,7 @@ class Conversion:
             finished=(*cancelled, *finished),
             kv=KV(used, self._facts["num_blocks"], changes.merged(), tuple(hits)),
             budget=Budget(
-                step["budget"], decode, prefill, max(0, step["budget"] - total), line_why.limit if self._line else "none"
+                step["budget"], decode, prefill, max(0, step["budget"] - total), waiting_why.limit if self._waiting else "none"
             ),
             overrun=overrun,
             left=tuple(left),
@@ -239,7 +239,7 @@ class Conversion:
         room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
         most = max(1, min(arrived.get("max_tokens") or room, room))
         self._known[request] = _Known(prompt, most, len(prompt))
-        self._line.append(request)
+        self._waiting.append(request)
         sampling = {"max_new_tokens": most, "temperature": arrived.get("temperature") or 0.0}
         sampling |= {"ignore_eos": True} if arrived.get("ignore_eos") else {}
         self._requests.append({"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t})
@@ -247,7 +247,7 @@ class Conversion:
 
     def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
         request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
-        self._line.remove(request)
+        self._waiting.remove(request)
         taken = set(self._lanes.values())
         self._lanes[request] = next(lane for lane in count() if lane not in taken)
         if cached:
@@ -258,7 +258,7 @@ class Conversion:
         )
 
     def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:
-        self._line.insert(0, request)
+        self._waiting.insert(0, request)
         self._give_back(request, changes)
         return Preempted(request, lost, self._lanes.pop(request))
 
@@ -271,8 +271,8 @@ class Conversion:
                     continue
                 self._over.add(request)
                 finished.append(Finished(request, "cancelled"))
-                if request in self._line:
-                    self._line.remove(request)
+                if request in self._waiting:
+                    self._waiting.remove(request)
                 else:
                     left.append(self._leave(request, "before", changes))
         return finished, left
@@ -318,15 +318,15 @@ class Conversion:
         """Why the head of the queue waits, and why a running request computes nothing."""
         spent = step["budget"] - sum(s["length"] for s in step["segments"])
         total, lanes = self._facts["num_blocks"], self._facts["max_num_seqs"]
-        head = self._known[self._line[0]] if self._line else None
+        head = self._known[self._waiting[0]] if self._waiting else None
         tokens = head.num_tokens if head else 0
         budget = Why("budget", max(0, spent), tokens, step["budget"])
         blocks = Why("blocks", total - used, -(-tokens // self._facts["block_size"]), total)
         if len(self._lanes) >= lanes:
-            line = Why("lanes", 0, 1, lanes)
+            waiting = Why("lanes", 0, 1, lanes)
         else:
-            line = budget if spent <= 0 else blocks
-        return line, budget._replace(need=1) if spent <= 0 else blocks._replace(need=1)
+            waiting = budget if spent <= 0 else blocks
+        return waiting, budget._replace(need=1) if spent <= 0 else blocks._replace(need=1)
 
     def _times(self, step: dict[str, Any]) -> tuple[float, float, float, float]:
         """Start, scheduled, output, end; a step that was scheduled while the one before was computed begins with that one's end."""

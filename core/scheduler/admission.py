@@ -1,4 +1,4 @@
-"""Admission: who joins, and what keeps the head of the line waiting. Looks at the head alone, whatever the order of the line."""
+"""Admission: who joins, and what keeps the head of the waiting queue from joining. Looks at the head alone, whatever the order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NOTHING_BINDS = Why("none")
 def admit(books: Books, left: int, plan: Plan, growing: int = 0) -> int:
     """Let waiting requests into free lanes while lanes, budget and blocks allow; the budget that is left.
 
-    growing: blocks that running requests still need in this turn.
+    growing: blocks that running requests still need in this step.
     """
-    while state := books.line.head():
+    while state := books.waiting.head():
         why = _no_lane(books)
         matched = books.pool.match(state.token_ids) if books.config.prefix_caching and not why else ()
         why = why or _no_room(books, state, matched, left, growing)
@@ -37,7 +37,7 @@ def _no_lane(books: Books) -> Why | None:
 
 
 def _no_room(books: Books, state: RequestState, matched: tuple[int, ...], left: int, growing: int) -> Why | None:
-    """The limit that keeps the head of the line waiting though there is a lane, if any. matched: its cached blocks."""
+    """The limit, if any, that keeps the head of the queue waiting though a lane is free. matched: its cached blocks."""
     config, pool = books.config, books.pool
     budget = config.max_num_batched_tokens
     pending = state.num_tokens - len(matched) * config.block_size

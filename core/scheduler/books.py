@@ -1,5 +1,5 @@
 """The books that every rule of the scheduler reads and changes: who waits, who runs, who holds which lane and blocks, and the facts of
-the turn. Each change is recorded as a fact where it is made. Decides nothing.
+the step. Each change is recorded as a fact where it is made. Decides nothing.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from core.config import BatchingPolicy, EngineConfig
 from core.scheduler.block_pool import BlockPool
 from core.scheduler.facts import StepFacts
 from core.scheduler.lanes import Lanes
-from core.scheduler.line import LINES
 from core.scheduler.state import UNREAD, BlockTable, RequestState, RequestStatus
+from core.scheduler.waiting import QUEUES
 from core.trace.events import BlockChange, Preempted, PrefixHit, Waiting, Why
 
 UNLIMITED = 2**62
@@ -24,14 +24,14 @@ class Books:
     def __init__(self, config: EngineConfig, policy: BatchingPolicy, num_blocks: int) -> None:
         self.config, self.policy = config, policy
         self.pool = BlockPool(num_blocks, config.block_size)
-        self.line = LINES[policy.order](policy)
+        self.waiting = QUEUES[policy.order](policy)
         self.running: list[RequestState] = []
         self.lanes = Lanes(config.num_lanes)
         self.facts = StepFacts()
 
     @property
     def token_budget(self) -> int:
-        """Tokens that a turn may compute."""
+        """Tokens that a step may compute."""
         return self.config.max_num_batched_tokens if self.policy.token_budget else UNLIMITED
 
     @property
@@ -43,8 +43,8 @@ class Books:
         return -(-tokens // self.config.block_size)
 
     def start(self, state: RequestState, matched: tuple[int, ...]) -> None:
-        """Put the head of the line into the lowest free lane; `matched` are its cached blocks."""
-        self.line.remove(state, RequestStatus.RUNNING)
+        """Put the head of the queue into the lowest free lane; `matched` are its cached blocks."""
+        self.waiting.remove(state, RequestStatus.RUNNING)
         state.lane = self.lanes.take(state)
         self.running.append(state)
         state.num_cached_tokens = state.num_computed_tokens = len(matched) * self.config.block_size
@@ -55,10 +55,10 @@ class Books:
             self.facts.prefix_hits.append(PrefixHit(state.id, state.num_cached_tokens))
 
     def wait(self, why: Why) -> None:
-        """Put on record what keeps the head of the line waiting."""
-        head = self.line.head()
+        """Record what keeps the head of the queue waiting."""
+        head = self.waiting.head()
         assert head is not None
-        self.facts.waiting = Waiting(len(self.line), head.id, why)
+        self.facts.waiting = Waiting(len(self.waiting), head.id, why)
 
     def grow(self, state: RequestState, count: int) -> None:
         """Blocks for the next `count` tokens."""
@@ -74,7 +74,7 @@ class Books:
         """Make findable the blocks that positions `start` … `end - 1` fill, but for those with a token that is unread.
 
         Once planned is early enough: a pass stores its keys and values before anybody in it attends, so that whoever is admitted in
-        the same turn can share them.
+        the same step can share them.
         """
         size, blocks = self.config.block_size, state.block_table.blocks
         for index in range(start // size, end // size):
@@ -83,12 +83,12 @@ class Books:
                 self.pool.register(blocks[index], blocks[index - 1] if index else None, tokens)
 
     def preempt_newest(self) -> None:
-        """Take everything from the newest running request but its tokens, and put it at the head of the line."""
+        """Take everything from the newest running request but its tokens, and put it at the head of the queue."""
         state = self.running.pop()
         self.facts.preempted.append(Preempted(state.id, state.num_computed_tokens, state.held_lane))
         self.pool.free(self.vacate(state, self.facts))
         state.num_computed_tokens = state.num_cached_tokens = 0
-        self.line.put_back(state)
+        self.waiting.put_back(state)
 
     def vacate(self, state: RequestState, facts: StepFacts) -> tuple[int, ...]:
         """Give back the lane; the blocks that were held, which the caller frees."""
@@ -100,12 +100,12 @@ class Books:
         return blocks
 
     def check_integrity(self) -> None:
-        """Assert every invariant that holds between turns."""
+        """Assert every invariant that holds between steps."""
         held = list(self.lanes)
         assert [s for s in held if s.finish_reason is None] == sorted(self.running, key=lambda s: s.held_lane)
         assert len(held) <= self.lanes.count
-        waiting = list(self.line)
-        assert len(waiting) == len(self.line) and all(s.finish_reason is None and s.lane is None for s in waiting)
+        waiting = list(self.waiting)
+        assert len(waiting) == len(self.waiting) and all(s.finish_reason is None and s.lane is None for s in waiting)
         if self.policy.order == "arrival":
             for queue in (self.running, waiting):
                 assert queue == sorted(queue, key=lambda s: s.order)

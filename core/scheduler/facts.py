@@ -1,4 +1,4 @@
-"""What the scheduler decided in a turn, and why: gathered while it decides, then frozen into the step's event by the engine."""
+"""What the scheduler decided in a step, and why: gathered while it decides, then frozen into the step's event by the engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY_WAITS = Waiting(0)
 
 @dataclass(slots=True)
 class StepFacts:
-    """cut: what cut a prompt into chunks. blocks_used: the most that were in use while a pass of the turn was planned."""
+    """cut: what cut a prompt into chunks. blocks_used: the most that were in use while a pass of the step was planned."""
 
     admitted: list[Admitted] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
@@ -40,7 +40,7 @@ class StepFacts:
     blocks_used: int = 0
 
     def budget(self, limit: int | None) -> Budget:
-        """What the token budget was spent on, and which limit bound: a spent budget before whatever else the first in line lacks."""
+        """What the token budget was spent on, and which limit bound: a spent budget comes before whatever else the first waiting request lacks."""
         used = self.decode_tokens + self.prefill_tokens
         held_back = self.cut == "budget" or self.waiting.why is not None
         if used == limit and held_back:

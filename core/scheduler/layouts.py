@@ -1,4 +1,4 @@
-"""The passes of a turn, layout by layout: who computes in which pass, and who makes room where KV blocks run out.
+"""The passes of a step, layout by layout: who computes in which pass, and who makes room where KV blocks run out.
 
 A layout is a generator: run each pass and report it before asking for the next, since the split layout decides its decode pass by what
 its prefill passes wrote.
@@ -20,9 +20,9 @@ _PROMPTS_ALONE = Why("phase", 0, 1, 1)
 
 
 def passes(books: Books, in_flight: bool) -> Iterator[SchedulerOutput]:
-    """The passes of this turn under the policy's layout.
+    """The passes of this step under the policy's layout.
 
-    in_flight: another turn is not settled yet; nobody is preempted then, since its tokens are needed to compute them again.
+    in_flight: another step is not settled yet; nobody is preempted then, since its tokens are needed to compute them again.
     """
     return _PASSES[books.policy.layout](books, in_flight)
 
@@ -48,7 +48,7 @@ def _padded(books: Books, in_flight: bool) -> Iterator[SchedulerOutput]:
     go_on(books, books.running, UNLIMITED, plan)
     if books.policy.admission == "immediate" or not books.running:
         admit(books, UNLIMITED, plan)
-    elif len(books.line):
+    elif len(books.waiting):
         books.wait(Why("barrier", len(books.running), 0, books.lanes.count))
     if plan:
         plan += [(s.held_lane, s, 0) for s in books.lanes if s.finish_reason is not None]
@@ -107,12 +107,12 @@ def _plan_apart(books: Books, in_flight: bool) -> Plan:
         return []
     go_on(books, books.running, books.token_budget, plan)
     if books.facts.preempted:
-        admit(books, books.token_budget, plan)  # nobody joins: it says who is first in line now
+        admit(books, books.token_budget, plan)  # nobody joins: it records who is first in the queue now
     return plan
 
 
 def _make_room(books: Books, in_flight: bool) -> bool:
-    """Preempt the newest until everybody who goes on in this turn has the blocks for it; False if that has to wait for a turn in flight."""
+    """Preempt the newest until everybody who goes on in this step has the blocks for it; False if that has to wait for a step in flight."""
     free = books.pool.num_free
     if free >= len(books.running) + books.token_budget // books.config.block_size:
         return True
@@ -124,7 +124,7 @@ def _make_room(books: Books, in_flight: bool) -> bool:
 
 
 def _needed(books: Books) -> int:
-    """Blocks that the running requests lack for what the budget lets them compute in this turn."""
+    """Blocks that the running requests lack for what the budget lets them compute in this step."""
     decoding, prefilling = _by_phase(books)
     left, needed = books.token_budget, 0
     for state in prefilling + decoding if books.config.prefill_first else decoding + prefilling:

@@ -1,19 +1,19 @@
-"""Who computes what in each step. `schedule()` decides a turn pass by pass; `advance()` and `settle()` alone change requests.
+"""Who computes what in each step. `schedule()` decides a step pass by pass; `advance()` and `settle()` alone change requests.
 
-A turn is one pass for the packed and padded layouts. The split layout decides its decode pass after its prefill passes, so
+A step is one pass for the packed and padded layouts. The split layout decides its decode pass after its prefill passes, so
 `schedule()` is a generator: run each pass and report it before asking for the next.
 
     for output in scheduler.schedule():
         scheduler.update_from_output(output, run(output))  # advance, then settle
     facts = scheduler.end_step()
 
-With asynchronous execution a turn, of one pass then, is planned before the last one's tokens are read. All that scheduling asks is
-known by then but for who stops early: `advance` counts a launched pass, its new tokens as UNREAD, and `settle` fills them in later. A
-request that turns out to have stopped may by then have a row in the next turn; that row is an overrun, and lane and blocks fall free
-after it.
+With asynchronous execution a step, which then has one pass, is planned before the tokens of the last one are read. All that scheduling
+needs is known by then except who stops early: `advance` counts a launched pass, its new tokens as UNREAD, and `settle` fills them in
+later. A request that turns out to have stopped may already have a row in the next step; that row is an overrun, and its lane and blocks
+are freed after it.
 
-The rules are rooms of their own: `line` orders those who wait, `admission` lets them in, `layouts` decides the passes, `plan` how much
-each computes, all on the same `books`. Knows nothing of tensors, models or time.
+The rules have modules of their own: `waiting` orders the requests that wait, `admission` lets them in, `layouts` decides the passes,
+`plan` how much each computes, all on the same `books`. Knows nothing of tensors, models or time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from core.scheduler.books import Books
 from core.scheduler.facts import NOBODY_WAITS, StepFacts
 from core.scheduler.lanes import Lanes
 from core.scheduler.layouts import passes
-from core.scheduler.line import Line
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import UNREAD, RequestState, RequestStatus
+from core.scheduler.waiting import WaitingQueue
 from core.trace.events import Finished, Left, Overrun, When
 from core.workload.request import FinishReason
 
@@ -64,8 +64,8 @@ class Scheduler:
         return self._books.running
 
     @property
-    def waiting(self) -> Line:
-        return self._books.line
+    def waiting(self) -> WaitingQueue:
+        return self._books.waiting
 
     @property
     def lanes(self) -> Lanes:
@@ -73,7 +73,7 @@ class Scheduler:
 
     @property
     def has_news(self) -> bool:
-        """Whether somebody has finished between turns."""
+        """Whether somebody has finished between steps."""
         return bool(self._books.facts.finished)
 
     @property
@@ -83,9 +83,9 @@ class Scheduler:
     # -- requests in and out -----------------------------------------------------------------------------------------
 
     def add(self, state: RequestState) -> None:
-        """Join the end of the line."""
+        """Join the end of the waiting queue."""
         self.requests[state.id] = state
-        self._books.line.add(state)
+        self._books.waiting.add(state)
 
     def cancel(self, request: str) -> bool:
         """End a request wherever it is; whether there was such a request. The fact belongs to the next step's event."""
@@ -93,7 +93,7 @@ class Scheduler:
         if state is None:
             return False
         if state.status is not RequestStatus.RUNNING:
-            self._books.line.remove(state, RequestStatus.FINISHED)
+            self._books.waiting.remove(state, RequestStatus.FINISHED)
         self._finish(state, "cancelled", self._books.facts)
         self._let_go(self._books.facts, "before")
         return True
@@ -101,15 +101,15 @@ class Scheduler:
     # -- the three verbs' first and last -----------------------------------------------------------------------------
 
     def schedule(self, in_flight: bool = False) -> Iterator[SchedulerOutput]:
-        """Decide the passes of this turn, one after the other.
+        """Decide the passes of this step, one after the other.
 
-        in_flight: another turn is not settled yet; nobody is preempted then, since its tokens are needed to compute them again.
+        in_flight: another step is not settled yet; nobody is preempted then, since its tokens are needed to compute them again.
         """
         self._books.facts.waiting = NOBODY_WAITS
         return passes(self._books, in_flight)
 
     def advance(self, output: SchedulerOutput) -> None:
-        """Count a pass that has been launched. The turn before it must be settled."""
+        """Count a pass that has been launched. The step before it must be settled."""
         for scheduled in output.scheduled:
             self._advance(scheduled)
         self._let_go(self._books.facts, "after")
@@ -124,8 +124,8 @@ class Scheduler:
     ) -> None:
         """Fill in the tokens of a launched pass.
 
-        token_ids, stopped: see `update_from_output`. facts: of the pass's own turn, for who has finished. followed: the next turn's
-        first pass has been launched, so what falls free does so after that one.
+        token_ids, stopped: see `update_from_output`. facts: of the pass's own step, for who has finished. followed: the next step's
+        first pass has been launched, so that lanes and blocks are given back after that one.
         """
         tokens = iter(token_ids)
         for scheduled in output.scheduled:
@@ -182,7 +182,7 @@ class Scheduler:
             self._finish(state, "length", facts)
 
     def end_step(self) -> StepFacts:
-        """The facts of the turn; the next turn starts with a clean sheet."""
+        """The facts of the step; the next step starts with none."""
         facts, self._books.facts = self._books.facts, StepFacts()
         return facts
 
@@ -191,7 +191,7 @@ class Scheduler:
         self._books.check_integrity()
 
     def _finish(self, state: RequestState, reason: FinishReason, facts: StepFacts) -> None:
-        """End a request. facts: of the turn in which it ended."""
+        """End a request. facts: of the step in which it ended."""
         state.finish_reason = reason
         facts.finished.append(Finished(state.id, reason))
         if self._leaving.pop(state.id, None) is None:
@@ -204,9 +204,9 @@ class Scheduler:
         self._is_anybody_over = True
 
     def _let_go(self, facts: StepFacts, when: When) -> None:
-        """Whoever is over gives up lane and blocks: at once, or with the whole wave at the barrier.
+        """Requests that are over give back lane and blocks: at once, or with the whole wave at the barrier.
 
-        Blocks are freed in the order of admission, which decides what of the prefix cache is dropped first. facts: of the turn before or
+        Blocks are freed in the order of admission, which decides what of the prefix cache is dropped first. facts: of the step before or
         after whose passes that happens.
         """
         if not self._is_anybody_over:

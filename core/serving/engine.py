@@ -7,7 +7,7 @@
     serving.close()
 
 The thread drives the engine by its public functions alone. A step that fails ends the requests that were in a lane, with an error; those
-that waited are put in line again. Knows nothing of HTTP.
+that waited are queued again. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class ServingEngine:
     async def submit(
         self, prompt: Sequence[int], sampling: SamplingParams, *, client: str = "", id: str | None = None
     ) -> TokenStream:
-        """Queue a request whose prompt `check` gave; back as soon as the engine has it in line.
+        """Queue a request whose prompt `check` gave; back as soon as the engine has queued it.
 
         Raises Unavailable while the server drains, TooManyRequests when it is full, InvalidRequest for what the KV pool cannot hold.
         """
@@ -257,7 +257,7 @@ class ServingEngine:
         except InvalidRequest as error:
             self._end(stream, InvalidRequest(_as_sentence(error.message)))
         except Exception as error:
-            _log.error("A request could not be put in line.", exc_info=error)
+            _log.error("A request could not be queued.", exc_info=error)
             self._end(stream, error if isinstance(error, InflightError) else step_failed())
         else:
             stream.times.arrived = arrived
@@ -324,7 +324,7 @@ class ServingEngine:
             _call_in(loop, _put, tokens)
 
     def _recover(self, error: Exception) -> None:
-        """After a step that failed: those in a lane end, those in line are put in line again."""
+        """After a step that failed: those in a lane end, those waiting are queued again."""
         _log.error("A step failed; the server goes on without the requests in it.", exc_info=error)
         self.num_step_failures += 1
         self.metrics.step_failures.inc()

@@ -100,7 +100,7 @@ class TokenStream:
     # -- from the engine's thread, through the loop -----------------------------------------------------------------
 
     def accept(self) -> None:
-        """The engine has it in line."""
+        """The engine has queued it."""
         if not self.accepted.done():
             self.accepted.set_result(None)
 

@@ -69,7 +69,7 @@ class Fold:
     """
 
     num_tokens: dict[str, int]  # prompt and generated, by request
-    line: deque[str] = field(default_factory=deque)
+    waiting: deque[str] = field(default_factory=deque)
     since: dict[str, int] = field(default_factory=dict)  # the step in which the present wait began
     arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
     lanes: dict[int, str] = field(default_factory=dict)  # in the order of admission
@@ -88,7 +88,7 @@ class Fold:
     @property
     def has_work(self) -> bool:
         """Whether anybody waits or runs."""
-        return bool(self.line) or bool(self.running)
+        return bool(self.waiting) or bool(self.running)
 
     @property
     def running(self) -> list[str]:
@@ -124,20 +124,20 @@ class Fold:
     # -- record by record --------------------------------------------------------------------------------------------
 
     def arrive(self, step: int, arrived: Arrived) -> None:
-        self.line.append(arrived.request)
+        self.waiting.append(arrived.request)
         self.since[arrived.request] = self.arrived[arrived.request] = step
 
     def preempt(self, step: int, preempted: Preempted) -> None:
         request = preempted.request
         self._free(preempted.lane, request, step, preempted=True)
         self.lost[request] = preempted.tokens_lost
-        self.line.appendleft(request)
+        self.waiting.appendleft(request)
         self.since[request] = step
 
     def admit(self, admitted: Admitted, cached: int) -> None:
         """cached: positions found in the prefix cache."""
         request = admitted.request
-        self.line.remove(request)
+        self.waiting.remove(request)
         self.lanes[admitted.lane] = request
         self.chunks[request] = 0
         self.computed[request] = cached
@@ -175,8 +175,8 @@ class Fold:
     def finish(self, step: int, finished: Finished) -> None:
         """A request is over; its lane, if it holds one, it keeps until it leaves."""
         self.finished[finished.request] = step
-        if finished.when == "before" and finished.request in self.line:
-            self.line.remove(finished.request)
+        if finished.when == "before" and finished.request in self.waiting:
+            self.waiting.remove(finished.request)
 
     def leave(self, step: int, left: Left) -> None:
         self._free(left.lane, left.request, step, preempted=False)
@@ -212,7 +212,7 @@ class Fold:
         )
         waiting = tuple(
             WaitingRow(r, self.since[r], r in self.lost, event.waiting.why if r == event.waiting.request else None)
-            for r in self.line
+            for r in self.waiting
         )
         blocks: dict[int, tuple[str, ...]] = {}
         for request, table in self.tables.items():

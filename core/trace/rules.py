@@ -142,7 +142,7 @@ class Checker:
             request = finished.request
             if request in fold.running:
                 leaving.append(request)
-            elif request not in fold.line:
+            elif request not in fold.waiting:
                 return f"request {request!r} cannot be cancelled"
             fold.finish(event.step, finished)
         return self._leave(event, "before", self._freed_by(leaving), ())
@@ -197,19 +197,20 @@ class Checker:
         return None
 
     def _waiting(self, event: StepEvent) -> str | None:
-        (count, head, why), line = event.waiting, self._fold.line
-        if count != len(line) or (head not in self._next() if line else head is not None) or (why is None) != (head is None):
-            return f"{len(line)} requests wait, not as it says"
+        (count, head, why), waiting = event.waiting, self._fold.waiting
+        known = head in self._next() if waiting else head is None
+        if count != len(waiting) or not known or (why is None) != (head is None):
+            return f"{len(waiting)} requests wait, not as it says"
         if why and why.limit == "lanes" and len(self._fold.lanes) < self._config.num_lanes:
             return "the first of those waiting waits for a lane though one is free"
         return None
 
     def _next(self) -> Collection[str]:
         """Who may be next: the first of those waiting, or any of them where they are not taken in order of arrival."""
-        line = self._fold.line
+        waiting = self._fold.waiting
         if self._batching.order != "arrival" or not self._own:
-            return line
-        return [line[0]] if line else []
+            return waiting
+        return [waiting[0]] if waiting else []
 
     def _blocks(self, event: StepEvent) -> str | None:
         used, total, changes, hits = event.kv

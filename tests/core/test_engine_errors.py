@@ -15,7 +15,7 @@ from core import Engine, EngineConfig, InflightError, Request, SamplingParams, T
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
 from core.trace.rules import Checker
 from core.workload.presets import preset
-from worlds.small import EOS, Line, MemoryModel, generate, memory_engine, request, requests
+from worlds.small import EOS, MemoryModel, SchedulerWorld, generate, memory_engine, request, requests
 
 GOOD = request("good", 4, 3)
 
@@ -203,7 +203,7 @@ def test_lanes_and_blocks_cost_nothing_until_they_are_used() -> None:
     config = EngineConfig(policy="static", max_num_seqs=2**31 - 1)
     tracemalloc.start()
     try:
-        world = Line(config, made, num_blocks=2**31 - 1).run()
+        world = SchedulerWorld(config, made, num_blocks=2**31 - 1).run()
         assert len(world.finish_steps) == 3
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:

@@ -15,7 +15,7 @@ from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metri
 from core.runner.eager import ModelRunner
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
-from worlds.small import Line, MemoryModel
+from worlds.small import MemoryModel, SchedulerWorld
 from worlds.small import request as small_request
 from worlds.visual import record, request
 
@@ -124,8 +124,8 @@ def test_a_token_is_there_once_it_is_sampled():
     """The end of a pass is read after sampling: a runner on a clock that every reading moves."""
     reading = iter(range(1000))
     runner = ModelRunner(MemoryModel(), 4, 4, clock=lambda: float(next(reading)))
-    line = Line(EngineConfig(), [small_request("a", 3)], num_blocks=4)
-    result = runner.launch(line.turn().outputs[0], {"a": SamplingParams()})
+    world = SchedulerWorld(EngineConfig(), [small_request("a", 3)], num_blocks=4)
+    result = runner.launch(world.step().outputs[0], {"a": SamplingParams()})
     assert result.t_end == 3 and result.t_end - result.t_start == result.prepare + result.forward + result.sample == 3
 
 

@@ -15,7 +15,7 @@ from core import Engine, EngineConfig, Request, StepEvent, Workload
 from core.config import POLICIES
 from core.scheduler.state import RequestState
 from core.trace.rules import Checker
-from worlds.small import Line, MemoryModel, generate, memory_engine, request
+from worlds.small import MemoryModel, SchedulerWorld, generate, memory_engine, request
 
 ROOM = 60  # tokens: the longest request fits the smallest pool
 
@@ -167,11 +167,11 @@ def test_every_rule_after_every_step_at_length(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_reason_given_for_the_head_of_the_line_is_true(case: Case) -> None:
     """Checked at the moment of the decision, from the scheduler's own books of before and after."""
-    world = Line(case.config, case.requests, case.config.num_blocks)
+    world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
     scheduler, config = world.scheduler, case.config
     while world.has_work:
-        turn = world.turn()
-        facts, why = turn.facts, turn.facts.waiting.why
+        step = world.step()
+        facts, why = step.facts, step.facts.waiting.why
         if why is None:
             assert facts.waiting.count == 0
             continue
@@ -204,9 +204,9 @@ def test_the_reason_given_for_the_head_of_the_line_is_true(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
     """Whoever is in the budget has its blocks, nobody joins, and the last to be preempted would not have fitted in."""
-    world = Line(case.config, case.requests, case.config.num_blocks)
+    world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
     while world.has_work:
-        facts = world.turn().facts
+        facts = world.step().facts
         assert not any(s.why.limit == "blocks" for s in facts.stalled)
         if facts.preempted:
             assert not facts.admitted
@@ -218,7 +218,7 @@ def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
     """Just before a preemption every running request is at the end of its blocks and none is free."""
-    world = Line(case.config, case.requests, case.config.num_blocks)
+    world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
     scheduler = world.scheduler
     preempt = scheduler._books.preempt_newest
 

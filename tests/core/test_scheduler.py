@@ -15,11 +15,11 @@ from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import Why
 from core.workload.request import Request, SamplingParams
 from worlds import small
-from worlds.small import line, requests
+from worlds.small import requests, world_of
 
 
 def finish_by_request(policy: str, rows, **limits) -> list[int]:
-    steps = line(policy, rows, **limits).run().finish_steps
+    steps = world_of(policy, rows, **limits).run().finish_steps
     return [steps[f"r{i}"] for i in range(len(rows))]
 
 
@@ -53,43 +53,43 @@ def test_finishing_steps(policy, rows, limits, steps) -> None:
 
 
 def test_gpt2_six_joins_and_occupancy() -> None:
-    continuous = line("continuous", GPT2_SIX, max_num_seqs=3).run()
-    joined = {r: t.step for t in continuous.turns for r in t.admitted}
-    assert [joined[f"r{i}"] for i in (3, 4, 5)] == [6, 36, 50] and len(continuous.turns) == 300
-    static = line("static", GPT2_SIX, max_num_seqs=3).run()
-    assert len(static.turns) == 480
-    assert sum(n > 0 for t in static.turns for p in t.passes for _, n in p) == 611
-    assert sum(len(p) for t in static.turns for p in t.passes) == 1440
+    continuous = world_of("continuous", GPT2_SIX, max_num_seqs=3).run()
+    joined = {r: step.number for step in continuous.steps for r in step.admitted}
+    assert [joined[f"r{i}"] for i in (3, 4, 5)] == [6, 36, 50] and len(continuous.steps) == 300
+    static = world_of("static", GPT2_SIX, max_num_seqs=3).run()
+    assert len(static.steps) == 480
+    assert sum(n > 0 for step in static.steps for p in step.passes for _, n in p) == 611
+    assert sum(len(p) for step in static.steps for p in step.passes) == 1440
 
 
 def test_chunks_of_one_prompt() -> None:
-    assert line("split-chunked", ((20, 5),), max_num_seqs=4, max_num_batched_tokens=8).run().chunks("r0")[:3] == [8, 8, 4]
-    assert line("continuous", ((7, 2),), max_num_seqs=1, max_num_batched_tokens=4).run().chunks("r0")[:2] == [4, 3]
+    assert world_of("split-chunked", ((20, 5),), max_num_seqs=4, max_num_batched_tokens=8).run().chunks("r0")[:3] == [8, 8, 4]
+    assert world_of("continuous", ((7, 2),), max_num_seqs=1, max_num_batched_tokens=4).run().chunks("r0")[:2] == [4, 3]
 
 
 @pytest.mark.parametrize("policy", ["split-chunked", "continuous"])
 def test_a_long_prompt_takes_what_three_decodes_leave(policy) -> None:
     rows = ((1, 20), (1, 20), (1, 20), (20, 5, 4))
-    world = line(policy, rows, max_num_seqs=4, max_num_batched_tokens=10).run()
+    world = world_of(policy, rows, max_num_seqs=4, max_num_batched_tokens=10).run()
     assert world.chunks("r3")[:3] == [7, 7, 6]
 
 
 def test_the_first_decodes_in_every_step_while_a_prompt_is_chunked() -> None:
-    world = line("split-chunked", ((5, 15, 0), (20, 5, 1)), max_num_seqs=4, max_num_batched_tokens=8).run()
+    world = world_of("split-chunked", ((5, 15, 0), (20, 5, 1)), max_num_seqs=4, max_num_batched_tokens=8).run()
     assert world.chunks("r1")[:3] == [7, 7, 6]
-    assert all(("r0", 1) in turn.passes[-1] for turn in world.turns[1:13])
+    assert all(("r0", 1) in step.passes[-1] for step in world.steps[1:13])
 
 
 def test_budget_512_leaves_209() -> None:
-    world = line("continuous", ((4, 9), (4, 9), (4, 9), (100, 3, 2), (200, 3, 2)), max_num_batched_tokens=512).run()
-    budget = world.turns[2].facts.budget(512)
+    world = world_of("continuous", ((4, 9), (4, 9), (4, 9), (100, 3, 2), (200, 3, 2)), max_num_batched_tokens=512).run()
+    budget = world.steps[2].facts.budget(512)
     assert (budget.decode, budget.prefill, budget.unused, budget.binding) == (3, 300, 209, "none")
 
 
 def test_a_spent_budget_binds_whatever_else_the_first_in_line_lacks() -> None:
-    world = line("continuous", ((5, 9), (20, 9), (3, 2)), max_num_seqs=2, max_num_batched_tokens=8)
+    world = world_of("continuous", ((5, 9), (20, 9), (3, 2)), max_num_seqs=2, max_num_batched_tokens=8)
     bound = [
-        world.turn().facts.budget(8) for _ in range(5)
+        world.step().facts.budget(8) for _ in range(5)
     ]  # 5 + 3, 1 + 7, 1 + 7, 1 + 3, 1 + 1; r2 waits for a lane all the while
     assert [b.unused for b in bound] == [0, 0, 0, 4, 6]
     assert [b.binding for b in bound] == ["budget", "budget", "budget", "lanes", "lanes"]
@@ -99,19 +99,19 @@ def test_a_spent_budget_binds_whatever_else_the_first_in_line_lacks() -> None:
 
 
 def test_a_joining_prompt_pads_every_decoding_row() -> None:
-    seven = line("dynamic", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8).run()
-    assert seven.turns[2].outputs[0].padding == 693
-    two = line("dynamic", ((5, 20), (5, 20), (10, 3, 2)), max_num_seqs=3).run()
-    output = two.turns[2].outputs[0]
+    seven = world_of("dynamic", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8).run()
+    assert seven.steps[2].outputs[0].padding == 693
+    two = world_of("dynamic", ((5, 20), (5, 20), (10, 3, 2)), max_num_seqs=3).run()
+    output = two.steps[2].outputs[0]
     assert (output.rows * output.width, output.padding) == (30, 18)
-    packed = line("continuous", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8, max_num_batched_tokens=512).run()
-    assert packed.turns[2].outputs[0].padding == 0
+    packed = world_of("continuous", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8, max_num_batched_tokens=512).run()
+    assert packed.steps[2].outputs[0].padding == 0
 
 
 def test_static_pads_prompts_and_computes_finished_rows_until_the_barrier() -> None:
-    world = line("static", ((5, 2), (3, 4), (4, 1), (2, 2)), max_num_seqs=3).run()
-    assert [t.outputs[0].width for t in world.turns] == [5, 1, 1, 1, 2, 1]
-    assert [t.passes[0] for t in world.turns] == [
+    world = world_of("static", ((5, 2), (3, 4), (4, 1), (2, 2)), max_num_seqs=3).run()
+    assert [step.outputs[0].width for step in world.steps] == [5, 1, 1, 1, 2, 1]
+    assert [step.passes[0] for step in world.steps] == [
         (("r0", 5), ("r1", 3), ("r2", 4)),
         (("r0", 1), ("r1", 1), ("r2", 0)),
         (("r0", 0), ("r1", 1), ("r2", 0)),
@@ -119,52 +119,52 @@ def test_static_pads_prompts_and_computes_finished_rows_until_the_barrier() -> N
         (("r3", 2),),
         (("r3", 1),),
     ]
-    assert [t.facts.waiting.why.limit for t in world.turns[:4]] == ["lanes", "barrier", "barrier", "barrier"]
-    assert world.turns[1].facts.waiting.why == Why("barrier", 2, 0, 3)
+    assert [step.facts.waiting.why.limit for step in world.steps[:4]] == ["lanes", "barrier", "barrier", "barrier"]
+    assert world.steps[1].facts.waiting.why == Why("barrier", 2, 0, 3)
 
 
 def test_static_wave_starts_with_those_who_wait() -> None:
-    world = line("static", ((5, 4, 0), (5, 2, 1), (5, 2, 1)), max_num_seqs=3).run()
-    assert [t.admitted for t in world.turns] == [["r0"], [], [], [], ["r1", "r2"], []]
+    world = world_of("static", ((5, 4, 0), (5, 2, 1), (5, 2, 1)), max_num_seqs=3).run()
+    assert [step.admitted for step in world.steps] == [["r0"], [], [], [], ["r1", "r2"], []]
 
 
 def test_dynamic_refills_at_once() -> None:
-    world = line("dynamic", ((5, 2), (5, 5), (4, 2)), max_num_seqs=2).run()
-    assert world.turns[2].passes == [(("r2", 4), ("r1", 1))]
-    assert world.turns[2].outputs[0].padding == 3
+    world = world_of("dynamic", ((5, 2), (5, 5), (4, 2)), max_num_seqs=2).run()
+    assert world.steps[2].passes == [(("r2", 4), ("r1", 1))]
+    assert world.steps[2].outputs[0].padding == 3
 
 
 # -- split -----------------------------------------------------------------------------------------------------------
 
 
 def test_split_prefills_alone_and_decodes_in_the_same_step() -> None:
-    world = line("split", ((5, 3), (7, 1), (4, 2, 1)), max_num_seqs=3)
-    assert world.turn().passes == [(("r0", 5),), (("r1", 7),), (("r0", 1),)]
-    assert world.turn().passes == [(("r2", 4),), (("r0", 1), ("r2", 1))]
+    world = world_of("split", ((5, 3), (7, 1), (4, 2, 1)), max_num_seqs=3)
+    assert world.step().passes == [(("r0", 5),), (("r1", 7),), (("r0", 1),)]
+    assert world.step().passes == [(("r2", 4),), (("r0", 1), ("r2", 1))]
     assert world.finish_steps == {"r1": 0, "r0": 1, "r2": 1}
 
 
 def test_split_chunked_decodes_the_newcomer_only_if_budget_remains() -> None:
-    exact = line("split-chunked", ((8, 3),), max_num_seqs=1, max_num_batched_tokens=8)
-    assert exact.turn().passes == [(("r0", 8),)]
-    spare = line("split-chunked", ((7, 3),), max_num_seqs=1, max_num_batched_tokens=8)
-    assert spare.turn().passes == [(("r0", 7),), (("r0", 1),)]
+    exact = world_of("split-chunked", ((8, 3),), max_num_seqs=1, max_num_batched_tokens=8)
+    assert exact.step().passes == [(("r0", 8),)]
+    spare = world_of("split-chunked", ((7, 3),), max_num_seqs=1, max_num_batched_tokens=8)
+    assert spare.step().passes == [(("r0", 7),), (("r0", 1),)]
 
 
 def test_split_chunked_takes_one_prompt_at_a_time() -> None:
-    world = line("split-chunked", ((12, 3), (2, 3)), max_num_seqs=2, max_num_batched_tokens=8)
-    assert world.turn().facts.waiting.why == Why("prefill", 0, 1, 1)
-    turn = world.turn()
-    assert turn.passes[0] == (("r0", 4),) and turn.facts.waiting.why.limit == "prefill"
-    assert world.turn().passes[0] == (("r1", 2),)
+    world = world_of("split-chunked", ((12, 3), (2, 3)), max_num_seqs=2, max_num_batched_tokens=8)
+    assert world.step().facts.waiting.why == Why("prefill", 0, 1, 1)
+    step = world.step()
+    assert step.passes[0] == (("r0", 4),) and step.facts.waiting.why.limit == "prefill"
+    assert world.step().passes[0] == (("r1", 2),)
 
 
 # -- continuous ------------------------------------------------------------------------------------------------------
 
 
 def test_packed_order_is_lane_order() -> None:
-    world = line("continuous", ((5, 2), (5, 9), (3, 4), (2, 2)), max_num_seqs=2).run()
-    assert world.turns[2].passes == [(("r2", 3), ("r1", 1))]
+    world = world_of("continuous", ((5, 2), (5, 9), (3, 4), (2, 2)), max_num_seqs=2).run()
+    assert world.steps[2].passes == [(("r2", 3), ("r1", 1))]
 
 
 def test_the_lowest_free_lane_is_taken() -> None:
@@ -178,48 +178,48 @@ def test_the_lowest_free_lane_is_taken() -> None:
 
 def test_prefill_first_lets_decodes_wait() -> None:
     rows = ((2, 9), (2, 9), (12, 2, 1))
-    first = line("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6, prefill_first=True)
-    first.turn()
-    turn = first.turn()
-    assert turn.passes == [(("r2", 6),)]
-    assert [(s.request, s.why) for s in turn.facts.stalled] == [("r0", Why("budget", 0, 1, 6)), ("r1", Why("budget", 0, 1, 6))]
-    then = line("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6)
-    then.turn()
-    assert then.turn().passes == [(("r0", 1), ("r1", 1), ("r2", 4))]
+    first = world_of("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6, prefill_first=True)
+    first.step()
+    step = first.step()
+    assert step.passes == [(("r2", 6),)]
+    assert [(s.request, s.why) for s in step.facts.stalled] == [("r0", Why("budget", 0, 1, 6)), ("r1", Why("budget", 0, 1, 6))]
+    then = world_of("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6)
+    then.step()
+    assert then.step().passes == [(("r0", 1), ("r1", 1), ("r2", 4))]
 
 
 def test_prefill_first_leaves_the_blocks_that_decodes_are_about_to_need() -> None:
     """r0's fifth token needs the last block, though r1 is planned before it."""
-    world = line("continuous", ((4, 6), (3, 2, 1)), num_blocks=2, block_size=4, prefill_first=True)
-    world.turn()
-    turn = world.turn()
-    assert turn.passes == [(("r0", 1),)] and turn.facts.waiting.why == Why("blocks", 0, 1, 2)
+    world = world_of("continuous", ((4, 6), (3, 2, 1)), num_blocks=2, block_size=4, prefill_first=True)
+    world.step()
+    step = world.step()
+    assert step.passes == [(("r0", 1),)] and step.facts.waiting.why == Why("blocks", 0, 1, 2)
 
 
 def test_without_chunking_a_prompt_waits_for_its_whole_budget() -> None:
-    world = line("continuous", ((6, 3), (6, 3)), max_num_seqs=2, max_num_batched_tokens=8, chunked_prefill=False)
-    turn = world.turn()
-    assert turn.passes == [(("r0", 6),)] and turn.facts.waiting.why == Why("budget", 2, 6, 8)
-    assert world.turn().passes == [(("r0", 1), ("r1", 6))]
+    world = world_of("continuous", ((6, 3), (6, 3)), max_num_seqs=2, max_num_batched_tokens=8, chunked_prefill=False)
+    step = world.step()
+    assert step.passes == [(("r0", 6),)] and step.facts.waiting.why == Why("budget", 2, 6, 8)
+    assert world.step().passes == [(("r0", 1), ("r1", 6))]
 
 
 def test_first_come_first_served_is_by_arrival_not_by_name() -> None:
     """r1 arrives first, so it is the older one: r0 is preempted for it."""
-    world = line("continuous", ((4, 8, 1), (4, 8, 0)), num_blocks=4, max_num_seqs=2, block_size=4).run()
-    preempted = [p.request for t in world.turns for p in t.facts.preempted]
+    world = world_of("continuous", ((4, 8, 1), (4, 8, 0)), num_blocks=4, max_num_seqs=2, block_size=4).run()
+    preempted = [p.request for step in world.steps for p in step.facts.preempted]
     assert preempted and set(preempted) == {"r0"}
 
 
 @pytest.mark.parametrize("policy", ["continuous", "stall"])
 def test_preemption_takes_the_newest(policy) -> None:
     # Blocks of 4, four of them. Both hold 1 block and 4 positions after step 0; each takes a second in step 1; all full after step 4.
-    world = line(policy, ((4, 7), (4, 7)), num_blocks=4, max_num_seqs=2, block_size=4)
+    world = world_of(policy, ((4, 7), (4, 7)), num_blocks=4, max_num_seqs=2, block_size=4)
     for _ in range(5):
-        assert not world.turn().facts.preempted
-    turn = world.turn()
-    assert [(p.request, p.tokens_lost, p.lane) for p in turn.facts.preempted] == [("r1", 8, 1)]
-    assert turn.passes == [(("r0", 1),)]
-    assert (turn.facts.waiting.count, turn.facts.waiting.request, turn.facts.waiting.why) == (1, "r1", Why("blocks", 0, 3, 4))
+        assert not world.step().facts.preempted
+    step = world.step()
+    assert [(p.request, p.tokens_lost, p.lane) for p in step.facts.preempted] == [("r1", 8, 1)]
+    assert step.passes == [(("r0", 1),)]
+    assert (step.facts.waiting.count, step.facts.waiting.request, step.facts.waiting.why) == (1, "r1", Why("blocks", 0, 3, 4))
     assert world.states["r1"].status is RequestStatus.PREEMPTED and world.states["r1"].num_generated == 5
     assert world.states["r1"].num_computed_tokens == 0
     world.run()
@@ -229,59 +229,59 @@ def test_preemption_takes_the_newest(policy) -> None:
 
 def test_the_newest_makes_room_the_moment_an_older_one_lacks_a_block() -> None:
     # r0 needs a block in step 1, and r1 has one. Three of r1's tokens are computed again in step 4, when r0 is through.
-    world = line("continuous", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
-    world.turn()
-    turn = world.turn()
-    assert turn.passes == [(("r0", 1),)] and not turn.facts.stalled
-    assert [(p.request, p.tokens_lost) for p in turn.facts.preempted] == [("r1", 2)]
+    world = world_of("continuous", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
+    world.step()
+    step = world.step()
+    assert step.passes == [(("r0", 1),)] and not step.facts.stalled
+    assert [(p.request, p.tokens_lost) for p in step.facts.preempted] == [("r1", 2)]
     world.run()
     assert world.finish_steps == {"r0": 3, "r1": 5} and world.chunks("r1") == [2, 3, 1]
 
 
 def test_nobody_is_admitted_in_a_step_that_preempted() -> None:
     # r2 is preempted for r0's second block; r3 would fit into a lane and a block, but r2 is the head and has to come back first.
-    world = line("continuous", ((4, 9), (4, 9), (8, 2), (1, 1, 1)), num_blocks=4, max_num_seqs=4, block_size=4)
-    world.turn()
-    turn = world.turn()
-    assert [p.request for p in turn.facts.preempted] == ["r2"] and not turn.facts.admitted
-    assert turn.facts.waiting.count == 2 and turn.facts.waiting.request == "r2"
+    world = world_of("continuous", ((4, 9), (4, 9), (8, 2), (1, 1, 1)), num_blocks=4, max_num_seqs=4, block_size=4)
+    world.step()
+    step = world.step()
+    assert [p.request for p in step.facts.preempted] == ["r2"] and not step.facts.admitted
+    assert step.facts.waiting.count == 2 and step.facts.waiting.request == "r2"
 
 
 def test_under_stall_nobody_is_preempted_while_another_can_go_on() -> None:
     # r0 needs a block in step 1; r1 (2 positions) still has room in its own, so r0 stalls until r1 is through.
-    world = line("stall", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
-    world.turn()
-    turn = world.turn()
-    assert turn.passes == [(("r1", 1),)]
-    assert [(s.request, s.why) for s in turn.facts.stalled] == [("r0", Why("blocks", 0, 1, 2))]
+    world = world_of("stall", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
+    world.step()
+    step = world.step()
+    assert step.passes == [(("r1", 1),)]
+    assert [(s.request, s.why) for s in step.facts.stalled] == [("r0", Why("blocks", 0, 1, 2))]
     world.run()
-    assert not any(t.facts.preempted for t in world.turns)
+    assert not any(step.facts.preempted for step in world.steps)
     assert world.finish_steps == {"r1": 2, "r0": 5}
 
 
 def test_under_stall_blocks_cut_a_prompt_and_are_named() -> None:
-    world = line("stall", ((4, 5), (12, 2)), num_blocks=4, max_num_seqs=2, block_size=4, max_num_batched_tokens=10)
-    assert world.turn().facts.budget(10).binding == "budget"  # 4 + 6
-    turn = world.turn()  # r0 takes a second block, r1 its last: 8 positions
-    assert turn.passes == [(("r0", 1), ("r1", 2))] and turn.facts.budget(10).binding == "blocks"
+    world = world_of("stall", ((4, 5), (12, 2)), num_blocks=4, max_num_seqs=2, block_size=4, max_num_batched_tokens=10)
+    assert world.step().facts.budget(10).binding == "budget"  # 4 + 6
+    step = world.step()  # r0 takes a second block, r1 its last: 8 positions
+    assert step.passes == [(("r0", 1), ("r1", 2))] and step.facts.budget(10).binding == "blocks"
     world.run()
 
 
 def test_the_older_policies_promise_room_to_the_end() -> None:
     for policy in ("static", "dynamic", "split", "split-chunked"):
-        world = line(policy, ((4, 8), (4, 8), (4, 8)), num_blocks=6, max_num_seqs=3, block_size=4, max_num_batched_tokens=32)
-        facts = world.turn().facts
+        world = world_of(policy, ((4, 8), (4, 8), (4, 8)), num_blocks=6, max_num_seqs=3, block_size=4, max_num_batched_tokens=32)
+        facts = world.step().facts
         assert facts.waiting.request == ("r1" if policy == "split-chunked" else "r2")
-        assert world.turn().facts.waiting.why.limit == {"static": "barrier", "split-chunked": "prefill"}.get(policy, "blocks")
-        assert not any(t.facts.preempted for t in world.run().turns)
+        assert world.step().facts.waiting.why.limit == {"static": "barrier", "split-chunked": "prefill"}.get(policy, "blocks")
+        assert not any(step.facts.preempted for step in world.run().steps)
 
 
 def test_prefix_hits() -> None:
     shared = tuple(range(4, 14))
-    world = line(
+    world = world_of(
         "continuous", ((shared, 2, 0), ((*shared, 40), 2, 1), (shared[:9], 2, 2)), block_size=4, prefix_caching=True
     ).run()
-    hits = {h.request: h.num_cached_tokens for t in world.turns for h in t.facts.prefix_hits}
+    hits = {h.request: h.num_cached_tokens for step in world.steps for h in step.facts.prefix_hits}
     assert hits == {"r1": 8, "r2": 8}
     assert world.chunks("r1") == [3, 1] and world.chunks("r2") == [1, 1]
 
@@ -290,28 +290,28 @@ def test_a_block_that_decoding_filled_is_found_by_all_its_tokens() -> None:
     """r0's second block holds two tokens of its prompt and two that it wrote; no other two are taken for them."""
     prompt = tuple(range(4, 10))
     rows = ((prompt, 6, 0), ((*prompt, 1, 1, 9), 2, 8), ((*prompt, 1, 2, 9), 2, 9))
-    world = line("continuous", rows, block_size=4, prefix_caching=True).run()
-    assert {h.request: h.num_cached_tokens for t in world.turns for h in t.facts.prefix_hits} == {"r1": 8, "r2": 4}
+    world = world_of("continuous", rows, block_size=4, prefix_caching=True).run()
+    assert {h.request: h.num_cached_tokens for step in world.steps for h in step.facts.prefix_hits} == {"r1": 8, "r2": 4}
 
 
 def test_a_whole_prompt_in_the_cache_leaves_one_block_to_compute() -> None:
-    world = line("continuous", ((tuple(range(8)), 2, 0), (tuple(range(8)), 2, 3)), block_size=4, prefix_caching=True).run()
+    world = world_of("continuous", ((tuple(range(8)), 2, 0), (tuple(range(8)), 2, 3)), block_size=4, prefix_caching=True).run()
     assert world.chunks("r1") == [4, 1]
 
 
 def test_cache_at_finish_is_prompt_and_generated_less_one() -> None:
     for policy in POLICIES:
-        world = line(policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8).run()
+        world = world_of(policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8).run()
         for state in world.states.values():
             assert state.num_computed_tokens == state.num_prompt_tokens + state.num_generated - 1
 
 
 def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:
     shared = tuple(range(4, 12))
-    world = line("continuous", ((shared, 2), ((*shared, 40), 2)), block_size=4, prefix_caching=True)
-    turn = world.turn()
-    assert turn.passes == [(("r0", 8), ("r1", 1))]
-    assert [(h.request, h.num_cached_tokens) for h in turn.facts.prefix_hits] == [("r1", 8)]
+    world = world_of("continuous", ((shared, 2), ((*shared, 40), 2)), block_size=4, prefix_caching=True)
+    step = world.step()
+    assert step.passes == [(("r0", 8), ("r1", 1))]
+    assert [(h.request, h.num_cached_tokens) for h in step.facts.prefix_hits] == [("r1", 8)]
 
 
 @pytest.mark.parametrize(("watermark", "admitted"), [(0.0, ["r0", "r1"]), (0.2, ["r0"])])
@@ -338,24 +338,24 @@ def test_what_must_be_free_to_be_admitted(reserve, admitted) -> None:
 
 
 def test_the_shortest_prompt_joins_first() -> None:
-    world = line("shortest-first", ((9, 2), (3, 2), (7, 2), (3, 2)), max_num_seqs=1).run()
-    assert [t.admitted for t in world.turns if t.admitted] == [["r1"], ["r3"], ["r2"], ["r0"]]
-    assert world.turns[0].facts.waiting.request == "r3"
+    world = world_of("shortest-first", ((9, 2), (3, 2), (7, 2), (3, 2)), max_num_seqs=1).run()
+    assert [step.admitted for step in world.steps if step.admitted] == [["r1"], ["r3"], ["r2"], ["r0"]]
+    assert world.steps[0].facts.waiting.request == "r3"
 
 
 def test_nobody_starves_behind_shorter_prompts() -> None:
     """Eight may overtake; cancelled ones among them count as gone, and a preempted request comes before everybody."""
     rows = ((20, 1), *((2, 1),) * 12)
-    world = line("shortest-first", rows, max_num_seqs=1).run()
-    order = [r for t in world.turns for r in t.admitted]
+    world = world_of("shortest-first", rows, max_num_seqs=1).run()
+    order = [r for step in world.steps for r in step.admitted]
     assert order.index("r0") == POLICIES["shortest-first"].aging == 8
-    plain = line("continuous", rows, max_num_seqs=1).run()
-    assert plain.turns[0].admitted == ["r0"]
+    plain = world_of("continuous", rows, max_num_seqs=1).run()
+    assert plain.steps[0].admitted == ["r0"]
 
 
 def test_the_preempted_come_before_the_shortest() -> None:
-    world = line("shortest-first", ((4, 7), (4, 7), (1, 1, 6)), num_blocks=4, max_num_seqs=2, block_size=4).run()
-    admitted = [r for t in world.turns for r in t.admitted]
+    world = world_of("shortest-first", ((4, 7), (4, 7), (1, 1, 6)), num_blocks=4, max_num_seqs=2, block_size=4).run()
+    admitted = [r for step in world.steps for r in step.admitted]
     assert admitted == ["r0", "r1", "r1", "r2"]
 
 
@@ -363,38 +363,38 @@ def test_the_preempted_come_before_the_shortest() -> None:
 
 
 def test_cancel_wherever_it_is() -> None:
-    world = line("continuous", ((4, 9), (4, 9), (4, 9)), max_num_seqs=1)
-    world.turn()
+    world = world_of("continuous", ((4, 9), (4, 9), (4, 9)), max_num_seqs=1)
+    world.step()
     assert world.scheduler.cancel("r1") and world.scheduler.cancel("r0")
     assert not world.scheduler.cancel("r1") and not world.scheduler.cancel("nobody")
     world.scheduler.check_integrity()
-    turn = world.turn()
-    assert [tuple(f) for f in turn.facts.finished] == [("r1", "cancelled"), ("r0", "cancelled")]
-    assert turn.admitted == ["r2"] and turn.facts.waiting.count == 0
+    step = world.step()
+    assert [tuple(f) for f in step.facts.finished] == [("r1", "cancelled"), ("r0", "cancelled")]
+    assert step.admitted == ["r2"] and step.facts.waiting.count == 0
 
 
 def test_cancel_everything_ends_with_a_fact() -> None:
-    world = line("continuous", ((4, 9), (4, 9)), max_num_seqs=1)
-    world.turn()
+    world = world_of("continuous", ((4, 9), (4, 9)), max_num_seqs=1)
+    world.step()
     for request in ("r0", "r1"):
         world.scheduler.cancel(request)
     assert world.has_work  # there is still something to tell
-    turn = world.turn()
-    assert not turn.passes and len(turn.facts.finished) == 2 and not world.has_work
+    step = world.step()
+    assert not step.passes and len(step.facts.finished) == 2 and not world.has_work
 
 
 def test_static_cancel_keeps_the_row_until_the_barrier() -> None:
-    world = line("static", ((4, 3), (4, 3), (2, 1)), max_num_seqs=2)
-    world.turn()
+    world = world_of("static", ((4, 3), (4, 3), (2, 1)), max_num_seqs=2)
+    world.step()
     world.scheduler.cancel("r0")
-    assert world.turn().passes == [(("r0", 0), ("r1", 1))]
+    assert world.step().passes == [(("r0", 0), ("r1", 1))]
     world.run()
-    assert world.turns[3].admitted == ["r2"]
+    assert world.steps[3].admitted == ["r2"]
 
 
 @pytest.mark.parametrize("eos", [frozenset({1, 40}), frozenset({0, 1})])
 def test_each_of_several_end_tokens_ends_a_request(eos) -> None:
-    """The line answers with token 1, whether it is the least of them or the largest."""
+    """The world answers with token 1, whether it is the least of them or the largest."""
     scheduler = Scheduler(EngineConfig(), 64, eos)
     for name, ignores in (("ends", False), ("goes on", True)):
         scheduler.add(RequestState(small.request(name, 3, 4, ignore_eos=ignores), (4, 5, 6)))
@@ -477,5 +477,5 @@ def test_a_long_random_run_of_every_policy_ends() -> None:
     draw = random.Random(1)
     rows = [(draw.randrange(1, 30), draw.randrange(1, 20), draw.randrange(40)) for _ in range(40)]
     for policy in POLICIES:
-        world = line(policy, rows, num_blocks=20, max_num_seqs=5, max_num_batched_tokens=16, block_size=4).run()
+        world = world_of(policy, rows, num_blocks=20, max_num_seqs=5, max_num_batched_tokens=16, block_size=4).run()
         assert len(world.finish_steps) == 40

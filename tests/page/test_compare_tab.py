@@ -23,7 +23,7 @@ from visualizer.documents.fork import fork_document
 from visualizer.documents.record_comparisons import RECORDINGS
 from visualizer.page.tabs import packed_plotly, page_html, parts_script, tab_script, write_files
 from visualizer.server.comparisons import KINDS, Recorded
-from visualizer.server.jobs import Jobs, Line
+from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.limits import HERE, Limits
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts
@@ -62,7 +62,7 @@ class Asked:
 
     def __init__(self, folder: Path, **limits) -> None:
         self.limits, self.store = Limits(**limits), Store(folder, 2**24, str)
-        self.jobs = Jobs({"comparisons": Line(1, 15)})
+        self.jobs = Jobs({"comparisons": JobQueue(1, 15)})
 
     async def stream(self, kind: str, spec: object, visitor: str):
         try:
@@ -163,7 +163,7 @@ def test_a_cancelled_task_ends_and_the_next_begins(tmp_path):
     assert apart(go()) in (["The comparison was cancelled.", "fine"], ["measured", "fine"])
 
 
-def test_a_visitor_has_one_task_and_others_wait_in_line(tmp_path):
+def test_a_visitor_has_one_task_and_others_queue(tmp_path):
     asked = tasks(tmp_path)
 
     async def go() -> tuple[str, dict]:

@@ -51,7 +51,7 @@ def spaces() -> Iterator[ModuleType]:
 
 @pytest.fixture
 def runs(models: Models) -> Visits:
-    return Visits(models, concurrent_runs=2, line=3)
+    return Visits(models, concurrent_runs=2, waiting_jobs=3)
 
 
 def lent(**changes) -> dict:

@@ -1,4 +1,4 @@
-"""Visitors' runs: streamed whole and in order, cancelled, refused in words, in line, and never another's."""
+"""Visitors' runs: streamed whole and in order, cancelled, refused in words, queued, and never another's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worlds.visitors import Visits, collect, gather, spec
 
 @pytest.fixture
 def runs(models: Models) -> Visits:
-    return Visits(models, concurrent_runs=2, line=3)
+    return Visits(models, concurrent_runs=2, waiting_jobs=3)
 
 
 def test_a_run_arrives_whole_in_order_and_once(runs: Visits):
@@ -127,7 +127,7 @@ def test_a_run_that_was_left_ends_after_a_while(runs: Visits, monkeypatch):
 
 
 def test_a_run_that_was_left_makes_room_at_once(models: Models):
-    runs = Visits(models, concurrent_runs=1, line=3)
+    runs = Visits(models, concurrent_runs=1, waiting_jobs=3)
 
     async def go():
         job = await leave(runs, new=400)
@@ -149,7 +149,7 @@ def test_a_visitor_who_comes_back_need_not_wait_for_the_run_that_was_left(runs: 
 
 def test_a_run_that_nobody_opens_goes(models: Models, monkeypatch):
     monkeypatch.setattr(jobs, "FIRST_READER", 0.05)
-    runs = Visits(models, concurrent_runs=1, line=100)
+    runs = Visits(models, concurrent_runs=1, waiting_jobs=100)
 
     async def go():
         unread = [runs.begin(spec(new=400), f"nobody {i}", "attacker") for i in range(62)]
@@ -163,7 +163,7 @@ def test_a_run_that_nobody_opens_goes(models: Models, monkeypatch):
 
 def test_addresses_take_turns(models: Models):
     """The first of every address comes before the second of any."""
-    runs = Visits(models, concurrent_runs=1, line=100)
+    runs = Visits(models, concurrent_runs=1, waiting_jobs=100)
 
     async def go():
         crowd = [asyncio.create_task(collect(runs.stream(spec(), f"v{i}", "school"))) for i in range(6)]
@@ -178,7 +178,7 @@ def test_addresses_take_turns(models: Models):
 
 
 def test_who_waits_is_told_only_when_the_place_changes(models: Models):
-    results = gather(Visits(models, concurrent_runs=1, line=9), *((spec(new=12), f"v{i}") for i in range(5)))
+    results = gather(Visits(models, concurrent_runs=1, waiting_jobs=9), *((spec(new=12), f"v{i}") for i in range(5)))
     for deltas in results:
         ahead = [d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})]
         assert ahead == list(range(len(ahead), 0, -1))
@@ -189,7 +189,7 @@ def test_a_run_that_waits_for_an_arrival_lends_its_place(models: Models):
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
     late["workload"]["requests"][1]["arrival"] = 60
-    runs = Visits(models, concurrent_runs=1, line=3)
+    runs = Visits(models, concurrent_runs=1, waiting_jobs=3)
 
     async def go():
         async for delta in runs.stream(late, "idle"):
@@ -284,7 +284,7 @@ def _with(**changes) -> dict:
 def test_bad_specs_are_refused_in_one_sentence(runs: Visits, asked, words: str):
     (deltas,) = gather(runs, (asked, "me"))
     assert deltas[-1]["done"] and words in deltas[-1]["error"] and len(deltas[-1]["error"]) < 600
-    assert not len(runs.jobs._lines["runs"])
+    assert not len(runs.jobs._queues["runs"])
 
 
 def test_limits_on_steps_time_and_tokens_end_a_run_in_words(models: Models):

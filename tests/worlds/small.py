@@ -1,6 +1,6 @@
 """Small worlds for tests: requests from lengths, a scheduler driven by counted tokens, and an engine on a model that only remembers.
 
-`Line` drives a scheduler with no model at all. `memory_engine` is the real engine on `MemoryModel`, whose next token is a hash of the whole
+`SchedulerWorld` drives a scheduler with no model at all. `memory_engine` is the real engine on `MemoryModel`, whose next token is a hash of the whole
 sequence as the KV pool holds it: whoever reads a wrong, stale or foreign slot says a wrong token.
 """
 
@@ -41,10 +41,10 @@ def requests(*rows: tuple) -> list[Request]:
 
 
 @dataclass
-class Turn:
-    """What one turn did: its passes, as ((request, tokens), …) each, and the scheduler's facts."""
+class Step:
+    """What one step did: its passes, as ((request, tokens), …) each, and the scheduler's facts."""
 
-    step: int
+    number: int
     outputs: list[SchedulerOutput]
     facts: StepFacts
 
@@ -58,26 +58,25 @@ class Turn:
 
 
 @dataclass
-class Line:
-    """A scheduler, fed as arrivals fall due (in steps) and answered with token 1; integrity is checked after every turn."""
+class SchedulerWorld:
+    """A scheduler, fed as arrivals fall due (in steps) and answered with token 1; integrity is checked after every step."""
 
     config: EngineConfig
     requests: Iterable[Request]
     num_blocks: int = 1000
-    turns: list[Turn] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.config, self.num_blocks)
         self.pending = sorted(self.requests, key=lambda r: r.arrival)
         self.states: dict[str, RequestState] = {}
-        self.step = 0
 
     @property
     def has_work(self) -> bool:
         return bool(self.pending) or self.scheduler.has_work
 
-    def turn(self) -> Turn:
-        while self.pending and self.pending[0].arrival <= self.step:
+    def step(self) -> Step:
+        while self.pending and self.pending[0].arrival <= len(self.steps):
             due = self.pending.pop(0)
             self.states[due.id] = RequestState(due, due.prompt_token_ids)
             self.scheduler.add(self.states[due.id])
@@ -85,30 +84,29 @@ class Line:
         for output in self.scheduler.schedule():
             outputs.append(output)
             self.scheduler.update_from_output(output, [1] * sum(s.samples for s in output.scheduled))
-        turn = Turn(self.step, outputs, self.scheduler.end_step())
+        step = Step(len(self.steps), outputs, self.scheduler.end_step())
         self.scheduler.check_integrity()
-        self.turns.append(turn)
-        self.step += 1
-        return turn
+        self.steps.append(step)
+        return step
 
-    def run(self, limit: int = 2000) -> Line:
+    def run(self, limit: int = 2000) -> SchedulerWorld:
         while self.has_work:
-            assert self.step < limit, "the line does not come to an end"
-            self.turn()
+            assert len(self.steps) < limit, "the run does not come to an end"
+            self.step()
         return self
 
     @property
     def finish_steps(self) -> dict[str, int]:
-        return {f.request: t.step for t in self.turns for f in t.facts.finished}
+        return {f.request: step.number for step in self.steps for f in step.facts.finished}
 
     def chunks(self, request: str) -> list[int]:
         """The tokens that each pass computed of a request."""
-        return [n for t in self.turns for p in t.passes for r, n in p if r == request and n]
+        return [n for step in self.steps for p in step.passes for r, n in p if r == request and n]
 
 
-def line(policy: str, rows: Sequence[tuple], num_blocks: int = 1000, **limits) -> Line:
+def world_of(policy: str, rows: Sequence[tuple], num_blocks: int = 1000, **limits) -> SchedulerWorld:
     """Rows as in `requests`."""
-    return Line(EngineConfig(policy=policy, **limits), requests(*rows), num_blocks)
+    return SchedulerWorld(EngineConfig(policy=policy, **limits), requests(*rows), num_blocks)
 
 
 def next_token(ids: Sequence[int]) -> int:

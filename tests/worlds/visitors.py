@@ -13,7 +13,7 @@ from core.errors import InflightError
 from core.models.cache import Models
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from visualizer.server.jobs import Jobs, Line
+from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.lent_gpu import run_for
 from visualizer.server.limits import Limits, check
 
@@ -34,7 +34,7 @@ class Visits:
 
     def __init__(self, models: Models, store: object | None = None, **limits):
         self.limits, self.models, self.store = Limits(**limits), models, store or Memory()
-        self.jobs = Jobs({"runs": Line(self.limits.concurrent_runs, self.limits.line)})
+        self.jobs = Jobs({"runs": JobQueue(self.limits.concurrent_runs, self.limits.waiting_jobs)})
 
     def begin(self, asked: object, visitor: str, address: str = ""):
         run = run_for(check(asked, self.limits), self.limits, self.models, self.store)

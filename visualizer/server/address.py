@@ -1,4 +1,4 @@
-"""Whom a request comes from: the address that takes its turn in a line."""
+"""Whom a request comes from: the address by which jobs are queued."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from core.models.cache import Models
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
-from visualizer.server.jobs import Job, Jobs, Line
+from visualizer.server.jobs import Job, JobQueue, Jobs
 from visualizer.server.lent_gpu import run_for
 from visualizer.server.lessons import Lessons
 from visualizer.server.limits import Limits, Refused, check
@@ -32,7 +32,11 @@ class Server:
     def __init__(self, store: Store, limits: Limits, traces: Path = TRACES, models: Models | None = None) -> None:
         self.store, self._limits = store, limits
         self._models, self._is_warm = models or Models(), threading.Lock()
-        self.jobs = Jobs({"runs": Line(limits.concurrent_runs, limits.line), "comparisons": Line(1, limits.line // 4)})
+        queues = {
+            "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
+            "comparisons": JobQueue(1, limits.waiting_jobs // 4),
+        }
+        self.jobs = Jobs(queues)
         self.catalogue = store.catalogue(traces)
         self.comparisons = comparisons.Recorded(store, limits)
         self._lessons = Lessons(store.folder, traces)

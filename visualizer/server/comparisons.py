@@ -49,7 +49,7 @@ _COST_SECONDS = 4.0
 class Measurement(Job):
     """A job of the Compare tab: the spec of a run, checked. Each kind takes more fields from the spec; raises InflightError."""
 
-    line = "comparisons"
+    queue = "comparisons"
 
     def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
         super().__init__(limits.seconds)

@@ -1,4 +1,4 @@
-"""Jobs: what visitors asked to be computed, each in a thread of its own. One line, one cancel, one deadline, one progress for all kinds.
+"""Jobs: what visitors asked to be computed, each in a thread of its own. All kinds queue, end, time out and report progress in the same way.
 
 A job's deltas are kept in its feed; whoever knows its id can follow them from any place, so a page that lost its connection or was loaded
 again finds its job. A job that nobody follows ends: at once where others wait for its place, else after a grace.
@@ -37,11 +37,11 @@ class Cancelled(Exception):
 class Job:
     """One piece of work. A kind of job says what is done in its thread (`work`, then `keep`) and what there is to tell meanwhile (`news`).
 
-    noun: what sentences call it. line: whose places it needs. period: seconds between two looks for news.
+    noun: what sentences call it. queue: the name of the one it waits in. period: seconds between two looks for news.
     """
 
     noun = "job"
-    line = "runs"
+    queue = "runs"
     period = 0.1
     outlives_reader = True  # whether it goes on for a while when its reader left
 
@@ -49,7 +49,7 @@ class Job:
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.feed = Feed()
-        self.turn = 0  # in its line
+        self.round = 0  # of its queue, see `JobQueue`
         self.readers, self.was_followed = 0, False
         self.progress: dict[str, Any] = {}
         self.answer: dict[str, Any] = {}
@@ -134,7 +134,7 @@ class Job:
     def cancel(self) -> None:
         """End it at its next check; from any thread."""
         self._cancelled.set()
-        self._tell_line()
+        self._wake()
 
     @property
     def is_cancelled(self) -> bool:
@@ -151,15 +151,16 @@ class Job:
 
     def _idle(self, on: bool) -> None:
         self.is_idle = on
-        self._tell_line()
+        self._wake()
 
-    def _tell_line(self) -> None:
+    def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._moved.set)
 
 
-class Line:
-    """Who is at work and who waits. Addresses take turns: a crowd behind one address waits behind the first of every other.
+class JobQueue:
+    """The jobs at work and those that wait, round robin by address: a round has one job of each, so that a crowd behind one address waits
+    behind the first of every other.
 
     places: jobs at work at once. waiting: jobs that may wait.
     """
@@ -167,7 +168,7 @@ class Line:
     def __init__(self, places: int, waiting: int) -> None:
         self._places, self._waiting = places, waiting
         self._jobs: list[Job] = []  # in order of arrival
-        self._last_turn: dict[str, int] = {}  # by address
+        self._last_round: dict[str, int] = {}  # by address
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -183,17 +184,17 @@ class Line:
         return len(self._jobs) >= self._places + self._waiting
 
     def enter(self, job: Job) -> None:
-        """Its turn is one after the last of its address, and not before what is being served."""
+        """Its round is the one after the last of its address, and not before the round that is being served."""
         if not self._jobs:
-            self._last_turn.clear()
-        served = max((j.turn for j in self._jobs if j.has_begun), default=1)
-        job.turn = self._last_turn[job.address] = max(served, self._last_turn.get(job.address, 0) + 1)
+            self._last_round.clear()
+        served = max((j.round for j in self._jobs if j.has_begun), default=1)
+        job.round = self._last_round[job.address] = max(served, self._last_round.get(job.address, 0) + 1)
         self._jobs.append(job)
 
     def make_room(self, address: str) -> bool:
-        """Whether somebody of another address who has to wait much longer than the next of this one would went for it."""
-        last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.turn, default=None)
-        if last is None or last.turn <= self._last_turn.get(address, 0) + 1:
+        """Cancel the job that has to wait longest if the next one of this address would be served before it; whether that made room."""
+        last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.round, default=None)
+        if last is None or last.round <= self._last_round.get(address, 0) + 1:
             return False
         last.cancel()
         return True
@@ -210,38 +211,38 @@ class Line:
         begun = [j for j in self._jobs if j.has_begun]
         taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)  # who waits for an arrival lends its place
         waiting = [j for j in self._jobs if not j.has_begun]
-        before = sorted(waiting, key=lambda j: j.turn).index(job)  # in order of arrival within a turn
+        before = sorted(waiting, key=lambda j: j.round).index(job)  # in order of arrival within a round
         return max(0, before + taken - self._places + 1)
 
 
 class Jobs:
-    """All jobs of a server. lines: by name, see `Job.line`. To be used on the event loop, `stop` apart."""
+    """All jobs of a server. queues: by name, see `Job.queue`. To be used on the event loop; only `stop` may be called from elsewhere."""
 
-    def __init__(self, lines: dict[str, Line]) -> None:
-        self._lines = lines
+    def __init__(self, queues: dict[str, JobQueue]) -> None:
+        self._queues = queues
         self._kept: OrderedDict[str, Job] = OrderedDict()
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
-        """Let a job wait for its place, then run. A visitor has one in each line; raises Refused."""
-        line = self._lines[job.line]
-        last = line.of(visitor)
+        """Let a job wait for its place, then run. A visitor has one in each queue; raises Refused."""
+        queue = self._queues[job.queue]
+        last = queue.of(visitor)
         if last is not None and last.is_abandoned:
             last.cancel()
         elif last is not None:
             raise Refused(f"Your last {last.noun} is still going: cancel it or wait for its end.")
-        if line.is_full and not line.make_room(address):
+        if queue.is_full and not queue.make_room(address):
             raise Refused(f"Too many visitors wait for a {job.noun} just now: try again in a minute. What is recorded plays on.")
         job.visitor, job.address, job._loop = visitor, address, asyncio.get_running_loop()
-        line.enter(job)
-        if line.ahead(job):
-            for other in line:
+        queue.enter(job)
+        if queue.ahead(job):
+            for other in queue:
                 if other.is_abandoned:
                     other.cancel()  # its place is needed
         self._kept[job.id] = job
         for old in [j for j in self._kept.values() if j.feed.is_closed][:-_KEPT]:
             del self._kept[old.id]
-        conducted = asyncio.create_task(self._conduct(job, line))
+        conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)
         conducted.add_done_callback(self._conducted.discard)
         job._loop.call_later(FIRST_READER, self._expect_reader, job)
@@ -271,7 +272,7 @@ class Jobs:
 
     def stop(self, seconds: float) -> None:
         """Cancel everything; wait so long at most for threads to end. From any thread."""
-        jobs = [job for line in self._lines.values() for job in line]
+        jobs = [job for queue in self._queues.values() for job in queue]
         for job in jobs:
             job.cancel()
         until = time.monotonic() + seconds
@@ -281,36 +282,36 @@ class Jobs:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _conduct(self, job: Job, line: Line) -> None:
+    async def _conduct(self, job: Job, queue: JobQueue) -> None:
         """A job from its entry to its last delta."""
         try:
-            await self._wait_for_place(job, line)
+            await self._wait_for_place(job, queue)
             if job.is_cancelled or job.is_abandoned:
                 job.answer = {"stopped": job.cancelled()}
             else:
                 job.start()
-                self._tell(line)
-                await self._follow_work(job, line)
+                self._wake_all(queue)
+                await self._follow_work(job, queue)
         except Exception:
-            log.exception("a %s could not be told", job.noun)
+            log.exception("a %s could not be followed", job.noun)
             job.answer = {"error": f"The {job.noun} broke off on the server."}
         finally:
             job.cancel()
-            line.leave(job)
-            self._tell(line)
+            queue.leave(job)
+            self._wake_all(queue)
             job.feed.append({"job": job.id, "done": True, **job.answer})
             job.feed.close()
 
-    async def _wait_for_place(self, job: Job, line: Line) -> None:
+    async def _wait_for_place(self, job: Job, queue: JobQueue) -> None:
         told = 0
-        while not job.is_cancelled and (ahead := line.ahead(job)):
+        while not job.is_cancelled and (ahead := queue.ahead(job)):
             if ahead != told:
                 job.feed.append({"job": job.id, "progress": {"ahead": ahead}})
                 told = ahead
             job._moved.clear()
             await job._moved.wait()
 
-    async def _follow_work(self, job: Job, line: Line) -> None:
+    async def _follow_work(self, job: Job, queue: JobQueue) -> None:
         told, idle, leave_at = 0.0, False, float("inf")
         while True:
             ended = job.has_ended  # before looking, so that nothing is missed
@@ -321,7 +322,7 @@ class Jobs:
                 told = now
             if job.is_idle != idle:
                 idle = job.is_idle
-                self._tell(line)
+                self._wake_all(queue)
             if ended:
                 if news is None:
                     return
@@ -333,9 +334,9 @@ class Jobs:
                 return
             await asyncio.sleep(job.period)
 
-    def _tell(self, line: Line) -> None:
-        """Places have moved."""
-        for job in line:
+    def _wake_all(self, queue: JobQueue) -> None:
+        """Let every job see whether its place has changed."""
+        for job in queue:
             job._moved.set()
 
     def _expect_reader(self, job: Job) -> None:
@@ -346,7 +347,7 @@ class Jobs:
         """Somebody stopped following a job: without a reader it has a while left at most."""
         if job.readers or job.feed.is_closed or job._loop is None:
             return
-        if job.has_begun and (not job.outlives_reader or self._lines[job.line].has_waiting()):
+        if job.has_begun and (not job.outlives_reader or self._queues[job.queue].has_waiting()):
             job.cancel()
         else:
             job._loop.call_later(GRACE, lambda: None if job.readers else job.cancel())

@@ -26,7 +26,7 @@ class Refused(InflightError):
 class Limits:
     """any_model: folders and hub ids, not just the built-in models. repeats: rounds of a comparison. seconds: that one job may take.
 
-    line: jobs that may wait for a place. kept_bytes: what the runs and exports of visitors may take on disk together.
+    waiting_jobs: that may wait for a place. kept_bytes: what the runs and exports of visitors may take on disk together.
     """
 
     requests: int = 64
@@ -43,7 +43,7 @@ class Limits:
     seconds: float = 300
     upload_bytes: int = 32 * 2**20
     concurrent_runs: int = 4
-    line: int = 400
+    waiting_jobs: int = 400
     repeats: int = 9
     kept_bytes: int = 2**30
     any_model: bool = True

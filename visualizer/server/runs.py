@@ -26,7 +26,7 @@ class Run(Job):
     """One run. trace, tokenizer: there once the requests are accepted. store: where it is kept; None where somebody else keeps it."""
 
     noun = "run"
-    line = "runs"
+    queue = "runs"
     period = 0.04
 
     def __init__(self, spec: Spec, limits: Limits, models: Models, store: Store | None = None) -> None:

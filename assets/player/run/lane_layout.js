@@ -38,7 +38,7 @@ export function indexAt(run, scale, x) {
 }
 
 /**
- * What each lane holds: equal neighbours are one piece, a turn without an event parts them.
+ * What each lane holds: equal neighbours are one piece, a step without an event parts them.
  * @param {Run} run
  * @returns {{lane: number, from: number, end: number, status: number, stay: number}[]} steps from ≤ i < end; stay: index into run.stays, or -1
  */

@@ -64,7 +64,7 @@ export class Run {
     return this.events.length;
   }
 
-  /** The step number of an index: idle turns have no event, so numbers may skip. */
+  /** The step number of an index: idle steps have no event, so numbers may skip. */
   stepOf(i) {
     return this.events[i].step;
   }
@@ -232,7 +232,7 @@ export class Run {
     for (const { request, when } of event.left) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
   }
 
-  /** The line at step i: the preempted, those of the latest step first, then the others by arrival. */
+  /** The waiting queue at step i: the preempted, those of the latest step first, then the others by arrival. */
   waitingAt(i) {
     const waiting = [];
     for (const request of this.requests) {

@@ -107,7 +107,7 @@ class TransformersContinuous:
 
     @torch.no_grad()
     def step(self) -> bool:
-        """One turn of its loop; False once nothing is left to do."""
+        """One step of its loop; False once nothing is left to do."""
         if not self._processor.prepare_next_batch():
             return False  # a batch still in flight holds only requests that have finished
         self._processor._generation_step(self.model)

@@ -21,7 +21,7 @@ Asked = tuple[Sequence[int], SamplingParams]
 
 
 async def submitted(serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str) -> list[TokenStream]:
-    """All of them in line, or none: raises what `ServingEngine.submit` does, the others cancelled."""
+    """All of them queued, or none: raises what `ServingEngine.submit` does, the others cancelled."""
     if len(asked) > serving.limits.max_choices:
         raise InvalidRequest(f"At most {serving.limits.max_choices} answers are written in one call, not {len(asked)}.")
     client = request.client.host if request.client else ""

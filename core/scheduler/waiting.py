@@ -1,7 +1,7 @@
-"""The waiting line: who is admitted next. Knows requests by their arrival, prompt and status, nothing of lanes or blocks.
+"""The waiting queue: who is admitted next. Knows the arrival, prompt and status of requests, nothing of lanes or blocks.
 
-Whatever the order, preempted requests come first, the oldest of them at the head. Who was admitted or cancelled is no longer WAITING;
-queues drop such entries when they come to the front, so that nothing ever searches the line.
+Whatever the order, preempted requests come first, the oldest of them at the head. A request that was admitted or cancelled is no longer
+WAITING: its entry is dropped when it comes to the front, so that nothing ever searches the queue.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from core.config import BatchingPolicy, Order
 from core.scheduler.state import RequestState, RequestStatus
 
 
-class Line:
+class WaitingQueue:
     """First come, first served."""
 
     def __init__(self, policy: BatchingPolicy) -> None:
@@ -34,20 +34,20 @@ class Line:
         yield from (s for s in self._arrived if s.status is RequestStatus.WAITING)
 
     def add(self, state: RequestState) -> None:
-        """Join the end of the line; the place in it is the request's order."""
+        """Join the end of the queue; the place in it is the request's order."""
         state.order = self._num_arrived
         self._arrived.append(state)
         self._num_arrived += 1
         self._num_new += 1
 
     def put_back(self, state: RequestState) -> None:
-        """Return to the head of the line."""
+        """Return to the head of the queue."""
         state.status = RequestStatus.PREEMPTED
         self._preempted.appendleft(state)
         self._num_preempted += 1
 
     def remove(self, state: RequestState, status: RequestStatus) -> None:
-        """Take out a request that waits: admitted or cancelled, as the status it gets says."""
+        """Take a request out of the queue. status: what became of it, admitted or cancelled."""
         if state.status is RequestStatus.PREEMPTED:
             self._num_preempted -= 1
         else:
@@ -61,7 +61,7 @@ class Line:
         return self._preempted[0] if self._preempted else self._first()
 
     def _first(self) -> RequestState | None:
-        """Who is next of those that were never admitted."""
+        """The next of those that were never admitted."""
         return self._oldest()
 
     def _oldest(self) -> RequestState | None:
@@ -70,7 +70,7 @@ class Line:
         return self._arrived[0] if self._arrived else None
 
 
-class ShortestFirst(Line):
+class ShortestFirst(WaitingQueue):
     """The shortest prompt first, then by arrival; the oldest request is next once `aging` who came later have left before it."""
 
     def __init__(self, policy: BatchingPolicy) -> None:
@@ -94,4 +94,4 @@ class ShortestFirst(Line):
         return self._aging is not None and self._num_arrived - self._num_new - oldest.order >= self._aging
 
 
-LINES: dict[Order, type[Line]] = {"arrival": Line, "shortest": ShortestFirst}
+QUEUES: dict[Order, type[WaitingQueue]] = {"arrival": WaitingQueue, "shortest": ShortestFirst}
