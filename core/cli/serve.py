@@ -29,7 +29,10 @@ def serve(
         str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="What clients must send as a bearer token.", show_default=False)
     ] = None,
     teacher: Annotated[
-        bool, typer.Option("--teacher", help="Print a token for /control: the pace, single steps, clearing.")
+        bool, typer.Option("--teacher", help="Print a token for /control: pace, single steps, policy, limits, waves, clearing.")
+    ] = False,
+    show_texts: Annotated[
+        bool, typer.Option("--show-texts", help="Tell those who watch /events prompts, tokens and nicknames.")
     ] = False,
     cors_origin: Annotated[
         list[str] | None,
@@ -54,6 +57,7 @@ def serve(
     It listens at loopback unless told otherwise. SIGTERM or Ctrl-C lets what is under way finish.
     """
     from core.serving.engine import ServingEngine
+    from core.serving.feed import Hidden
     from core.serving.http.app import create_app
     from core.serving.limits import ServingLimits
     from core.serving.server import LOOPBACK
@@ -75,6 +79,7 @@ def serve(
             drain_s=drain_seconds,
         ),
         model,
+        Hidden(texts=not show_texts, nicknames=not show_texts),
     )
     at_home = host in LOOPBACK
     if not at_home and api_key is None:

@@ -22,7 +22,7 @@ from core.models import tensor_parallel
 from core.models.load import load_adapter
 from core.models.probe import probe
 from core.runner.base import PassResult, Runner
-from core.runner.choose import choose_attention, failure_reason, is_device_failure, new_runner
+from core.runner.choose import Choice, choose_attention, failure_reason, is_device_failure, new_runner
 from core.runner.gpu.memory import Room, measure_room
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
@@ -67,7 +67,7 @@ class Engine:
         self.adapter = probe(model) if isinstance(model, torch.nn.Module) else model
         self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
         self._clock, self._sleep = clock, sleep
-        self._choice = choose_attention(self.adapter, self.config, self.execution, backend)
+        self._backend, self._choice = backend, choose_attention(self.adapter, self.config, self.execution, backend)
         self._new_runner = runner or self._chosen_runner
         self.recorder = recorder or Recorder()
         self._on_cuda = self.adapter.device.type == "cuda"  # asking a model takes longer than recording a step
@@ -134,13 +134,21 @@ class Engine:
 
     # -- request by request ------------------------------------------------------------------------------------------
 
-    def begin(self, arrival_unit: ArrivalUnit = "step", name: str = "interactive") -> None:
+    def begin(self, arrival_unit: ArrivalUnit = "step", name: str = "interactive", config: EngineConfig | None = None) -> None:
         """Drop all work and start a new trace at step 0, with everything ready and the clock at zero.
 
-        arrival_unit: what requests count their arrivals in. Raises ExecutionFailed where the KV pool cannot be had.
+        arrival_unit: what requests count their arrivals in. config: other limits from now on. Raises InvalidConfig, changing nothing, for
+        limits that cannot be had here, and ExecutionFailed where the KV pool cannot.
         """
+        if config is not None and config != self.config:
+            self._choice = self._choice_for(config)
+            self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)
         self._start()
+
+    def check_config(self, config: EngineConfig) -> None:
+        """Raises InvalidConfig for limits that `begin` would refuse."""
+        self._choice_for(config)
 
     def add_request(self, request: Request) -> None:
         """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run."""
@@ -327,6 +335,10 @@ class Engine:
                 self._made_runner = self._new_runner(self._num_pool_blocks)
             self._describe()
         return self._made_runner
+
+    def _choice_for(self, config: EngineConfig) -> Choice:
+        check_pool_fits(config, self.adapter.kv_bytes_per_token, self.adapter.device)
+        return choose_attention(self.adapter, config, self.execution, self._backend)
 
     def _chosen_runner(self, num_blocks: int) -> Runner:
         return new_runner(self.adapter, self.config, self.execution, self._choice, num_blocks, self._clock)

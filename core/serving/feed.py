@@ -1,7 +1,7 @@
 """What happens in the engine, kept for a while for those who watch: numbered messages, each encoded once, for any number of readers.
 
 A reader takes what is there since the number it has, at its own pace. One that fell behind what is kept is told so and skips ahead:
-nobody ever waits for a reader. Knows nothing of HTTP.
+nobody ever waits for a reader. What is hidden is left out when a message is read, older ones included. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -10,29 +10,51 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from core.trace.events import StepEvent
+from core.trace.events import Sampled, StepEvent
 
 KEPT = 4096  # messages
 _MOST_AT_ONCE = 256
+_STATES = ("run", "class", "pace")  # kinds of which the latest message says how things are
+
+
+class Hidden(NamedTuple):
+    """What viewers are not told. texts: prompts and tokens, by which texts could be made again. nicknames: of those who asked."""
+
+    texts: bool = True
+    nicknames: bool = True
 
 
 class _Message:
     """Plain data or a step; its JSON is made when somebody first reads it."""
 
-    __slots__ = ("_data", "_json", "number")
+    __slots__ = ("_data", "_hidden", "_json", "number")
 
     def __init__(self, number: int, data: dict[str, Any] | StepEvent) -> None:
-        self.number, self._data, self._json = number, data, ""
+        self.number, self._data = number, data
+        self._json, self._hidden = "", Hidden()
 
-    @property
-    def json(self) -> str:
-        if not self._json:
-            data = {"kind": "step", **self._data.to_json()} if isinstance(self._data, StepEvent) else self._data
-            self._json = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    def json(self, hidden: Hidden) -> str:
+        if not self._json or self._hidden != hidden:
+            self._json, self._hidden = json.dumps(_told(self._data, hidden), ensure_ascii=False, separators=(",", ":")), hidden
         return self._json
+
+
+def _told(data: dict[str, Any] | StepEvent, hidden: Hidden) -> dict[str, Any]:
+    """As viewers may see it; what is hidden is null."""
+    if isinstance(data, StepEvent):
+        if hidden.texts:
+            data = replace(data, sampled=tuple(Sampled(s.pass_index, s.request, *_NO_TOKEN) for s in data.sampled))
+        return {"kind": "step", **data.to_json()}
+    if data["kind"] == "request":
+        names = (["prompt_token_ids"] if hidden.texts else []) + (["nickname"] if hidden.nicknames else [])
+        return data | dict.fromkeys(names)
+    return data
+
+
+_NO_TOKEN: tuple[Any, Any, Any] = (None, None, None)  # id, log-probability and margin
 
 
 @dataclass(frozen=True)
@@ -44,17 +66,27 @@ class Batch:
 
 
 class Feed:
-    """`add` belongs to one thread, `read` to an event loop. kept: messages that a reader may be behind, at least.
+    """`add` belongs to one thread, `read` to an event loop. kept: messages that a reader may be behind, at least. hidden: what is not told.
 
-    The kinds of message: {"kind": "run", "header"} for a run that begins, {"kind": "request", "id", "prompt_tokens",
-    "max_new_tokens"}, {"kind": "step", …} as in a trace, {"kind": "pace", "steps_per_s"}, and to a reader alone {"kind": "skipped", "messages"}.
+    The kinds of message:
+
+    {"kind": "run", "run", "header"}    a run begins, with this number; its prompts come one by one
+    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids"}
+    {"kind": "step", …}                 as in a trace
+    {"kind": "carried", "requests"}     these leave the queue, as cancelled on record, and join that of the next run
+    {"kind": "pace", "steps_per_s"}     None for full speed
+    {"kind": "class", …}                what the teacher has set, see `Classroom`
+    {"kind": "shadow", …}               what another policy would have done by now, see `core.serving.shadow`
+    {"kind": "skipped", "messages"}     to a reader alone: so many were missed
+
+    A reader that does not get all of a run is told the latest "run", "class" and "pace" first.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, kept: int = KEPT, hidden: Hidden = Hidden()) -> None:  # noqa: B008 (frozen)
+        self._kept, self.hidden = kept, hidden
         self._messages: list[_Message] = []  # at most twice as many as are kept
         self._next = 0
-        self._run: _Message | None = None  # the latest beginning, though it may be kept no longer
+        self._states: dict[str, _Message] = {}  # the latest of each kind, though it may be kept no longer
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self.closed = False
@@ -66,8 +98,8 @@ class Feed:
             self._messages.append(message)
             if len(self._messages) > 2 * self._kept:
                 del self._messages[: self._kept]
-            if isinstance(data, dict) and data["kind"] == "run":
-                self._run = message
+            if isinstance(data, dict) and data["kind"] in _STATES:
+                self._states[data["kind"]] = message
             waiting, self._waiting = self._waiting, set()
         _wake(waiting)
 
@@ -105,13 +137,12 @@ class Feed:
             missed = max(0, first - last - 1)
             start = max(0, last + 1 - first)
             taken = self._messages[start : start + _MOST_AT_ONCE]
-            run = self._run
+            states, hidden = [self._states[kind] for kind in _STATES if kind in self._states], self.hidden
             more = taken[-1].number < self._next - 1
-        texts = [message.json for message in taken]
+        texts = [message.json(hidden) for message in taken]
         if missed:
-            texts.insert(0, f'{{"kind":"skipped","messages":{missed}}}')
-            if run is not None and run.number < taken[0].number:
-                texts.insert(1, run.json)
+            before = [state.json(hidden) for state in states if state.number < taken[0].number]
+            texts = [f'{{"kind":"skipped","messages":{missed}}}', *before, *texts]
         return Batch(taken[-1].number, f"[{','.join(texts)}]"), more
 
     async def _news(self, last: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
+from core.config import EngineConfig
 from core.serving.stream import TokenStream
 from core.trace.events import StepEvent
 from core.workload.request import FinishReason
@@ -51,19 +52,18 @@ class ServingMetrics:
     def __init__(
         self,
         model: str,
-        cache: dict[str, str],
         running: Callable[[], float],
         waiting: Callable[[], float],
         kv_use: Callable[[], float],
     ) -> None:
         self.registry = CollectorRegistry()
         self._labels = {"model_name": model, "engine": "0"}
-        self._prefix_caching = cache["enable_prefix_caching"] == "True"
+        self._prefix_caching = False
         gauge, counter, histogram = self._gauge, self._counter, self._histogram
         gauge("num_requests_running", "Requests in a lane.").set_function(running)
         gauge("num_requests_waiting", "Requests waiting.").set_function(waiting)
         gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.").set_function(kv_use)
-        Info(PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry).info({**cache, "engine": "0"})
+        self._cache = Info(PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry)
         self._preemptions = counter("num_preemptions", "Preemptions, by recomputation.")
         self._prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests that have their first token.")
         self._generation_tokens = counter("generation_tokens", "Tokens generated.")
@@ -99,6 +99,12 @@ class ServingMetrics:
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         made = Histogram(PREFIX + name, text, list(self._labels), registry=self.registry, buckets=buckets)
         return made.labels(**self._labels)
+
+    def configured(self, config: EngineConfig, num_blocks: int) -> None:
+        """A run begins with these limits."""
+        self._prefix_caching = config.prefix_caching
+        told = {"block_size": config.block_size, "num_gpu_blocks": num_blocks, "enable_prefix_caching": config.prefix_caching}
+        self._cache.info({name: str(value) for name, value in told.items()} | {"engine": "0"})
 
     def step(self, event: StepEvent) -> None:
         self._step_tokens.observe(sum(p.tokens for p in event.passes))

@@ -65,10 +65,11 @@ class TokenStream:
         sampling: SamplingParams,
         text: ClientText,
         client: str,
+        nickname: str | None,
         arrived: float,
         cancel: Callable[[TokenStream], None],
     ) -> None:
-        self.id, self.prompt, self.sampling, self.client = id, tuple(prompt), sampling, client
+        self.id, self.prompt, self.sampling, self.client, self.nickname = id, tuple(prompt), sampling, client, nickname
         self.times = Times(arrived)
         self.num_tokens = 0  # of the engine's thread: handed over
         self.finish_reason: FinishReason | None = None  # once the last piece has been read

@@ -1,4 +1,4 @@
-"""A server over real HTTP, in this process: uvicorn in a thread, on a port of its own."""
+"""An engine that serves, and a server over real HTTP, in this process: uvicorn in a thread, on a port of its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from typing import Any
 import httpx
 import uvicorn
 
-from core import Engine, EngineConfig
+from core import Engine, EngineConfig, SamplingParams
 from core.serving.engine import ServingEngine
+from core.serving.feed import Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
 from core.serving.server import server_config
+from core.serving.stream import Piece, TokenStream
+from worlds.small import MemoryModel
 
 MODEL = "shakespeare-char"
 
@@ -78,3 +81,52 @@ def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODE
         server.should_exit = True
         thread.join(30)
         serving.close()
+
+
+# -- without HTTP --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(engine: Engine, limits: ServingLimits | None = None, hidden: Hidden = Hidden()):  # noqa: B008
+    made = ServingEngine(engine, limits, hidden=hidden)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def greedy(new: int, **more) -> SamplingParams:
+    return SamplingParams(max_new_tokens=new, ignore_eos=True, **more)
+
+
+async def whole(stream: TokenStream) -> list[Piece]:
+    return [piece async for piece in stream]
+
+
+def tokens(pieces: list[Piece]) -> list[int]:
+    return [piece.token_id for piece in pieces if piece.token_id is not None]
+
+
+async def idle(made: ServingEngine) -> None:
+    """The engine has nothing left to do, and nobody holds anything."""
+    while made.engine.has_work or made.num_requests:
+        await asyncio.sleep(0.001)
+    assert made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
+    made.engine._scheduler.check_integrity()
+    assert not made.engine._requests and not made.engine._params and not made._streams
+
+
+def breaks(batch) -> bool:
+    return bool(((batch.input_ids == 49) & (batch.position_ids == 0)).any())
+
+
+class Fragile(MemoryModel):
+    """Breaks on every pass that holds a prompt beginning with token 49."""
+
+    error: Exception = ValueError("a bug of ours")
+
+    def forward(self, batch, pool, backend=None):
+        if breaks(batch):
+            raise self.error
+        return super().forward(batch, pool, backend)

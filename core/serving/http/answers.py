@@ -20,7 +20,9 @@ from core.workload.request import SamplingParams
 Asked = tuple[Sequence[int], SamplingParams]
 
 
-async def submitted(serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str) -> list[TokenStream]:
+async def submitted(
+    serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str, nickname: str | None = None
+) -> list[TokenStream]:
     """All of them queued, or none: raises what `ServingEngine.submit` does, the others cancelled."""
     if len(asked) > serving.limits.max_choices:
         raise InvalidRequest(f"At most {serving.limits.max_choices} answers are written in one call, not {len(asked)}.")
@@ -29,7 +31,7 @@ async def submitted(serving: ServingEngine, asked: Sequence[Asked], request: Req
     try:
         for index, (prompt, sampling) in enumerate(asked):
             name = id if len(asked) == 1 else f"{id}-{index}"
-            streams.append(await serving.submit(prompt, sampling, client=client, id=name))
+            streams.append(await serving.submit(prompt, sampling, client=client, id=name, nickname=nickname))
     except BaseException:
         cancel(streams)
         raise

@@ -17,6 +17,7 @@ from sse_starlette.sse import AppStatus
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.http.control import control_routes
 from core.serving.http.errors import add_handlers
@@ -32,13 +33,15 @@ AppStatus.disable_automatic_graceful_drain()
 def create_app(
     serving: ServingEngine,
     *,
+    classroom: Classroom | None = None,
     api_key: str | None = None,
     teacher_token: str | None = None,
     cors_origins: Sequence[str] = (),
     hosts: Sequence[str] | None = None,
 ) -> FastAPI:
-    """api_key: asked of every call but `/health`. teacher_token: of those who may use `/control`, which is not there without one. cors_origins: pages of these origins may call. hosts: names that the server answers to,
-    None for any; on loopback this keeps out pages that rename themselves to it."""
+    """classroom: of this engine, by default one of its own. api_key: asked of every call but `/health`. teacher_token: of those who may use
+    `/control`, which is not there without one. cors_origins: pages of these origins may call. hosts: names that the server answers to, None
+    for any; on loopback this keeps out pages that rename themselves to it."""
     app = FastAPI(
         title="Inflight",
         summary="A continuous-batching engine behind HTTP.",
@@ -48,8 +51,9 @@ def create_app(
     )
     for routes in (generate_routes, openai_routes, watch_routes):
         app.include_router(routes(serving))
+    classroom = classroom or Classroom(serving)
     if teacher_token is not None:
-        app.include_router(control_routes(serving, teacher_token))
+        app.include_router(control_routes(serving, classroom, teacher_token))
     add_handlers(app, serving.metrics.refused)
     app.add_middleware(Guard, limits=serving.limits, api_key=api_key, refused=serving.metrics.refused)
     if cors_origins:

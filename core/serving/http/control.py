@@ -1,40 +1,80 @@
-"""`POST /control`: who has the teacher's token sets the pace, takes single steps, or clears the engine."""
+"""`/control`: who has the teacher's token sets pace, limits, waves, and what is hidden."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Depends, Header
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from core.serving.engine import ServingEngine
+from core.serving.classroom import Classroom
+from core.serving.engine import ServingEngine, When
 from core.serving.http.guard import same
+from core.serving.waves import WAVES
+
+Count = Annotated[int, Field(ge=0, le=1000)]
 
 
 class ControlBody(BaseModel):
-    """What is given is done, in this order. steps_per_s: null for full speed, 0 to stand still but for single steps."""
+    """What is given is done, in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still but for single steps.
+
+    policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
+    is under way, "barrier" lets nobody into a lane any more. wave: a prepared one by its name.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     clear: bool = False
+    policy: Annotated[str, Field(max_length=40)] | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    chunked_prefill: bool | None = None
+    prefix_caching: bool | None = None
+    when: When = "barrier"
+    hide_texts: bool | None = None
+    hide_nicknames: bool | None = None
+    accepting: bool | None = None
     steps_per_s: Annotated[float, Field(ge=0, le=1000)] | None = None
-    steps: Annotated[int, Field(ge=0, le=1000)] = 0
+    steps: Count = 0
+    wave: Annotated[str, Field(max_length=40)] | None = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        names = ("policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-def control_routes(serving: ServingEngine, teacher_token: str) -> APIRouter:
-    router = APIRouter(tags=["control"])
-
-    @router.post("/control", summary="Set the pace, take single steps, or clear the engine")
-    async def control(body: ControlBody, x_teacher_token: Annotated[str, Header()] = "") -> dict[str, float | None]:
+def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: str) -> APIRouter:
+    async def teacher(x_teacher_token: Annotated[str, Header()] = "") -> None:
         if not same(x_teacher_token, teacher_token):
             raise HTTPException(403, "The teacher's token is missing or wrong")
+
+    router = APIRouter(tags=["control"], dependencies=[Depends(teacher)])
+
+    @router.get("/control", summary="What is set, and the prepared waves")
+    async def state() -> dict[str, Any]:
+        waves = [{"name": wave.name, "shows": wave.shows, "requests": len(wave.prompts)} for wave in WAVES.values()]
+        return {**classroom.state, "steps_per_s": serving.steps_per_s, "waves": waves}
+
+    @router.post("/control", summary="Set pace, limits and what is hidden; take steps; send a wave; clear the engine")
+    async def control(body: ControlBody) -> dict[str, Any]:
+        """What is set now. Changes that wait for the engine are told to those who watch once they are made."""
+        if body.limits:
+            classroom.configure(when=body.when, **body.limits)
         if body.clear:
             serving.clear()
+        if body.hide_texts is not None or body.hide_nicknames is not None:
+            classroom.hide(texts=body.hide_texts, nicknames=body.hide_nicknames)
+        if body.accepting is not None:
+            classroom.accept(body.accepting)
         if "steps_per_s" in body.model_fields_set:
             serving.set_pace(body.steps_per_s)
+        if body.wave is not None:
+            await classroom.wave(body.wave)
         if body.steps:
             serving.step(body.steps)
-        return {"steps_per_s": body.steps_per_s if "steps_per_s" in body.model_fields_set else serving.steps_per_s}
+        steps_per_s = body.steps_per_s if "steps_per_s" in body.model_fields_set else serving.steps_per_s
+        return {**classroom.state, "steps_per_s": steps_per_s}
 
     return router

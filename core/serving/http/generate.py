@@ -25,7 +25,7 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
         `{"id", "index", "token_id", "text"}` and then one with all but the token ids. Times are the engine's, in seconds from arrival."""
         sampling = body.sampling()
         prompt = await asyncio.to_thread(serving.check, body.prompt, sampling)
-        streams = await submitted(serving, [(prompt, sampling)], request, f"gen-{secrets.token_hex(8)}")
+        streams = await submitted(serving, [(prompt, sampling)], request, f"gen-{secrets.token_hex(8)}", body.nickname)
         if body.stream:
             return event_stream(serving, streams, _events(streams[0]))
         return await answered(request, streams, _whole(streams[0]))

@@ -37,6 +37,7 @@ class GenerateBody(_Body):
     seed: Seed = 0
     stop: str | list[str] | None = None
     ignore_eos: bool = False
+    nickname: Annotated[str, Field(max_length=200)] | None = Field(None, description="Told to those who watch, unless hidden.")
 
     def sampling(self) -> SamplingParams:
         """Raises InvalidRequest for values out of range."""

@@ -1,0 +1,105 @@
+"""What a teacher sets for everybody who shares an engine: limits and policy, what is hidden, who may ask, prepared waves.
+
+Whatever changes is told to those who watch, as a message {"kind": "class"}. Knows nothing of HTTP and tokens of teachers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from core.config import POLICIES, EngineConfig
+from core.errors import InflightError, InvalidConfig, InvalidRequest
+from core.serving.engine import ServingEngine, When
+from core.serving.stream import TokenStream
+from core.serving.waves import WAVES
+from core.workload.request import SamplingParams
+
+WAVE = "wave"  # the client that a prepared wave's requests are of
+_LIMITS = ("policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching")
+
+
+class Classroom:
+    """Of one engine. Its functions may be called from any thread, `wave` from an event loop."""
+
+    def __init__(self, serving: ServingEngine) -> None:
+        self._serving = serving
+        serving.on_change = self._tell
+        serving.ask(self._tell)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """As those who watch are told it. changing: a run with the limits of `next` is about to begin, which `held` requests wait for."""
+        serving, to_come = self._serving, self._serving.config_to_come
+        return {
+            **_told(serving.engine.config),
+            "changing": to_come is not None,
+            "next": None if to_come is None else _told(to_come),
+            "held": serving.num_held,
+            "hide_texts": serving.feed.hidden.texts,
+            "hide_nicknames": serving.feed.hidden.nicknames,
+            "accepting": serving.accepting and serving.status != "draining",
+        }
+
+    def configure(self, *, when: When = "barrier", **limits: Any) -> EngineConfig:
+        """Change limits, by their names in `EngineConfig`, the others staying as they are; when: see `ServingEngine.change`.
+
+        Raises InvalidConfig, with nothing changed, for what this engine cannot have.
+        """
+        serving = self._serving
+        before = serving.config_to_come or serving.engine.config
+        wanted = {**before.to_json(), **limits}
+        policy = POLICIES.get(str(wanted["policy"]))
+        if policy is not None and not policy.prefix_caching and "prefix_caching" not in limits:
+            wanted["prefix_caching"] = False
+        config = EngineConfig.from_json(wanted)
+        most = serving.limits
+        for name, value, limit in (
+            ("lanes", config.max_num_seqs, most.max_lanes),
+            ("tokens in a step's budget", config.max_num_batched_tokens, most.max_budget),
+        ):
+            if value > limit:
+                raise InvalidConfig(f"At most {limit:,} {name} can be had here, not {value:,}.")
+        serving.engine.check_config(config)
+        serving.change(config, when)
+        return config
+
+    def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
+        """Whether viewers are told prompts and tokens, and nicknames. What is hidden is not sent, not even of what happened before."""
+        feed, given = self._serving.feed, {"texts": texts, "nicknames": nicknames}
+        feed.hidden = feed.hidden._replace(**{name: value for name, value in given.items() if value is not None})
+        self._serving.ask(self._tell)
+
+    def accept(self, accepting: bool) -> None:
+        """Whether requests are taken; a wave comes all the same."""
+        self._serving.accepting = accepting
+        self._serving.ask(self._tell)
+
+    async def wave(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
+        """Queue a prepared wave, by its name in `WAVES` or as (prompt, sampling) each: all of it or nothing, in this order.
+
+        Nobody needs to read the streams. Raises InvalidRequest for a name that is none, and what `ServingEngine.submit` raises.
+        """
+        serving = self._serving
+        if isinstance(requests, str):
+            if requests not in WAVES:
+                raise InvalidRequest(f"There is no such wave; there are {', '.join(WAVES)}.")
+            requests = WAVES[requests].requests
+        checked = [(await asyncio.to_thread(serving.check, prompt, sampling), sampling) for prompt, sampling in requests]
+        streams: list[TokenStream] = []
+        try:
+            for prompt, sampling in checked:
+                streams.append(await serving.submit(prompt, sampling, client=WAVE, even_if_closed=True))
+        except InflightError:
+            for stream in streams:
+                stream.cancel()
+            raise
+        return streams
+
+    def _tell(self) -> None:
+        self._serving.feed.add({"kind": "class", **self.state})
+
+
+def _told(config: EngineConfig) -> dict[str, Any]:
+    return {name: value for name, value in config.to_json().items() if name in _LIMITS}

@@ -1,0 +1,109 @@
+"""What clients ask, checked before the engine hears of it: prompts, sampling, nicknames, and how much of it each may have under way.
+
+Knows no thread but those that ask: everything here may be called from any of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from core.engine.check import checked_prompt
+from core.engine.engine import Engine
+from core.errors import InvalidRequest, TooManyRequests, first_sentence
+from core.serving.limits import ServingLimits
+from core.workload.request import Request, SamplingParams
+
+_IN_NICKNAMES = frozenset(" -_.'")
+
+
+class Intake:
+    """name: what clients call the model."""
+
+    def __init__(self, engine: Engine, limits: ServingLimits, name: str) -> None:
+        self._adapter, self._limits, self._name = engine.adapter, limits, name
+        self._tokenizer, self._encoding = copy.deepcopy(engine.tokenizer), threading.Lock()  # tokenizers are not thread-safe
+        self._under_way: Counter[str] = Counter()  # by client
+        self._counting = threading.Lock()
+
+    def check(self, prompt: str | Sequence[int], sampling: SamplingParams, engine: Engine) -> tuple[int, ...]:
+        """The prompt's token ids; raises InvalidRequest for what this server would not run. May take a while: not for an event loop."""
+        limits = self._limits
+        if isinstance(prompt, str) and len(prompt) > 64 * limits.max_prompt_tokens:  # not even worth tokenizing
+            raise InvalidRequest(
+                f"The prompt has {len(prompt):,} characters; at most {limits.max_prompt_tokens:,} tokens are taken."
+            )
+        if sampling.max_new_tokens > limits.max_new_tokens:
+            raise InvalidRequest(f"At most {limits.max_new_tokens:,} new tokens are written, not {sampling.max_new_tokens:,}.")
+        if len(sampling.stop) > limits.max_stop_strings or any(len(s) > limits.max_stop_characters for s in sampling.stop):
+            raise InvalidRequest(
+                f"At most {limits.max_stop_strings} stop strings of at most {limits.max_stop_characters} characters are taken."
+            )
+        given = {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": tuple(prompt)}
+        try:
+            request = Request("r", sampling=sampling, **given)
+            with self._encoding:
+                ids = checked_prompt(request, self._adapter, self._tokenizer, engine.config)
+        except InvalidRequest as error:
+            raise InvalidRequest(as_sentence(error.message)) from None
+        if len(ids) > limits.max_prompt_tokens:
+            raise InvalidRequest(f"The prompt has {len(ids):,} tokens; at most {limits.max_prompt_tokens:,} are taken.")
+        return ids
+
+    def chat(self, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
+        """A conversation as the model's own template writes it; raises InvalidRequest where there is none, or it takes no such thing."""
+        if self._tokenizer is None or not self._tokenizer.chat_template:
+            raise InvalidRequest(f"The model {self._name} has no chat template; use /v1/completions.")
+        try:
+            with self._encoding:
+                ids = self._tokenizer.apply_chat_template(
+                    list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+                )
+        except Exception as error:  # templates are programs of others
+            raise InvalidRequest(f"The model's chat template refuses these messages: {first_sentence(error)}.") from None
+        return tuple(ids)
+
+    def nickname(self, given: str | None) -> str | None:
+        """Plain text of a few characters, None where nothing is left of it; raises InvalidRequest for anything else."""
+        name = " ".join(unicodedata.normalize("NFC", given or "").split(" ")).strip()
+        most = self._limits.max_nickname_characters
+        if len(name) > most or not all(unicodedata.category(c)[0] in "LMN" or c in _IN_NICKNAMES for c in name):
+            raise InvalidRequest(f"A nickname has at most {most} letters, digits, spaces and the characters - _ . and '.")
+        return name or None
+
+    @contextmanager
+    def tokenizer(self) -> Iterator[Any]:
+        """The tokenizer, for nobody else meanwhile."""
+        with self._encoding:
+            yield self._tokenizer
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_under_way(self) -> int:
+        return self._under_way.total()
+
+    def take_place(self, client: str) -> None:
+        """Raises TooManyRequests where there is none."""
+        limits = self._limits
+        with self._counting:
+            if self._under_way.total() >= limits.max_requests:
+                raise TooManyRequests(f"{limits.max_requests:,} requests are under way, which is all this server takes.")
+            if self._under_way[client] >= limits.max_requests_per_client:
+                raise TooManyRequests(f"{limits.max_requests_per_client:,} of your requests are under way; more are not taken.")
+            self._under_way[client] += 1
+
+    def leave_place(self, client: str) -> None:
+        with self._counting:
+            self._under_way[client] -= 1
+            if not self._under_way[client]:
+                del self._under_way[client]
+
+
+def as_sentence(message: str) -> str:
+    return message[:1].upper() + message[1:]

@@ -1,0 +1,121 @@
+"""The runs of an engine that serves, each kept whole from its first step: what is saved can be decided again and passes `check`.
+
+A trace that began in the middle could not be replayed, so nothing is ever cut off at the front of a run. When room runs out between two
+requests, the engine begins a new run and the oldest one goes (`is_due`); when it runs out while the engine has been busy without a pause,
+the later steps of that run are not kept, and the trace says so. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.engine.recorder import Recorder
+from core.errors import InflightError
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
+from core.workload.request import Request
+
+_REQUEST = 16  # tokens whose room a request takes beside its prompt
+
+
+class Session(Recorder):
+    """tokens: prompts' and new ones', of all runs together; a step without any counts as one."""
+
+    def __init__(self, tokens: int, about: Mapping[str, Any] | None = None) -> None:
+        super().__init__(about)
+        self._most, self._lock = tokens, threading.Lock()  # the lock: of whoever reads beside the engine's thread
+        self._runs: deque[_Run] = deque()
+        self.run = -1  # its number, from 0
+        self.latest: deque[StepEvent] = deque(maxlen=4)  # events, kept or not
+
+    def begin(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+        with self._lock:
+            super().begin(header, tokenizer)
+            if self._runs and not self._runs[-1].trace.events:
+                self._runs.pop()  # nothing ran
+            self.run += 1
+            self.latest.clear()
+            self._runs.append(_Run(self.run, self.trace))
+
+    def knows(self, request: str) -> bool:
+        return super().knows(request) or request in self._now.open
+
+    def request(self, request: Request, prompt: Sequence[int]) -> None:
+        with self._lock:
+            run = self._now
+            run.open.add(request.id)
+            if self._has_room(len(prompt) + _REQUEST):
+                super().request(request, prompt)
+
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        made = event()
+        weight = max(1, len(made.sampled))
+        with self._lock:
+            run = self._now
+            self.latest.append(made)
+            run.open.difference_update(finished.request for finished in made.finished)
+            if self._has_room(weight):
+                self.trace.events.append(made)
+            else:
+                run.num_lost += 1
+        return made
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next request had better come in a new run."""
+        return self._now.is_cut or self._now.size > self._most // 2
+
+    def copy(self, run: int | None = None) -> Trace:
+        """A run as it is now, by default the latest in which something happened; raises InflightError where it is not kept. Texts are missing."""
+        with self._lock:
+            there = [kept for kept in self._runs if kept.trace.events and run in (None, kept.number)]
+            if not there:
+                raise InflightError("Nothing has run yet." if run is None else f"Run {run} is not kept.")
+            kept = there[-1]
+            header, workload = kept.trace.header, kept.trace.header["workload"]
+            header = {
+                **header,
+                "prompts": dict(header["prompts"]),
+                "workload": {**workload, "requests": list(workload["requests"])},
+            }
+            if kept.is_cut:
+                header["notes"] = [*header.get("notes", ()), kept.sentence]
+            return Trace(header, list(kept.trace.events), complete=not kept.open and not kept.is_cut)
+
+    @property
+    def kept(self) -> list[tuple[int, int]]:
+        """(number, steps) of every run that `copy` has."""
+        with self._lock:
+            return [(kept.number, len(kept.trace.events)) for kept in self._runs if kept.trace.events]
+
+    @property
+    def _now(self) -> _Run:
+        return self._runs[-1]
+
+    def _has_room(self, more: int) -> bool:
+        """Take room for something of the run, at the cost of older runs. Once there was none, nothing that comes later is kept."""
+        run = self._now
+        while len(self._runs) > 1 and sum(kept.size for kept in self._runs) + more > self._most:
+            self._runs.popleft()
+        run.is_cut = run.is_cut or run.size + more > self._most
+        if not run.is_cut:
+            run.size += more
+        return not run.is_cut
+
+
+class _Run:
+    """open: requests that have not ended. is_cut: whether something was not kept for want of room; num_lost: steps."""
+
+    def __init__(self, number: int, trace: Trace) -> None:
+        self.number, self.trace = number, trace
+        self.open: set[str] = set()
+        self.size = self.num_lost = 0
+        self.is_cut = False
+
+    @property
+    def sentence(self) -> str:
+        steps = "1 later step was" if self.num_lost == 1 else f"{self.num_lost:,} later steps were"
+        return f"The engine was busy without a pause for longer than the record has room: {steps} not kept."

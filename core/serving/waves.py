@@ -1,0 +1,46 @@
+"""Prepared waves: requests that come all at once and show one thing about batching. Data alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.workload.request import SamplingParams
+
+
+@dataclass(frozen=True)
+class Wave:
+    """shows: what there is to see, in a line for people. prompts: each with how many new tokens are asked for."""
+
+    name: str
+    shows: str
+    prompts: tuple[tuple[str, int], ...]
+
+    @property
+    def requests(self) -> tuple[tuple[str, SamplingParams], ...]:
+        """Greedy, and never shorter than asked for: how long each runs is known."""
+        return tuple((prompt, SamplingParams(new, ignore_eos=True)) for prompt, new in self.prompts)
+
+
+_NAMES = ("Romeo", "Juliet", "Hamlet", "Ophelia", "Macbeth", "Banquo", "Lear", "Cordelia", "Othello", "Iago")
+_SCENE = "The king, the queen, and all the lords of the court are come together in the great hall of the castle. "
+
+WAVES: dict[str, Wave] = {
+    wave.name: wave
+    for wave in (
+        Wave(
+            "short-and-long",
+            "Thirty short answers and one long one: who waits for whom?",
+            (("Once more unto the breach, dear friends, once more; ", 120), *((f"{_NAMES[i % 10]}: ", 8) for i in range(30))),
+        ),
+        Wave(
+            "equal",
+            "Sixteen of the same length: with nothing to refill, policies hardly differ.",
+            tuple((f"{_NAMES[i % 10]} speaks: ", 24) for i in range(16)),
+        ),
+        Wave(
+            "shared-prefix",
+            "Twelve prompts with the same beginning: prefix caching computes it once.",
+            tuple((f"{_SCENE}{_NAMES[i % 10]}: ", 16) for i in range(12)),
+        ),
+    )
+}

@@ -1,0 +1,368 @@
+"""One engine, many people, and a teacher: limits that change on the way, waves, what is hidden; every run can be saved and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from core import SamplingParams, Trace
+from core.errors import InflightError, InvalidConfig, InvalidRequest, Unavailable
+from core.measure.verify import verify
+from core.serving.classroom import Classroom
+from core.serving.engine import ServingEngine
+from core.serving.feed import Hidden
+from core.serving.limits import ServingLimits
+from core.serving.waves import WAVES
+from worlds.serving import Fragile, char_engine, greedy, idle, serving, tokens, whole
+from worlds.small import generate, memory_engine, request
+
+SHOWN = Hidden(texts=False, nicknames=False)
+
+
+def checked(trace: Trace):
+    """It is what it says, on disk too."""
+    return verify(trace.lines())
+
+
+async def told(made: ServingEngine) -> list[dict]:
+    """All messages of a server, which ends here."""
+    await asyncio.to_thread(made.close)
+    return [message async for batch in made.feed.read(coalesce_s=0) for message in json.loads(batch.messages)]
+
+
+# -- other limits on the way ---------------------------------------------------------------------------------------------
+
+
+def test_an_idle_engine_has_other_limits_at_once():
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        await whole(await made.submit((4, 5), greedy(3)))
+        room.configure(policy="static", max_num_seqs=3)
+        pieces = await whole(await made.submit((4, 5, 6), greedy(7)))
+        await idle(made)
+        return tokens(pieces), await told(made)
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        found, messages = asyncio.run(change(made))
+        assert found == generate(request("r", (4, 5, 6), 7))
+        assert [(m["header"]["policy"], m["run"]) for m in messages if m["kind"] == "run"] == [("continuous", 0), ("static", 1)]
+        settled = [m for m in messages if m["kind"] == "class" and not m["changing"]]
+        assert settled[-1]["policy"] == "static" and settled[-1]["max_num_seqs"] == 3
+        assert made.sessions == [(0, 3), (1, 7)]
+        for run in (0, 1):
+            assert checked(made.session(run)).complete
+
+
+def test_at_a_barrier_those_in_lanes_finish_and_those_waiting_are_carried_over():
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        made.set_pace(0)
+        streams = [await made.submit((4, 5, i), greedy(4 + i)) for i in range(5)]
+        made.step(2)
+        while made.engine.num_steps < 2:
+            await asyncio.sleep(0.001)
+        room.configure(policy="static", max_num_seqs=4)
+        late = await made.submit((9, 9), greedy(3))
+        assert room.state["changing"] and room.state["next"]["policy"] == "static" and room.state["policy"] == "continuous"
+        made.set_pace(None)
+        pieces = await asyncio.gather(*map(whole, [*streams, late]))
+        await idle(made)
+        return [tokens(p) for p in pieces], [s.id for s in streams], await told(made)
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        found, ids, messages = asyncio.run(change(made))
+        assert found == [generate(request("r", (4, 5, i), 4 + i)) for i in range(5)] + [generate(request("r", (9, 9), 3))]
+        (carried,) = [m["requests"] for m in messages if m["kind"] == "carried"]
+        assert carried == ids[2:]
+        first, second = made.session(0), made.session(1)
+        ends = {f.request: f.finish_reason for e in first.events for f in e.finished}
+        assert ends == {**dict.fromkeys(ids[:2], "length"), **dict.fromkeys(ids[2:], "cancelled")}
+        assert len(second.prompts) == 4 and second.header["policy"] == "static"
+        assert checked(first).complete and checked(second).complete
+
+
+def test_who_is_held_can_leave_and_a_barrier_with_nobody_in_a_lane_is_none():
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        made.set_pace(0)
+        stays, leaves = [await made.submit((4, 5, i), greedy(4)) for i in range(2)]
+        room.configure(max_num_seqs=1, max_num_batched_tokens=64)
+        leaves.cancel()
+        made.set_pace(None)
+        assert [p.finish_reason for p in await whole(leaves)] == ["cancelled"]
+        assert tokens(await whole(stays)) == generate(request("r", (4, 5, 0), 4))
+        await idle(made)
+        assert made.engine.config.max_num_seqs == 1 and not room.state["changing"] and room.state["held"] == 0
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        asyncio.run(change(made))
+        assert checked(made.session()).complete
+
+
+def test_a_change_when_idle_keeps_nobody_out():
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        streams = [await made.submit((4, 5, i), greedy(30)) for i in range(6)]
+        room.configure(when="idle", max_num_seqs=5)
+        await asyncio.gather(*map(whole, streams))
+        await idle(made)
+        messages = await told(made)
+        (begun,) = [i for i, m in enumerate(messages) if m["kind"] == "run" and m["run"] == 1]
+        assert not [m for m in messages if m["kind"] == "carried"] and messages[begun]["header"]["config"]["max_num_seqs"] == 5
+        assert sum(len(m["finished"]) for m in messages[:begun] if m["kind"] == "step") == 6
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        asyncio.run(change(made))
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"policy": "magic"}, "There is no policy 'magic'"),
+        ({"max_num_seqs": 0}, "max_num_seqs must be a whole number"),
+        ({"max_num_seqs": 999, "max_num_batched_tokens": 999}, "At most 256 lanes"),
+        ({"max_num_seqs": 5, "max_num_batched_tokens": 4}, "A token budget of 4 cannot serve 5 lanes"),
+        ({"policy": "static", "prefix_caching": True}, "Prefix caching needs a policy"),
+        ({"lanes": 3}, "no limit called 'lanes'"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused_and_nothing_changes(limits, says):
+    with serving(memory_engine()) as made:
+        room = Classroom(made)
+        before = made.engine.config
+        with pytest.raises(InvalidConfig, match=says):
+            room.configure(**limits)
+        assert made.engine.config == before and made.config_to_come is None
+
+
+def test_who_waits_and_cannot_run_under_the_new_limits_is_told():
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        made.set_pace(0)
+        waits = await made.submit(tuple(range(4, 44)), greedy(2))
+        room.configure(chunked_prefill=False, max_num_batched_tokens=20)
+        with pytest.raises(InvalidRequest, match="without chunked prefill|Without chunked prefill"):
+            await whole(waits)
+        made.set_pace(None)
+        await idle(made)
+
+    with serving(memory_engine()) as made:
+        asyncio.run(change(made))
+
+
+# -- waves, and who may ask ----------------------------------------------------------------------------------------------
+
+
+def test_every_prepared_wave_runs_on_the_built_in_models_and_all_of_it_ends():
+    async def send(made: ServingEngine):
+        room = Classroom(made)
+        room.accept(False)
+        with pytest.raises(Unavailable, match="just now"):
+            await made.submit((4,), greedy(2))
+        for name, wave in WAVES.items():
+            streams = await room.wave(name)
+            answers = await asyncio.gather(*map(whole, streams))
+            assert [len(tokens(a)) for a in answers] == [new for _, new in wave.prompts]
+        with pytest.raises(InvalidRequest, match="no such wave"):
+            await room.wave("tidal")
+        await idle(made)
+
+    with serving(char_engine(max_num_seqs=8, num_blocks=200)) as made:
+        asyncio.run(send(made))
+
+
+def test_a_wave_that_does_not_fit_leaves_nothing_behind():
+    async def send(made: ServingEngine):
+        room = Classroom(made)
+        made.set_pace(0)
+        with pytest.raises(InflightError, match="requests are under way"):
+            await room.wave([((4, 5), greedy(3))] * 6)
+        made.set_pace(None)
+        await idle(made)
+
+    with serving(memory_engine(), ServingLimits(max_requests=5)) as made:
+        asyncio.run(send(made))
+
+
+@pytest.mark.parametrize("name", ["<b>x</b>", "a\nb", "a\u202eb", "x" * 25, "a&b", "\u200b", '"', "`", "javascript:x", "\x00"])
+def test_a_nickname_that_is_none(name):
+    async def ask(made: ServingEngine):
+        with pytest.raises(InvalidRequest, match="A nickname has at most 24"):
+            await made.submit((4, 5), greedy(2), nickname=name)
+        await idle(made)
+
+    with serving(memory_engine()) as made:
+        asyncio.run(ask(made))
+
+
+def test_nicknames_are_told_trimmed():
+    async def ask(made: ServingEngine):
+        for name in ("  Zoë O'Neil-3 ", "", None, "李 小龙"):
+            await whole(await made.submit((4, 5), greedy(1), nickname=name))
+        return [m["nickname"] for m in await told(made) if m["kind"] == "request"]
+
+    with serving(memory_engine(), hidden=SHOWN) as made:
+        assert asyncio.run(ask(made)) == ["Zoë O'Neil-3", None, None, "李 小龙"]
+
+
+# -- what is hidden ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_hidden_is_not_sent_not_even_of_what_happened_before():
+    async def hide(made: ServingEngine):
+        room = Classroom(made)
+        await whole(await made.submit((41, 42, 43), greedy(4), nickname="Secretive"))
+        await idle(made)
+
+        async def read() -> list[dict]:
+            batch = await anext(made.feed.read(coalesce_s=0))
+            return json.loads(batch.messages)
+
+        shown = await read()
+        room.hide(texts=True)
+        without_texts = await read()
+        room.hide(texts=False, nicknames=True)
+        without_names = await read()
+        room.hide(nicknames=False)
+        return shown, without_texts, without_names, await read()
+
+    with serving(memory_engine(), hidden=SHOWN) as made:
+        shown, without_texts, without_names, again = asyncio.run(hide(made))
+    asked, quiet, nameless = (next(m for m in found if m["kind"] == "request") for found in (shown, without_texts, without_names))
+    assert (asked["prompt_token_ids"], asked["nickname"]) == ([41, 42, 43], "Secretive")
+    assert (quiet["prompt_token_ids"], quiet["nickname"]) == (None, "Secretive")
+    assert (nameless["prompt_token_ids"], nameless["nickname"]) == ([41, 42, 43], None)
+    expected = generate(request("r", (41, 42, 43), 4))
+    sampled = [
+        [row for m in found if m["kind"] == "step" for row in m["sampled"]] for found in (shown, without_texts, without_names)
+    ]
+    assert [row[2] for row in sampled[0]] == expected == [row[2] for row in sampled[2]]
+    assert [row[2:] for row in sampled[1]] == [[None, None, None]] * 4
+    assert [m for m in again if m["kind"] not in ("class",)] == [m for m in shown if m["kind"] not in ("class",)]
+    assert next(m for m in reversed(again) if m["kind"] == "class")["hide_texts"] is False
+
+
+# -- what is saved -------------------------------------------------------------------------------------------------------
+
+
+async def bustle(made: ServingEngine, rng: random.Random, rounds: int) -> None:
+    """Requests, cancellations, waves, changes of all kinds, whole answers in between."""
+    room, under_way = Classroom(made), []
+    for _ in range(rounds):
+        choice = rng.random()
+        if choice < 0.5:
+            prompt = [rng.randrange(4, 49) for _ in range(rng.randrange(1, 20))]
+            under_way.append(await made.submit(prompt, SamplingParams(rng.randrange(1, 25), ignore_eos=rng.random() < 0.5)))
+        elif choice < 0.65 and under_way:
+            rng.choice(under_way).cancel()
+        elif choice < 0.75:
+            under_way += await room.wave([((5, 6, 7), greedy(rng.randrange(1, 9)))] * rng.randrange(1, 6))
+        elif choice < 0.85:
+            policy = rng.choice(["continuous", "static", "split", "dynamic", "shortest-first", "stall"])
+            more = {"prefix_caching": True} if policy == "continuous" and rng.random() < 0.5 else {}
+            room.configure(policy=policy, max_num_seqs=rng.randrange(1, 5), when=rng.choice(["idle", "barrier"]), **more)
+        elif choice < 0.9:
+            made.clear()
+        else:
+            await asyncio.gather(*map(whole, under_way))
+            under_way = []
+        await asyncio.sleep(rng.random() * 0.004)
+    await asyncio.gather(*map(whole, under_way))
+    await idle(made)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_sessions_pass_the_check(seed):
+    rng = random.Random(seed)
+    with serving(
+        memory_engine(max_num_seqs=3, max_num_batched_tokens=16, num_blocks=12), ServingLimits(kept_tokens=4000)
+    ) as made:
+        asyncio.run(bustle(made, rng, 120))
+        runs = made.sessions
+        assert runs and made.status == "ok" and not made.num_step_failures
+        for run, steps in runs:
+            verdict = checked(made.session(run))
+            assert verdict.num_steps == steps and verdict.not_replayed is None and verdict.complete
+
+
+def test_a_session_can_be_saved_at_any_moment():
+    async def peek(made: ServingEngine):
+        busy = asyncio.create_task(bustle(made, random.Random(7), 80))
+        incomplete = 0
+        while not busy.done():
+            await asyncio.sleep(0.005)
+            if made.sessions:
+                incomplete += not checked(made.session()).complete
+        await busy
+        return incomplete
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        assert asyncio.run(peek(made))
+
+
+def test_a_session_holds_texts_and_no_nicknames(tmp_path):
+    async def ask(made: ServingEngine):
+        sampling = SamplingParams(20, temperature=0.8, seed=3)
+        return await whole(await made.submit(made.check("Hark, ", sampling), sampling, nickname="Nobody"))
+
+    with serving(char_engine()) as made:
+        answer = asyncio.run(ask(made))
+        made.session().save(tmp_path / "session.jsonl")
+    text = (tmp_path / "session.jsonl").read_text()
+    trace = Trace.load(tmp_path / "session.jsonl")
+    (only,) = trace.prompts
+    assert "Nobody" not in text and trace.text(only) == "".join(p.text for p in answer)
+    assert verify(text.splitlines(), tokenizer=lambda name: char_engine().tokenizer).not_decoded is None
+
+
+def test_room_for_a_new_run_is_made_when_the_engine_is_idle_and_the_oldest_goes():
+    async def ask(made: ServingEngine):
+        for _ in range(30):
+            await whole(await made.submit((4, 5, 6, 7), greedy(20)))
+            await idle(made)
+
+    with serving(memory_engine(), ServingLimits(kept_tokens=300)) as made:
+        asyncio.run(ask(made))
+        (first, _), *_, (last, steps) = made.sessions
+        assert first > 0 and steps and sum(s for _, s in made.sessions) <= 300
+        with pytest.raises(InflightError, match="Run 0 is not kept"):
+            made.session(0)
+        assert checked(made.session(last)).complete
+
+
+def test_of_a_run_without_a_pause_the_beginning_is_kept_and_says_so():
+    async def ask(made: ServingEngine):
+        made.set_pace(0)
+        streams = [await made.submit((4, 5, i), greedy(40)) for i in range(20)]
+        made.set_pace(None)
+        await asyncio.gather(*map(whole, streams))
+        await idle(made)
+        cut = made.session()
+        await whole(await made.submit((4, 5), greedy(3)))
+        return cut, made.session()
+
+    with serving(memory_engine(max_num_seqs=2), ServingLimits(kept_tokens=600)) as made:
+        cut, after = asyncio.run(ask(made))
+    verdict = checked(cut)
+    assert not verdict.complete and 0 < verdict.num_tokens <= 600
+    assert any("busy without a pause" in note and "not kept" in note for note in cut.header["notes"])
+    assert checked(after).complete and len(after.events) == 3
+
+
+def test_a_step_that_fails_ends_a_run_that_can_be_saved():
+    async def ask(made: ServingEngine):
+        running = await made.submit((4, 5, 6), greedy(500))
+        await anext(aiter(running))
+        poison = await made.submit((49, 7), greedy(4))
+        for stream in (poison, running):
+            with pytest.raises(InflightError):
+                await whole(stream)
+        await whole(await made.submit((4, 5), greedy(3)))
+
+    with serving(memory_engine(model=Fragile(), max_num_seqs=2)) as made:
+        asyncio.run(ask(made))
+        first, second = made.session(0), made.session(1)
+    assert not checked(first).complete and len(first.events) and checked(second).complete
