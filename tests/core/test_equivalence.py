@@ -15,7 +15,7 @@ from core.measure.equivalence import equivalence, leaky_mask
 from core.runner.base import observing
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
-from core.workload.presets.preset import requests
+from core.workload.presets.preset import requests as sampled_requests
 from worlds.small import MemoryModel, memory_engine, requests
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
@@ -28,7 +28,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def workload() -> Workload:
-    return Workload(requests(*TEXTS))
+    return Workload(sampled_requests(*TEXTS))
 
 
 CONFIG = EngineConfig(max_num_seqs=3, max_num_batched_tokens=16, block_size=4)
