@@ -35,7 +35,7 @@ def snapshot(engine: Engine) -> tuple:
     return (
         repr(engine.trace.header),
         list(engine.trace.events),
-        list(engine._pending),
+        list(engine._pending._states),
         dict(engine._requests),
         list(scheduler.waiting),
         list(scheduler.running),
