@@ -424,12 +424,17 @@ def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in model.items() if value is not None}
 
 
+def import_tokenizers() -> Any:
+    """What makes tokenizers: seconds to import, and many recordings bring no model."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer
+
+
 @cache
 def tokenizer_of(name: str) -> Any:
     """The tokenizer of a model in a folder, or of a built-in one by name; None where it has none."""
-    from transformers import AutoTokenizer  # seconds to import, and many recordings bring no model
-
     try:
-        return AutoTokenizer.from_pretrained(str(_model_folder(name)))
+        return import_tokenizers().from_pretrained(str(_model_folder(name)))
     except (OSError, ValueError):
         return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,13 @@ def text() -> str:
 def test_a_saved_trace_is_put_into_the_store(store):
     opened = open_upload(text(), store, HERE)
     assert store.trace(opened["id"]).complete and opened["url"].endswith(f"{opened['id']}.json")
+
+
+def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
+    """With the texts of its tokens, for which a reader imports the tokenizers before its memory is bounded."""
+    raw = gzip.decompress((Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes())
+    trace = store.trace(open_upload(raw.decode(), store, HERE)["id"])
+    assert trace.header["engine"]["name"] == "vLLM" and not any("⟨" in t for ts in trace.texts.prompt.values() for t in ts)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ def check_lines(data: bytes) -> None:
 
 def main() -> None:
     """The reader: see above."""
-    from core.recorders.convert import open_text
+    from core.recorders.convert import import_tokenizers, open_text
+    from core.recorders.raw import is_raw
 
     def read(text: str) -> dict[str, Any]:
         try:
@@ -51,7 +52,7 @@ def main() -> None:
         except NotKept as error:
             return {"error": f"{error} The file itself may be fine."}
 
-    answer(read)
+    answer(read, lambda text: is_raw(text.partition("\n")[0]) and import_tokenizers())
 
 
 if __name__ == "__main__":
