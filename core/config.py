@@ -13,6 +13,7 @@ Layout = Literal["packed", "padded", "split"]
 Reserve = Literal["chunk", "prompt", "output"]
 Mixing = Literal["together", "apart"]
 Preemption = Literal["newest", "stall", "never"]
+FinishedRows = Literal["computed", "dropped"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class BatchingPolicy:
     admission: "immediate" refills a lane in the step after it becomes free; "barrier" starts a wave only when every lane is free.
     layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
         pass for each joining request and then a left-padded decode pass.
+    finished_rows: of a padded wave that goes on: the rows of those who have finished are "computed" as padding until it ends, or
+        "dropped" from the pass, which gives back their lanes and blocks; nobody joins the wave either way.
     order: who is admitted first of those that wait: "arrival", or the "shortest" prompt. Preempted requests come before either.
     aging: for another order than arrival: once so many that came later have left the queue before it, the oldest request is next.
     mixing: of a packed pass: prompts and decodes "together", or "apart": a step that computes a prompt computes prompts alone.
@@ -43,6 +46,7 @@ class BatchingPolicy:
     shows: str
     admission: Admission
     layout: Layout
+    finished_rows: FinishedRows = "computed"
     order: Order = "arrival"
     aging: int | None = None
     mixing: Mixing = "together"
@@ -54,6 +58,11 @@ class BatchingPolicy:
     watermark: float = 0.0
     preemption: Preemption = "never"
     prefix_caching: bool = False
+
+    @property
+    def keeps_finished(self) -> bool:
+        """Whether who has finished holds its lane until the whole wave has."""
+        return self.admission == "barrier" and self.finished_rows == "computed"
 
     @property
     def knobs(self) -> tuple[str, ...]:
@@ -88,6 +97,13 @@ POLICIES: dict[str, BatchingPolicy] = {
         BatchingPolicy("sequential", "no batching: one request at a time", "immediate", "packed", one_lane=True),
         BatchingPolicy(
             "static", "a wave waits for its longest request; finished rows are computed as padding", "barrier", "padded"
+        ),
+        BatchingPolicy(
+            "static-dropped",
+            "as static, but finished rows are dropped from the batch; nobody joins before the wave ends all the same",
+            "barrier",
+            "padded",
+            finished_rows="dropped",
         ),
         BatchingPolicy(
             "dynamic", "lanes refill at once, but a joining prompt pads every other row to its length", "immediate", "padded"

@@ -26,7 +26,7 @@ def record(
     names: Annotated[list[str] | None, typer.Argument(help="Presets to record; all by default.")] = None,
     device: Annotated[str, typer.Option(help="Where to run them.")] = "cpu",
 ) -> None:
-    """Run presets and write their traces to assets/traces."""
+    """Run presets and write their traces to assets/traces, and the runs with a mistake made on purpose beside them."""
     from visualizer.documents.record import record as record_presets
 
     for name, path in record_presets(device=device, names=tuple(names or ())):

@@ -70,12 +70,12 @@ def compare(
     for name in outside:
         if name not in BASELINES:
             raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}.")
-    asked = plan(preset, workload, model, limits)
+    asked = plan(preset, workload, model, limits, dtype)
     configs = [asked.config(name) for name in policies]
     writable(out)
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
-    first = engine_for(asked.model, configs[0], device, dtype, threads)
+    first = engine_for(asked.model, configs[0], device, asked.dtype, threads)
     engines = [first, *(Engine(first.adapter, first.tokenizer, config) for config in configs[1:])]
     requests = greedily(asked.workload) if outside else asked.workload
     contenders = [engine_contender(engine, requests) for engine in engines]

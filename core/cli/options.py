@@ -1,4 +1,4 @@
-"""What the commands have in common: options, what they add up to, and the engine they ask for. Loads no torch before that."""
+"""What the commands have in common: options, what they add up to, and the engine they ask for."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from core.assets import BUILTIN_MODELS
 from core.config import POLICIES, EngineConfig, Execution
+from core.engine.engine import Engine
 from core.errors import InflightError, InvalidConfig
+from core.measure.compare import config_for
 from core.measure.metrics import SLOs
+from core.models.load import BUILTIN_MODELS
 from core.workload.presets import preset as preset_named
 from core.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from core.engine.engine import Engine
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")
@@ -94,29 +93,28 @@ def with_limits(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to run: requests, model by name, and the limits before a policy is chosen."""
+    """What is to run: requests, model by name and dtype, and the limits before a policy is chosen."""
 
     workload: Workload
     model: str
     limits: EngineConfig
     given: Mapping[str, Any]
+    dtype: str = "auto"
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
-        from core.measure.compare import config_for  # with torch
-
         return config_for(policy or self.limits.policy, self.limits, self.given)
 
 
-def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any]) -> Plan:
+def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], dtype: str = "auto") -> Plan:
     """A preset or a workload file, and what was given by name on top of it; raises InflightError."""
     if (preset is None) == (workload is None):
         raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
     if workload is not None:
-        return Plan(Workload.load(workload), model or BUILTIN_MODELS[0], EngineConfig(), limits)
+        return Plan(Workload.load(workload), model or BUILTIN_MODELS[0], EngineConfig(), limits, dtype)
     assert preset is not None
     chosen = preset_named(preset)
-    return Plan(chosen.workload, model or chosen.model, chosen.config, limits)
+    return Plan(chosen.workload, model or chosen.model, chosen.config, limits, chosen.dtype if dtype == "auto" else dtype)
 
 
 def check_policy(policy: str) -> None:
@@ -130,8 +128,6 @@ def engine_for(
     """Load a model, quietly: this program prints its own lines."""
     import torch
     from transformers.utils import logging
-
-    from core.engine.engine import Engine
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()

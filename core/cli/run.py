@@ -62,13 +62,13 @@ def run(
     """
     if not is_first():
         out = None
-    slos, asked = parse_slos(slo), plan(preset, workload, model, limits)
+    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, dtype)
     config = asked.config(policy)
     writable(out)
     engine = (
         simulated_engine(simulate, config, asked.model)
         if simulate
-        else engine_for(asked.model, config, device, dtype, threads, Execution(**execution))
+        else engine_for(asked.model, config, device, asked.dtype, threads, Execution(**execution))
     )
     done = _work(engine, asked.workload)
     trace = engine.trace

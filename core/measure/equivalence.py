@@ -1,9 +1,7 @@
 """A request alone and the same request in company: its texts, its logits, and where they part. The oracle of the mask.
 
 Greedy requests are also written by `model.generate`, which shares no code with the engine.
-
-`leaky` is the mistake that a mask prevents, made on purpose: every request may also read its neighbour's keys. Runs engines; changes
-none of them.
+Runs engines; changes none of them.
 """
 
 from __future__ import annotations
@@ -16,12 +14,11 @@ import torch
 from transformers import GenerationConfig
 
 from core.attention import cpu
-from core.attention.batch import PackedBatch
-from core.attention.dense import attend_under, dense_mask
-from core.attention.spec import AttentionSpec, Backend
+from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError
+from core.measure.mistakes import leaky
 from core.models.adapter import ModelAdapter
 from core.runner.base import observing
 from core.scheduler.output import SchedulerOutput
@@ -183,28 +180,6 @@ def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) 
         finally:
             model.model.generation_config = before
     return tuple(out[0, ids.shape[1] :].tolist())
-
-
-def leaky(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec) -> torch.Tensor:
-    """An `Attend` with a hole in its mask: every request also reads all keys of the next one in the pass."""
-    return attend_under(leaky_mask(batch, spec.window), query, keys, values, batch, spec)
-
-
-def leaky_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
-    """`dense_mask`, and beside it the keys of the next request in the pass; after the last one comes the first."""
-    allowed = dense_mask(batch, window)
-    present = [s for s in batch.segments if s.end > s.first]
-    if len(present) < 2:
-        return allowed
-    width = batch.input_ids.shape[1]
-    first_key, spans = 0, []
-    for segment in present:
-        spans.append(slice(first_key, first_key + segment.kv_len))
-        first_key += segment.kv_len
-    for index, segment in enumerate(present):
-        rows = slice(segment.row * width + segment.first, segment.row * width + segment.end)
-        allowed[rows, spans[(index + 1) % len(present)]] = True
-    return allowed
 
 
 def _run(

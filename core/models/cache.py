@@ -16,24 +16,25 @@ _KEPT_MODELS = 3
 
 
 class Models:
-    """Loaded models by name and device: the built-in ones, and the last few others. Weights are shared; tokenizers are copied, as they are not thread-safe."""
+    """Loaded models by name, device and dtype: the built-in ones, and the last few others. Weights are shared; tokenizers are copied, as they are not thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loaded: OrderedDict[tuple[str, str], tuple[ModelAdapter, Any]] = OrderedDict()
+        self._loaded: OrderedDict[tuple[str, str, str], tuple[ModelAdapter, Any]] = OrderedDict()
 
-    def get(self, name: str, device: str) -> tuple[ModelAdapter, Any]:
-        """A model, loaded at its first use; raises UnsupportedModel."""
+    def get(self, name: str, device: str, dtype: str = "auto") -> tuple[ModelAdapter, Any]:
+        """A model, loaded at its first use. dtype: as `core.models.load` takes it. Raises UnsupportedModel."""
         from core.models.load import (
             load_adapter,
             resolve_device,
         )  # with torch and transformers, which a page's first paint does not wait for
 
         where = resolve_device(device)
-        key = (name, where.type if where.type == "cpu" or where.index is None else str(where))  # "cpu:1" is no other device
+        place = where.type if where.type == "cpu" or where.index is None else str(where)  # "cpu:1" is no other device
+        key = (name, place, dtype)
         with self._lock:
             if key not in self._loaded:
-                self._loaded[key] = load_adapter(name, key[1])
+                self._loaded[key] = load_adapter(name, place, dtype)
                 others = [kept for kept in self._loaded if kept[0] not in BUILTIN_MODELS]
                 for old in others[:-_KEPT_MODELS]:
                     del self._loaded[old]

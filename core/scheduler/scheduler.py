@@ -214,7 +214,7 @@ class Scheduler:
         self._is_anybody_over = False
         leaving = [s for s in self.running if s.status is RequestStatus.FINISHED]
         self.running[:] = [s for s in self.running if s.status is not RequestStatus.FINISHED]
-        if self.policy.admission == "barrier":
+        if self.policy.keeps_finished:
             leaving = [] if self.running else list(self.lanes)
         tables = [state.block_table.blocks for state in leaving]
         for state in sorted(leaving, key=lambda s: s.held_lane):

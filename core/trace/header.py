@@ -71,7 +71,7 @@ class Header:
         )
 
 
-_WHAT_IT_IS = ("admission", "layout", "token_budget", "one_prefill", "one_lane")
+_WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
 
 
 def _batching(data: object, policy: str) -> BatchingPolicy:

@@ -161,7 +161,7 @@ class Checker:
 
     def _freed_by(self, ended: list[str]) -> list[str]:
         """Whose lanes become free when these end: their own, or at the barrier the whole wave's once nobody of it goes on."""
-        if self._batching.admission == "immediate" or not ended:
+        if not self._batching.keeps_finished or not ended:
             return ended
         return [] if self._fold.running else list(self._fold.lanes.values())
 

@@ -27,7 +27,7 @@ class FromSchema1:
         policy = data.get("policy")
         if not isinstance(policy, str) or policy not in POLICIES:
             return data
-        self._barrier = POLICIES[policy].admission == "barrier"
+        self._barrier = POLICIES[policy].keeps_finished
         return {**data, "batching": POLICIES[policy].to_json() | _AS_IT_WAS.get(policy, {})}
 
     def event(self, event: StepEvent) -> StepEvent:

@@ -9,13 +9,15 @@ import torch
 
 from core import Engine, EngineConfig, Workload
 from core.attention.batch import pack
-from core.attention.dense import dense_mask
+from core.attention.dense import attend, dense_mask
+from core.attention.spec import AttentionSpec
 from core.errors import InflightError
-from core.measure.equivalence import equivalence, leaky_mask
+from core.measure.equivalence import equivalence
+from core.measure.mistakes import leaky_mask, unmasked_pads
 from core.runner.base import observing
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
-from core.workload.presets.preset import requests as sampled_requests
+from core.workload.presets.preset import requests_of
 from worlds.small import MemoryModel, memory_engine, requests
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
@@ -28,7 +30,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def workload() -> Workload:
-    return Workload(sampled_requests(*TEXTS))
+    return Workload(requests_of(*TEXTS))
 
 
 CONFIG = EngineConfig(max_num_seqs=3, max_num_batched_tokens=16, block_size=4)
@@ -84,6 +86,21 @@ def test_a_model_with_masks_of_its_own_cannot_leak():
 
 def part(lane: int, tokens: int, start: int, blocks: tuple[int, ...]) -> ScheduledRequest:
     return ScheduledRequest(f"r{lane}", lane, "prefill", (1,) * tokens, start, BlockTable(blocks), True)
+
+
+def test_without_its_mask_a_row_reads_the_pads_before_it_and_nothing_else():
+    """By hand: one head of size 1, values that count, and no score that prefers any of them."""
+    table = BlockTable((0,))
+    rows = [
+        ScheduledRequest("a", 0, "prefill", (7,), 0, table, True),
+        ScheduledRequest("b", 1, "prefill", (7, 8, 9), 0, BlockTable((1,)), True),
+    ]
+    batch = pack(SchedulerOutput("padded", tuple(rows)), 4, 8, torch.device("cpu"))
+    keys, values = torch.zeros(9, 1, 1), torch.tensor([2.0, 0, 0, 0, 1.0, 4.0, 7.0, 0, 100.0]).view(9, 1, 1)
+    out = unmasked_pads(torch.zeros(2, 1, 3, 1), keys, values, batch, AttentionSpec(1.0))
+    assert out.flatten().tolist() == pytest.approx([0, 0, (100 + 100 + 2) / 3, 1, (1 + 4) / 2, (1 + 4 + 7) / 3])
+    right = attend(torch.zeros(2, 1, 3, 1), keys, values, batch, AttentionSpec(1.0))
+    assert right.flatten().tolist() == pytest.approx([0, 0, 2, 1, (1 + 4) / 2, (1 + 4 + 7) / 3])
 
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])

@@ -1,5 +1,6 @@
 """The articles' numbers, from real runs of the presets on the built-in models."""
 
+import re
 from dataclasses import replace
 from functools import cache
 from statistics import median
@@ -11,14 +12,14 @@ from core.workload.presets import PRESETS, preset
 
 
 @cache
-def engine_for(model: str) -> Engine:
-    return Engine.from_pretrained(model)
+def engine_for(model: str, dtype: str = "auto") -> Engine:
+    return Engine.from_pretrained(model, dtype=dtype)
 
 
 @cache
 def run(name: str, **overrides) -> Trace:
     p = preset(name)
-    loaded = engine_for(p.model)
+    loaded = engine_for(p.model, p.dtype)
     return Engine(loaded.adapter, loaded.tokenizer, replace(p.config, **overrides)).run(p.workload)
 
 
@@ -79,6 +80,52 @@ def test_gpt2_six_static_waits_for_the_longest_of_each_wave():
     useful = sum(len(event.segments) for event in trace.events)
     assert num_steps(trace) == 480
     assert (useful, num_steps(trace) * 3) == (611, 1440)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("chunk-7-7-6", [4, 4, 4, 20]),
+        ("gpt2-masks", [5, 5, 7, 10]),
+        ("padding-693", [*[4] * 7, 100]),
+        ("one-joins-two", [5, 6, 10]),
+        ("chunk-7-by-4", [7]),
+        ("budget-512", [8, 8, 8, 100, 200]),
+        ("equal-lengths", [48] * 8),
+        ("decode-first", [*[4] * 5, 48]),
+    ],
+)
+def test_prompts_are_words_of_just_so_many_tokens(name, expected):
+    tokenizer = engine_for(preset(name).model).tokenizer
+    assert [len(tokenizer(r.prompt)["input_ids"]) for r in preset(name).workload] == expected
+
+
+def test_every_prompt_is_words():
+    assert all(len(re.findall(r"[A-Za-z]{2,}", r.prompt or "")) for p in PRESETS.values() for r in p.workload)
+
+
+def test_dropping_finished_rows_saves_positions_and_no_step():
+    kept, dropped = run("verses-static"), run("verses-dropped")
+    assert kept.outputs == dropped.outputs and num_steps(kept) == num_steps(dropped)
+    assert finishes(kept) == finishes(dropped)
+    joined = [{a.request: e.step for e in t.events for a in e.admitted} for t in (kept, dropped)]
+    assert joined[0] == joined[1]
+    assert not any(p.finished_rows for e in dropped.events for p in e.passes)
+    positions = [sum(p.rows * p.width for e in t.events for p in e.passes) for t in (kept, dropped)]
+    rows = sum(len(p.finished_rows) * p.width for e in kept.events for p in e.passes)
+    assert rows and positions[0] - positions[1] == rows
+    held = [sum(e.kv.used for e in t.events) for t in (kept, dropped)]
+    assert held[1] < held[0]
+
+
+def test_prefill_first_trades_the_stall_of_those_who_decode_for_the_first_token():
+    decode, prefill = run("decode-first"), run("prefill-first")
+    joins = next(e.step for e in decode.events if any(a.request == "r5" for a in e.admitted))
+    first = [next(e.step for e in t.events if any(s.request == "r5" for s in e.sampled)) for t in (decode, prefill)]
+    assert chunks(decode, "r5") == [3] * 16 and chunks(prefill, "r5") == [8] * 6
+    assert [step - joins for step in first] == [15, 5]
+    stalls = [[e.step for e in t.events if e.stalled] for t in (decode, prefill)]
+    assert not stalls[0] and stalls[1][-6:] == list(range(joins, joins + 6)) and decode.outputs == prefill.outputs
 
 
 def test_padding_693():

@@ -8,7 +8,7 @@ import pytest
 
 from core.measure.metrics import request_times
 from core.trace.trace import Trace
-from core.workload.presets import PRESETS
+from core.workload.presets import GROUPS, PRESETS
 from visualizer.documents.catalogue import TRACES, entry, questions
 from visualizer.documents.replay import replay
 from visualizer.words.questions import QUESTIONS
@@ -70,13 +70,13 @@ def test_the_card_of_a_request_says_what_its_trace_says(visit):
 
 
 def test_runs_are_grouped_by_question_each_with_its_lanes(visit):
-    names = [n for q in QUESTIONS for n in q.presets[:1]]
+    names = [group[0].name for group in GROUPS.values()]
     catalogue = [entry(PRESETS[n], preset(n)) | {"url": "run.json"} for n in names]
     page = visit(
         options={"catalogue": catalogue, "questions": questions()}, files={"run.json": json.dumps(replay(preset(names[0])))}
     )
     page.click(".runs-button")
-    assert page.locator(".runs-card h3").all_inner_texts() == [q.title for q in QUESTIONS if q.presets]
+    assert page.locator(".runs-card h3").all_inner_texts() == [q.title for q in QUESTIONS.values()]
     painted = page.locator(".runs-card canvas.thumb").evaluate_all(
         "all => all.map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
     )

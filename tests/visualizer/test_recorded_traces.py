@@ -6,12 +6,15 @@ import dataclasses
 
 import pytest
 
+from core.engine.engine import Engine
+from core.errors import InvalidTrace
+from core.measure.verify import verify
 from core.models.cache import Models
 from core.models.load import BUILTIN_FOLDER
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.record import differences, run_preset
+from visualizer.documents.record import MISTAKES, differences, run_mistake, run_preset
 from visualizer.server.store import Store
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
@@ -43,8 +46,19 @@ def test_a_recording_says_when_where_and_on_what(name: str):
     assert header["workload"] == PRESETS[name].workload.to_json()
 
 
-def test_nothing_is_on_record_but_presets():
-    assert {p.stem for p in TRACES.glob("*.jsonl")} == set(PRESETS)
+def test_nothing_is_on_record_but_presets_and_mistakes():
+    assert {str(p.relative_to(TRACES).with_suffix("")) for p in TRACES.rglob("*.jsonl")} == {*PRESETS, *MISTAKES}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Models):
+    trace, mistake = recorded(name), MISTAKES[name]
+    assert trace.header["notes"] == [mistake.note]
+    assert differences(trace, run_mistake(mistake, models)) == []
+    right = run_preset(mistake.preset, models)
+    assert right.outputs == recorded("greedy-alone").outputs != trace.outputs
+    with pytest.raises(InvalidTrace, match="the model"):
+        verify(trace.lines(), engine=lambda header: Engine(*models.get(mistake.preset.model, "cpu"), mistake.preset.config))
 
 
 def test_a_difference_is_named():

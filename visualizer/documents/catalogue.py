@@ -41,7 +41,7 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
 
 def questions() -> list[dict[str, Any]]:
     """What the runs are grouped by: `{"title", "answer"}`, in order; an entry's `question` is an index into them."""
-    return [{"title": q.title, "answer": q.answer} for q in QUESTIONS]
+    return [{"title": q.title, "answer": q.answer} for q in QUESTIONS.values()]
 
 
 def thumbnail(trace: Trace) -> list[list[list[int]]]:

@@ -220,7 +220,7 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
         then = ""
     elif f.request in m.leaving:
         then = f", and gives back lane {lane} and {count(len(m.fold.tables.get(f.request, ())), 'block')}"
-    elif m.config.batching.admission == "barrier":
+    elif m.config.batching.keeps_finished:
         then = f", but lane {lane} stays taken until its wave ends"
     else:
         then = f", but the next step is launched already: lane {lane} becomes free after it"
@@ -228,7 +228,7 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
 
 
 def _wave_ends(m: StepContext) -> list[Sentence]:
-    if m.config.batching.admission != "barrier" or not m.leaving:
+    if not m.config.batching.keeps_finished or not m.leaving:
         return []
     lanes = list(m.leaving.values())
     return [[f"The wave is over: {count(len(lanes), 'lane')} {agree(lanes, 'becomes', 'become')} free for the next step."]]

@@ -16,10 +16,7 @@ from core.workload.request import SamplingParams
 
 Temperature = Annotated[float, Field(ge=0, le=100)]
 Tokens = Annotated[int, Field(ge=1, lt=2**31)]
-Penalty = Annotated[float, Field(ge=-2, le=2)]
-Bias = Annotated[float, Field(ge=-100, le=100)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Likeliest = Annotated[int, Field(ge=0, le=20)]
 Choices = Annotated[int, Field(ge=1, le=1024)]
 TokenIds = list[Annotated[int, Field(strict=True)]]
 
@@ -28,22 +25,7 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=False)
 
 
-class _Adjusting(_Body):
-    """What changes logits before a token is chosen by them, see `SamplingParams`; OpenAI's names, and vLLM's where it has none."""
-
-    presence_penalty: Penalty | None = 0.0
-    frequency_penalty: Penalty | None = 0.0
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = 1.0
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = 0.0
-    logit_bias: Annotated[dict[str, Bias], Field(max_length=1024)] | None = None
-
-    def _adjustments(self) -> dict[str, Any]:
-        """null asks for nothing."""
-        names = ("presence_penalty", "frequency_penalty", "repetition_penalty", "min_p", "logit_bias")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-class GenerateBody(_Adjusting):
+class GenerateBody(_Body):
     """`POST /generate`. Greedy unless a temperature is given."""
 
     prompt: str | TokenIds
@@ -60,14 +42,7 @@ class GenerateBody(_Adjusting):
     def sampling(self) -> SamplingParams:
         """Raises InvalidRequest for values out of range."""
         return SamplingParams(
-            self.max_tokens,
-            self.temperature,
-            self.top_k,
-            self.top_p,
-            self.seed,
-            _strings(self.stop),
-            self.ignore_eos,
-            **self._adjustments(),
+            self.max_tokens, self.temperature, self.top_k, self.top_p, self.seed, _strings(self.stop), self.ignore_eos
         )
 
 
@@ -75,7 +50,7 @@ class StreamOptions(_Body):
     include_usage: bool = False
 
 
-class _OpenAIBody(_Adjusting):
+class _OpenAIBody(_Body):
     """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are vLLM's extensions.
 
     seed: drawn where none is given. The other fields ask for what this engine does not do.
@@ -92,10 +67,15 @@ class _OpenAIBody(_Adjusting):
     stop: str | list[str] | None = None
     ignore_eos: bool = False
     user: str | None = Field(None, description="Taken and not used.")
+    presence_penalty: float | None = 0
+    frequency_penalty: float | None = 0
+    repetition_penalty: float | None = 1
+    min_p: float | None = 0
+    logit_bias: dict[str, float] | None = None
 
     def _refused(self) -> dict[str, Any]:
         """Fields that ask for what is not done here, and what to leave them at."""
-        raise NotImplementedError
+        return {"presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0, "logit_bias": {}}
 
     def _sampling(self, max_tokens: int, seed: int, choice: int) -> SamplingParams:
         for name, neutral in self._refused().items():
@@ -112,7 +92,6 @@ class _OpenAIBody(_Adjusting):
             (seed + choice) % 2**63,
             _strings(self.stop),
             self.ignore_eos,
-            **self._adjustments(),
         )
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
@@ -126,17 +105,17 @@ class _OpenAIBody(_Adjusting):
 
 
 class CompletionBody(_OpenAIBody):
-    """`POST /v1/completions`. logprobs: of each token chosen, and of so many of the likeliest."""
+    """`POST /v1/completions`. logprobs: 0 for the chosen tokens', 1 for the likeliest too, which greedy sampling chooses."""
 
     prompt: str | list[str] | TokenIds | list[TokenIds]
     max_tokens: Tokens | None = 16
-    logprobs: Likeliest | None = None
+    logprobs: Annotated[int, Field(ge=0)] | None = None
     echo: bool | None = False
     best_of: int | None = None
     suffix: str | None = None
 
     def _refused(self) -> dict[str, Any]:
-        return {"echo": False, "best_of": self.n, "suffix": ""}
+        return {**super()._refused(), "echo": False, "best_of": self.n, "suffix": ""}
 
     @property
     def prompts(self) -> list[str | TokenIds]:
@@ -145,6 +124,11 @@ class CompletionBody(_OpenAIBody):
         if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int):
             return [prompt]  # type: ignore[list-item]
         return list(prompt)
+
+    def samplings(self, max_tokens: int) -> list[SamplingParams]:
+        if self.logprobs is not None and self.logprobs > (1 if self.temperature == 0 else 0):
+            raise InvalidRequest("logprobs are on record for the chosen token alone: 0, or 1 at temperature 0.")
+        return super().samplings(max_tokens)
 
 
 class TextPart(_Body):
@@ -170,19 +154,12 @@ class ChatBody(_OpenAIBody):
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     logprobs: bool | None = False
-    top_logprobs: Likeliest | None = None
+    top_logprobs: int | None = 0
     tools: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 
     def _refused(self) -> dict[str, Any]:
-        return {"tools": [], "response_format": {"type": "text"}}
-
-    @property
-    def likeliest(self) -> int:
-        """Raises InvalidRequest for top_logprobs without logprobs."""
-        if self.top_logprobs and not self.logprobs:
-            raise InvalidRequest("top_logprobs needs logprobs: true.")
-        return self.top_logprobs or 0
+        return {**super()._refused(), "top_logprobs": 0, "tools": [], "response_format": {"type": "text"}}
 
 
 def _strings(stop: str | list[str] | None) -> tuple[str, ...]:

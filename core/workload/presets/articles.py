@@ -1,147 +1,95 @@
-"""The articles' own examples. `nanogpt-*` come from the articles on NanoGPT, `gpt2-masks` from the one on GPT-2, and the numbers of the
-others from the text of both.
-"""
+"""The runs that the articles compute by hand: `nanogpt-*` those on NanoGPT, `gpt2-masks` the one on GPT-2."""
 
 from __future__ import annotations
 
-from core.workload.presets.preset import BPE, CHAR, SPEECHES, Preset, entry, requests, token_ids
+from core.workload.presets.preset import BPE, CHAR, preset_of, requests_of
 
 _ROMEO, _TO_BE, _HENRY = "O Romeo, ", "To be or ", "KING HENRY:\n"
-_WINTER = "Now is the winter of our d"
-_CHUNKED_4 = (("Hello", 10), ("O Romeo, O Romeo!", 8), (_WINTER, 6), ("Why?", 12))
+_CHUNKED_4 = (("Hello", 10), ("O Romeo, O Romeo!", 8), ("Now is the winter of our d", 6), ("Why?", 12))
 
-ARTICLES: tuple[Preset, ...] = (
-    entry(
+ARTICLES = (
+    preset_of(
         "nanogpt-arrivals",
         "NanoGPT: arrivals",
         "The NanoGPT loop: a prefill pass for each joining request, then one padded decode pass.",
         CHAR,
-        requests((_ROMEO, 17, 0), (_TO_BE, 22, 0), (_HENRY, 15, 3)),
+        requests_of((_ROMEO, 17, 0), (_TO_BE, 22, 0), (_HENRY, 15, 3)),
         "split",
         max_num_seqs=4,
     ),
-    entry(
+    preset_of(
         "nanogpt-chunked-1",
         "NanoGPT: budget to spare",
         "A budget of 32 tokens is more than any prompt needs: nothing is cut.",
         CHAR,
-        requests((_ROMEO, 17, 0), (_TO_BE, 22, 0), (_HENRY, 15, 0)),
+        requests_of((_ROMEO, 17, 0), (_TO_BE, 22, 0), (_HENRY, 15, 0)),
         "split-chunked",
         max_num_seqs=4,
         max_num_batched_tokens=32,
     ),
-    entry(
+    preset_of(
         "nanogpt-chunked-2",
         "NanoGPT: one prompt in chunks",
         "A prompt of 20 tokens and a budget of 8: chunks of 8, 8 and 4.",
         CHAR,
-        requests(("KING RICHARD THE THI", 5, 0)),
+        requests_of(("KING RICHARD THE THI", 5, 0)),
         "split-chunked",
         max_num_seqs=4,
         max_num_batched_tokens=8,
     ),
-    entry(
+    preset_of(
         "nanogpt-chunked-3",
         "NanoGPT: decoding goes on",
         "While one prompt is read in chunks, the other request decodes in every step.",
         CHAR,
-        requests(("Hello", 15, 0), ("Now is the winter of", 5, 1)),
+        requests_of(("Hello", 15, 0), ("Now is the winter of", 5, 1)),
         "split-chunked",
         max_num_seqs=4,
         max_num_batched_tokens=8,
     ),
-    entry(
+    preset_of(
         "nanogpt-chunked-4",
         "NanoGPT: four at once",
         "Four prompts, one prefilling at a time, within a budget of 10 tokens a step.",
         CHAR,
-        requests(*((text, new, 0) for text, new in _CHUNKED_4)),
+        requests_of(*((text, new, 0) for text, new in _CHUNKED_4)),
         "split-chunked",
         max_num_seqs=4,
         max_num_batched_tokens=10,
     ),
-    entry(
+    preset_of(
         "nanogpt-chunked-4-arrivals",
         "NanoGPT: four, one after the other",
         "The same four prompts, arriving at steps 0, 2, 5 and 8.",
         CHAR,
-        requests(*((text, new, at) for (text, new), at in zip(_CHUNKED_4, (0, 2, 5, 8), strict=True))),
+        requests_of(*((text, new, at) for (text, new), at in zip(_CHUNKED_4, (0, 2, 5, 8), strict=True))),
         "split-chunked",
         max_num_seqs=4,
         max_num_batched_tokens=10,
     ),
-    entry(
-        "chunk-7-7-6",
-        "Chunks of 7, 7 and 6",
-        "Three requests decode, so of a budget of 10 tokens 7 are left for a prompt of 20.",
-        CHAR,
-        requests(("Hark", 24, 0), ("Soft", 24, 0), ("Look", 24, 0), (token_ids(20, 1), 6, 6)),
-        "split-chunked",
-        max_num_seqs=4,
-        max_num_batched_tokens=10,
-    ),
-    entry(
+    preset_of(
         "gpt2-masks",
         "The article's masks",
         "Prompts of 5, 5 and 7 tokens, then one of 10: the two masks that the GPT-2 article prints.",
         BPE,
-        requests((token_ids(5, 1), 6, 0), (token_ids(5, 2), 50, 0), (token_ids(7, 3), 300, 0), (token_ids(10, 4), 30, 0)),
+        requests_of(
+            ("Where art thou now?", 6, 0),
+            ("Who goes there?", 50, 0),
+            ("To be, or not to be", 300, 0),
+            ("Once more unto the breach, dear friends", 30, 0),
+        ),
         "continuous",
         max_num_seqs=3,
         max_num_batched_tokens=256,
     ),
-    entry(
-        "padding-693",
-        "693 pads",
-        "Seven requests decode when a prompt of 100 tokens joins: every other row is padded to 100.",
-        BPE,
-        requests(*((token_ids(4, i), 12, 0) for i in range(7)), (token_ids(100, 7), 6, 4)),
-        "dynamic",
-        max_num_seqs=8,
-        max_num_batched_tokens=512,
-    ),
-    entry(
-        "one-joins-two",
-        "One joins two",
-        "Two requests decode when a prompt of 10 tokens joins: 18 of 30 positions are padding.",
-        BPE,
-        requests((token_ids(5, 1), 12, 0), (token_ids(6, 2), 12, 0), (token_ids(10, 3), 6, 4)),
-        "dynamic",
-        max_num_seqs=3,
-    ),
-    entry(
+    preset_of(
         "chunk-7-by-4",
         "Seven tokens by four",
         "A prompt of 7 tokens and a budget of 4: two chunks, 4 and 3.",
         BPE,
-        requests((token_ids(7, 1), 5, 0)),
+        requests_of(("All the world's a stage", 5, 0)),
         "continuous",
         max_num_seqs=1,
         max_num_batched_tokens=4,
-    ),
-    entry(
-        "budget-512",
-        "303 of 512",
-        "Three requests decode when prompts of 100 and 200 tokens arrive: one step of 303 tokens, 209 unused.",
-        BPE,
-        requests(
-            (token_ids(8, 1), 16, 0),
-            (token_ids(8, 2), 16, 0),
-            (token_ids(8, 3), 16, 0),
-            (token_ids(100, 4), 8, 4),
-            (token_ids(200, 5), 8, 4),
-        ),
-        "continuous",
-        max_num_seqs=8,
-        max_num_batched_tokens=512,
-    ),
-    entry(
-        "three-lengths",
-        "Twenty, fifteen, twenty-five",
-        "Three answers of 20, 15 and 25 tokens: 25 steps together, 60 one after the other.",
-        BPE,
-        requests((SPEECHES[2], 20, 0), (SPEECHES[5], 15, 0), (SPEECHES[6], 25, 0)),
-        "continuous",
-        max_num_seqs=3,
     ),
 )
