@@ -24,6 +24,13 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
     parser.add_argument(
         "--trust-visitors", action="store_true", help="the limits of a page at home for everybody who can reach it"
     )
+    parser.add_argument(
+        "--trace-host",
+        action="append",
+        default=setting("INFLIGHT_TRACE_HOSTS", "").split(),
+        metavar="HOST",
+        help="a site beside this page whose runs a link may open (#trace=URL); may be given again (default: none)",
+    )
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):
         print(refusal, file=sys.stderr)
@@ -39,6 +46,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
             share=options.share or None,  # None: as GRADIO_SHARE says
             root_path=options.root_path,
             trust_visitors=options.trust_visitors,
+            trace_hosts=options.trace_host,
         )
     except InflightError as error:
         print(error, file=sys.stderr)

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,21 @@ from visualizer.server.api import Server
 from visualizer.server.folder import own_folder
 from visualizer.server.limits import Limits, is_space, limits
 from visualizer.server.middleware import MaxBody, OnlyAsked, PackedFront
+from visualizer.server.origins import origins
 from visualizer.server.routes import routes
 from visualizer.server.store import Store, address
 
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
-def build(server: Server, parts: dict[str, Any] | None = None) -> gr.Blocks:
-    """The page. Watch is there from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened."""
+def build(server: Server, parts: dict[str, Any] | None = None, **options: Any) -> gr.Blocks:
+    """The page. Watch is there from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened.
+
+    options: more of the player's.
+    """
     tabs = next(iter(parts.values()))["options"]["tabs"] if parts else ()
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
-        Player(server.catalogue, tabs=tabs, elem_id="watch")
+        Player(server.catalogue, tabs=tabs, options=options, elem_id="watch")
         _api(server)
         if parts:
             gr.HTML(
@@ -99,6 +103,10 @@ def _api(server: Server) -> None:
         """Open a saved trace; text: its JSON lines."""
         return server.upload(text)
 
+    def dataset(text: str, name: str, model: str) -> dict[str, Any]:
+        """Read a published workload (Mooncake, Azure LLM, BurstGPT, ShareGPT) as requests of a size that the model can run."""
+        return server.dataset(text, name, model)
+
     def export(kind: str, run: str, step: int | None = None) -> dict[str, Any]:
         """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
         return server.export(kind, run, step)
@@ -115,7 +123,7 @@ def _api(server: Server) -> None:
         """The address of a recorded comparison, `{"url"}`."""
         return server.comparisons.open(name)
 
-    for endpoint in (run, cancel, state, lessons, lesson_file, upload, export, comparisons, open_comparison):
+    for endpoint in (run, cancel, state, lessons, lesson_file, upload, dataset, export, comparisons, open_comparison):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
     gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 
@@ -127,16 +135,22 @@ def _whole(address: str) -> str:
 
 
 def launch(
-    here: Limits | None = None, traces: Path = TRACES, trust_visitors: bool = False, prevent_thread_lock: bool = False, **options
+    here: Limits | None = None,
+    traces: Path = TRACES,
+    trust_visitors: bool = False,
+    trace_hosts: Sequence[str] = (),
+    prevent_thread_lock: bool = False,
+    **options,
 ) -> tuple[Any, ...]:
     """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
 
-    trust_visitors: on an address that others reach they get the limits of a page at home. options: passed on to `Blocks.launch`, e.g.
+    trust_visitors: on an address that others reach they get the limits of a page at home. trace_hosts: see `origins`. options: passed on to `Blocks.launch`, e.g.
     `server_port`. Raises InflightError under torchrun.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
     wait_passively()  # nothing has loaded torch yet: the first run does, or the page once it is served
+    elsewhere = origins(trace_hosts)
     host = "shared" if options.get("share") else options.get("server_name")
     here = here or limits(host=host, trusted=trust_visitors)
     store = Store(own_folder(), here.kept_bytes)
@@ -145,13 +159,13 @@ def launch(
     picture = Path(shutil.copy(PICTURE, store.folder / "picture.png"))
     for path in (*files.values(), picture):
         store.pin(path)
-    page = build(server, parts_of(files, address))
+    page = build(server, parts_of(files, address), traceHosts=elsewhere, uploadBytes=here.upload_bytes)
     page.space_id = None  # Gradio's header for a Space that is looked at alone asks fonts and pictures from elsewhere
     page._queue.sleep_when_free = 0.02  # Gradio looks every millisecond whether somebody asks, which costs a tenth of a core
     served = page.launch(
         app_kwargs={
             "middleware": [
-                Middleware(OnlyAsked),
+                Middleware(OnlyAsked, origins=elsewhere),
                 Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20),
                 Middleware(PackedFront),
             ],

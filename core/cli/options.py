@@ -1,4 +1,4 @@
-"""What the commands have in common: options, what they add up to, and the engine they ask for."""
+"""What the commands have in common: options, what they add up to, and the engine they ask for. Loads no torch before that."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from core.assets import BUILTIN_MODELS
 from core.config import POLICIES, EngineConfig, Execution
-from core.engine.engine import Engine
 from core.errors import InflightError, InvalidConfig
-from core.measure.compare import config_for
 from core.measure.metrics import SLOs
-from core.models.load import BUILTIN_MODELS
 from core.workload.presets import preset as preset_named
 from core.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from core.engine.engine import Engine
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")
@@ -103,6 +104,8 @@ class Plan:
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
+        from core.measure.compare import config_for  # with torch
+
         return config_for(policy or self.limits.policy, self.limits, self.given)
 
 
@@ -128,6 +131,8 @@ def engine_for(
     """Load a model, quietly: this program prints its own lines."""
     import torch
     from transformers.utils import logging
+
+    from core.engine.engine import Engine
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()

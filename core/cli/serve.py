@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from core.assets import BUILTIN_MODELS
 from core.cli.options import Device, Dtype, Threads, check_policy, engine_for, with_limits
 from core.cli.output import sentence
 from core.config import EngineConfig, Execution
 from core.errors import InflightError
-from core.models.load import BUILTIN_MODELS
+from core.threads import wait_passively
 
 LANES = 16  # more than a run to look at has
 
@@ -56,6 +57,7 @@ def serve(
 
     It listens at loopback unless told otherwise. SIGTERM or Ctrl-C lets what is under way finish.
     """
+    wait_passively()  # nothing has loaded torch yet
     from core.serving.engine import ServingEngine
     from core.serving.feed import Hidden
     from core.serving.http.app import create_app

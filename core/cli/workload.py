@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from core.assets import ASSETS
 from core.cli.options import Json
-from core.cli.output import line, percent, print_json
-from core.errors import InvalidWorkload, UnsupportedModel
-from core.workload.datasets import CountTokens, Dataset, read_dataset
+from core.cli.output import line, print_json
+from core.errors import InvalidWorkload
+from core.models.sizes import sizes_of
+from core.workload.datasets import Dataset, read_dataset
 
 
 def workload(
@@ -30,28 +30,16 @@ def workload(
     """Turn what a real service recorded into requests that this model can run: lengths are scaled to its context, and the scale is shown."""
     if speed <= 0:
         raise InvalidWorkload(f"The speed must be above 0, not {speed:g}.")
-    vocab_size, context, count = _model(model)
-    dataset = read_dataset(file, count, requests).scaled(context)
-    dataset.workload(vocab_size, speed, seed).save(out)
-    found = _about(dataset, speed)
+    sizes = sizes_of(model)
+    dataset = read_dataset(file, sizes.count, requests).scaled(sizes.context)
+    dataset.workload(sizes.vocab_size, speed, seed).save(out)
     if json:
-        print_json(found)
+        print_json(_about(dataset, speed))
         return
-    last = found["arrives_within_s"]
-    line(
-        f"{out.name}: {found['requests']} requests within {last:,.1f} s, prompts of {found['prompt_tokens']} and answers of {found['output_tokens']} tokens."
-    )
-    if dataset.scale < 1:
-        line(
-            f"Lengths are {percent(dataset.scale)} of those on record: the longest fits the model's context of {context:,} tokens."
-        )
+    for number, words in enumerate(dataset.sentences(speed)):
+        line(words if number else f"{out.name}: {words}")
     if dataset.hash_ids:
-        line(
-            f"Prefixes are shared in blocks of {dataset.block_tokens} tokens: a cache without limit finds {percent(dataset.hit_ratio())} "
-            f"of the prompt tokens (run with --prefix-caching --block-size {dataset.block_tokens})."
-        )
-    if dataset.skipped:
-        line(f"{dataset.skipped:,} requests without an answer are left out.")
+        line(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
 
 
 def _about(dataset: Dataset, speed: float) -> dict[str, Any]:
@@ -59,24 +47,10 @@ def _about(dataset: Dataset, speed: float) -> dict[str, Any]:
     outputs = [shape.output_tokens for shape in dataset.shapes]
     return {
         "requests": len(dataset.shapes),
-        "arrives_within_s": (dataset.shapes[-1].arrival or 0.0) / speed,
-        "prompt_tokens": f"{min(prompts):,} to {max(prompts):,}",
-        "output_tokens": f"{min(outputs):,} to {max(outputs):,}",
+        "arrives_within_s": dataset.span / speed,
+        "prompt_tokens": [min(prompts), max(prompts)],
+        "output_tokens": [min(outputs), max(outputs)],
         "scale": dataset.scale,
         "skipped": dataset.skipped,
         **({"block_size": dataset.block_tokens, "hit_ratio": dataset.hit_ratio()} if dataset.hash_ids else {}),
     }
-
-
-def _model(name: str) -> tuple[int, int, CountTokens]:
-    """Vocabulary, context and a count of tokens; no weights are loaded."""
-    from transformers import AutoConfig, AutoTokenizer  # seconds to import: `--help` must not wait for them
-
-    folder = ASSETS / "models" / name
-    source = str(folder) if folder.is_dir() else name
-    try:
-        config = AutoConfig.from_pretrained(source).get_text_config()
-        tokenizer = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError, KeyError) as error:
-        raise UnsupportedModel(f"The model {name!r} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    return config.vocab_size, config.max_position_embeddings, lambda text: len(tokenizer(text).input_ids)

@@ -1,43 +1,13 @@
-"""Whether a request can be run at all, by its characters, token ids and length, and whether a device can hold the KV pool asked for.
-
-Asked before anything changes.
-"""
+"""Whether a request can be run at all, by its characters, token ids and length. Asked before anything changes."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-import torch
-
 from core.config import EngineConfig
-from core.errors import InvalidConfig, InvalidRequest
+from core.errors import InvalidRequest
 from core.models.adapter import ModelAdapter
 from core.workload.request import Request
-
-_GIB = 2**30
-
-
-def check_pool_fits(config: EngineConfig, kv_bytes_per_token: int, device: torch.device) -> None:
-    """Raises InvalidConfig for a KV pool, asked for by number of blocks, that is larger than all memory of the device."""
-    if config.num_blocks is None or device.type == "meta":  # where nothing is stored there is room for everything
-        return
-    pool = config.num_blocks * config.block_size * kv_bytes_per_token
-    total = _memory_of(device)
-    if total is not None and pool > total:
-        raise InvalidConfig(
-            f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes {pool / _GIB:,.1f} GiB, "
-            f"and {device} has {total / _GIB:,.1f} GiB in all."
-        )
-
-
-def _memory_of(device: torch.device) -> int | None:
-    """Bytes of memory, taken or not; None where that cannot be asked."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    if not hasattr(os, "sysconf"):  # Windows
-        return None
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def checked_prompt(request: Request, adapter: ModelAdapter, tokenizer: Any | None, config: EngineConfig) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,17 +12,17 @@ import torch
 
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
-from core.engine.check import check_pool_fits, checked_prompt
+from core.engine.check import checked_prompt
 from core.engine.describe import execution_of, header_of
+from core.engine.pending import Pending
+from core.engine.pool_size import PoolSize
 from core.engine.recorder import Recorder
 from core.engine.step import Step
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
-from core.models import tensor_parallel
 from core.models.load import load_adapter
 from core.models.probe import probe
 from core.runner.base import PassResult, Runner
 from core.runner.choose import Choice, choose_attention, failure_reason, is_device_failure, new_runner
-from core.runner.gpu.memory import Room, measure_room
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
@@ -33,7 +32,7 @@ from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import ArrivalUnit, Workload
 
-_POOL_BYTES_ON_CPU = 2**30  # what `num_blocks=None` may take at most
+_MOST_SLEEP = 60.0  # seconds in one step
 
 
 class Engine:
@@ -71,7 +70,7 @@ class Engine:
         self._new_runner = runner or self._chosen_runner
         self.recorder = recorder or Recorder()
         self._on_cuda = self.adapter.device.type == "cuda"  # asking a model takes longer than recording a step
-        self._room: Room | None = None  # of the device, measured once
+        self._pool_size = PoolSize(self.adapter, self.execution, self._drop_pool)
         self._num_pool_blocks, self._made_runner = 0, None
         self._reset("step", "interactive", None)
 
@@ -107,9 +106,9 @@ class Engine:
             raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
         prompts = [self._check(request) for request in workload]
         longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
-        num_blocks = self._num_blocks(longest)
+        num_blocks = self._pool_size.num_blocks(self.config, longest, self._choice.backend)
         for prompt, request in zip(prompts, workload, strict=True):
-            self._check_pool(request, prompt, num_blocks)
+            self._pool_size.check_request(request, prompt, self.config, num_blocks)
         self._reset(workload.arrival_unit, workload.name, num_blocks)
         self._start()
         for prompt, request in zip(prompts, workload, strict=True):
@@ -124,7 +123,7 @@ class Engine:
                 if event is not None:
                     yield event
                 elif self._unit == "step" and self._pending:  # empty steps, taken at once
-                    self._num_steps = max(self._num_steps, math.ceil(self._pending[0][0]))
+                    self._num_steps = max(self._num_steps, math.ceil(self._pending.next_arrival))
             trace.complete = True
         finally:
             if trace is self.trace and self._made_runner is not None:
@@ -155,11 +154,11 @@ class Engine:
         prompt = self._check(request)
         if self.recorder.knows(request.id):
             raise InvalidRequest(f"There is already a request {request.id!r}.")
-        self._check_pool(request, prompt, self._scheduler.pool.num_blocks)
+        self._pool_size.check_request(request, prompt, self.config, self._num_pool_blocks)
         self._enqueue(request, prompt)
 
     def cancel(self, request: str) -> None:
-        """End a request before the next turn; raises InflightError if it is unknown. One that has finished stays as it is."""
+        """End a request before the next step; raises InflightError if it is unknown. One that has finished stays as it is."""
         if request in self._requests:
             self._cancelled.append(request)
         elif not self.recorder.knows(request):
@@ -311,9 +310,10 @@ class Engine:
     def _reset(self, unit: ArrivalUnit, name: str, num_blocks: int | None) -> None:
         """An empty engine at step 0."""
         if num_blocks is None:
-            num_blocks = self._num_blocks(self.adapter.max_model_len or 2048)
+            num_blocks = self._pool_size.num_blocks(self.config, self.adapter.max_model_len or 2048, self._choice.backend)
         if self._num_pool_blocks != num_blocks:
-            self._num_pool_blocks, self._made_runner = num_blocks, None
+            self._drop_pool()
+            self._num_pool_blocks = num_blocks
         self._drop_work()
         self._unit, self._num_steps, self._origin = unit, 0, self._clock()
         self._num_requests, self._last_end = 0, 0.0
@@ -337,11 +337,14 @@ class Engine:
         return self._made_runner
 
     def _choice_for(self, config: EngineConfig) -> Choice:
-        check_pool_fits(config, self.adapter.kv_bytes_per_token, self.adapter.device)
+        self._pool_size.check_config(config)
         return choose_attention(self.adapter, config, self.execution, self._backend)
 
     def _chosen_runner(self, num_blocks: int) -> Runner:
         return new_runner(self.adapter, self.config, self.execution, self._choice, num_blocks, self._clock)
+
+    def _drop_pool(self) -> None:
+        self._num_pool_blocks, self._made_runner = 0, None
 
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
@@ -349,52 +352,14 @@ class Engine:
         self._requests: dict[str, RequestState] = {}  # unfinished
         self._params: dict[str, SamplingParams] = {}
         self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
-        self._pending: list[tuple[float, int, RequestState]] = []  # by arrival, then order
+        self._pending = Pending()
         self._arrived: list[Arrived] = []
         self._cancelled: list[str] = []
         self._in_flight = None
 
-    def _num_blocks(self, longest: int) -> int:
-        """Blocks in the pool: as configured, or room for the longest request in every lane, as far as memory goes."""
-        if self.config.num_blocks is not None:
-            check_pool_fits(self.config, self.adapter.kv_bytes_per_token, self.adapter.device)
-            return self.config.num_blocks
-        each = -(-longest // self.config.block_size)
-        if self.adapter.device.type == "meta":  # where nothing is stored there is room for everything
-            return each * self.config.num_lanes
-        bytes_per_block = self.adapter.kv_bytes_per_token * self.config.block_size
-        if self._on_cuda:
-            affordable = self._measured_room(longest).blocks(bytes_per_block)
-            if self.adapter.tensor_parallel > 1:
-                affordable = tensor_parallel.least(affordable, self.adapter.device)
-        else:
-            affordable = _POOL_BYTES_ON_CPU // bytes_per_block
-        return max(1, min(each * self.config.num_lanes, affordable))
-
-    def _measured_room(self, longest: int) -> Room:
-        """What the device has for the pool, by a pass as large as this engine's can be."""
-        budget = self.config.max_num_batched_tokens
-        tokens = budget if self.config.batching.token_budget else longest * self.config.num_lanes
-        if self._room is None or self._room.tokens < tokens:
-            self._num_pool_blocks, self._made_runner = 0, None  # their memory counts as free
-            self._room = measure_room(
-                self.adapter, tokens, self.config.num_lanes, self.execution.gpu_memory_utilization, self._choice.backend
-            )
-        return self._room
-
     def _check(self, request: Request) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
         return checked_prompt(request, self.adapter, self.tokenizer, self.config)
-
-    def _check_pool(self, request: Request, prompt: tuple[int, ...], num_blocks: int) -> None:
-        tokens, room = len(prompt) + request.sampling.max_new_tokens, num_blocks * self.config.block_size
-        if tokens > room:
-            raise InvalidRequest(
-                f"{len(prompt)} prompt tokens and {request.sampling.max_new_tokens} new ones exceed the whole "
-                f"KV pool of {num_blocks} blocks of {self.config.block_size} tokens"
-                + (f"; {self._room.sentence}." if self._room is not None and self.config.num_blocks is None else "."),
-                request.id,
-            )
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
         state = RequestState(request, prompt, order=self._num_requests)
@@ -403,27 +368,22 @@ class Engine:
         self._params[request.id] = request.sampling
         if request.sampling.stop:
             self._watches[request.id] = StopWatch(self.tokenizer, request.sampling.stop, prompt)
-        insort(self._pending, (request.arrival, state.order, state))
+        self._pending.add(state)
         self.recorder.request(request, prompt)
 
     def _receive(self) -> None:
         """Arrivals that are due join the waiting queue."""
         now = self._num_steps if self._unit == "step" else self._clock() - self._origin
-        due = 0
-        while due < len(self._pending) and self._pending[due][0] <= now:
-            self._arrive(self._pending[due][2])
-            due += 1
-        del self._pending[:due]
+        for state in self._pending.take_due(now):
+            self._arrive(state)
 
     def _cancel(self) -> None:
-        """Those to be cancelled leave; one that has not arrived yet arrives first."""
+        """Cancelled requests leave; one that has not arrived yet arrives first."""
         for request in self._cancelled:
             state = self._requests.get(request)
             if state is None:  # it ended first
                 continue
-            index = bisect_left(self._pending, (state.request.arrival, state.order))
-            if index < len(self._pending) and self._pending[index][2] is state:
-                del self._pending[index]
+            if self._pending.withdraw(state):
                 self._arrive(state)
             self._scheduler.cancel(request)
         self._cancelled.clear()
@@ -435,7 +395,7 @@ class Engine:
 
     def _wait_for_arrival(self) -> None:
         if self._unit == "s":
-            self._sleep(min(60.0, max(0.0, self._pending[0][0] - (self._clock() - self._origin))))
+            self._sleep(min(_MOST_SLEEP, max(0.0, self._pending.next_arrival - (self._clock() - self._origin))))
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """Requests whose text now contains one of their stop strings."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from core.assets import ASSETS
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
-from core.recorders.raw import Recording, is_raw, recording_of
+from core.recorders.raw import Recording, is_raw, read_raw, recording_of
 from core.trace.events import (
     KV,
     Admitted,
@@ -88,7 +89,7 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     events = [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
     model = _model_folder(header.get("model", ""))
     if tokenizer is None and model is not None:
-        tokenizer = _tokenizer(model)
+        tokenizer = tokenizer_of(str(model))
     trace = Trace(conversion.header(model, recording.faults), events, conversion.is_over, tokenizer)
     if tokenizer is None or conversion.hashed:
         trace.recorded_texts = conversion.plain_texts()
@@ -101,6 +102,12 @@ def open_text(text: str) -> Trace:
         trace = to_trace(recording_of(io.StringIO(text)))
         return Trace.from_lines(trace.lines())  # its rules are every trace's
     return Trace.from_lines(text.removesuffix("\n").split("\n"))
+
+
+def open_recording(path: Path) -> Trace:
+    """The trace of a recording of one rank in one file; raises InvalidTrace."""
+    (recording,) = read_raw([path])
+    return Trace.from_lines(to_trace(recording).lines())  # its rules are every trace's
 
 
 def _followable(recording: Recording) -> list[dict[str, Any]]:
@@ -171,7 +178,11 @@ class Conversion:
                 f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an earlier part is missing."
             )
         hits: list[PrefixHit] = []
-        admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in step["admitted"])
+        scheduled = {
+            request: at for at, request in enumerate(given)
+        }  # vLLM names its new requests first, then those that are back
+        joining = sorted(step["admitted"], key=lambda a: scheduled[a["request"]])
+        admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
         for request, groups, kind in step["blocks"]:
             ids = tuple(block - self._first_block for block in groups[0]) if groups else ()
             table = self._known[request].table
@@ -350,6 +361,7 @@ class Conversion:
             prefix_caching=bool(facts.get("prefix_caching")),
             chunked_prefill=facts.get("chunked") is not False,
         )
+        notes = [facts["arrivals"], *faults] if facts.get("arrivals") else faults
         absent = ["prepare", "sample"] + [name for name in ("logprob", "margin") if not self.margins]
         return {
             "created": facts.get("created", ""),
@@ -373,10 +385,11 @@ class Conversion:
             "batching": config.batching.to_json(),
             "config": config.to_json(),
             "num_blocks": facts["num_blocks"],
-            "workload": {"schema": 1, "name": f"{engine}-recording", "arrival_unit": "s", "requests": self._requests},
+            "workload": facts.get("workload")
+            or {"schema": 1, "name": f"{engine}-recording", "arrival_unit": "s", "requests": self._requests},
             "prompts": {request: known.prompt for request, known in self._known.items()},
             "versions": {ENGINES.get(engine, engine): facts.get("version", facts.get("vllm"))},
-            **({"notes": faults} if faults else {}),
+            **({"notes": notes} if notes else {}),
         }
 
     def plain_texts(self) -> Texts:
@@ -411,10 +424,17 @@ def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in model.items() if value is not None}
 
 
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer  # seconds to import, and many recordings bring no model
+def import_tokenizers() -> Any:
+    """What makes tokenizers: seconds to import, and many recordings bring no model."""
+    from transformers import AutoTokenizer
 
+    return AutoTokenizer
+
+
+@cache
+def tokenizer_of(name: str) -> Any:
+    """The tokenizer of a model in a folder, or of a built-in one by name; None where it has none."""
     try:
-        return AutoTokenizer.from_pretrained(str(folder))
+        return import_tokenizers().from_pretrained(str(_model_folder(name)))
     except (OSError, ValueError):
         return None

@@ -14,7 +14,7 @@ Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `co
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,15 +33,17 @@ TESTED = ("5.23.0",)
 class _Observer:
     """What is known of one processor's scheduler between its steps."""
 
-    def __init__(self, path: Path, model: str) -> None:
-        self.path, self.model = path, model
+    def __init__(self, path: Path, model: str, facts: Mapping[str, Any]) -> None:
+        self.path, self.model, self.facts = path, model, facts
         self.writer: RawWriter | None = None
         self.start = time.perf_counter()
         self.steps = 0
         self.known: set[str] = set()
         self.tables: dict[str, list[int]] = {}
-        self.active: dict[str, int] = {}  # positions in the cache of whoever was active after the last step
+        self.active: frozenset[str] = frozenset()  # before the step
         self.finished: list[list[str]] = []
+        self.preempted: list[list[Any]] = []  # since the last step was recorded, with the positions they lost
+        self.arrived: list[dict[str, Any]] = []
         self.step: dict[str, Any] | None = None
 
     def now(self) -> float:
@@ -73,13 +75,31 @@ class _Observer:
             "first_block": 2 * allocator.blocks_per_sector,  # two sectors of trash come first
             "kv_groups": len(cache.cache_allocators),
             "missing": [],
+            **self.facts,
         }
         return RawWriter(self.path, header)
 
-    def scheduled(self, scheduler: Any, before: _Before, result: Any, token_budget: int, cache_budget: int) -> None:
+    def to_schedule(self, scheduler: Any) -> None:
+        """Who is new and who runs, just before it schedules; where the cache is full it does so several times in a step."""
+        new = [state for request, state in scheduler.waiting_requests.items() if request not in self.known]
+        self.known |= {state.request_id for state in new}
+        self.active = frozenset(scheduler.active_requests)
+        self.arrived += [
+            {
+                "request": state.request_id,
+                "t": max(0.0, state.created_time - self.start),
+                "prompt": list(state.initial_tokens),
+                "max_tokens": state.max_new_tokens,
+            }
+            for state in new
+        ]
+
+    def scheduled(self, scheduler: Any, t_start: float, result: Any, token_budget: int, cache_budget: int) -> None:
         if self.writer is None:
             self.writer = self.open(scheduler, type(scheduler).__mro__[1].__name__, token_budget)
         scheduled, fast, _, read = result
+        if not scheduled:
+            return
         allocator = next(iter(scheduler.cache.cache_allocators.values()))
         segments = [
             {
@@ -89,16 +109,16 @@ class _Observer:
                 "num_tokens": len(future.state.initial_tokens) + len(future.state.generated_tokens),
                 "draft": 0,
             }
-            for future in scheduled or ()
+            for future in scheduled
         ]
         self.step = {
             "kind": "step",
             "step": self.steps,
-            "t_start": before.t,
+            "t_start": t_start,
             "t_scheduled": self.now(),
-            "arrived": before.arrived,
-            "preempted": before.preempted,
-            "admitted": [{"request": s["request"], "cached": s["start"]} for s in segments if s["request"] not in before.active],
+            "arrived": self.arrived,
+            "preempted": self.preempted,
+            "admitted": [{"request": s["request"], "cached": s["start"]} for s in segments if s["request"] not in self.active],
             "segments": segments,
             "blocks": self._blocks(allocator),
             "waiting": len(scheduler.waiting_requests_order),
@@ -111,6 +131,7 @@ class _Observer:
             "blocks_free": allocator.pool.count_free_blocks(allocator.index),
             "total_tokens": sum(s["length"] for s in segments),
         }
+        self.arrived, self.preempted = [], []
 
     def _blocks(self, allocator: Any) -> list[list[Any]]:
         """What has changed in the block tables; those of several attention types are told by the first."""
@@ -125,42 +146,23 @@ class _Observer:
         self.tables = tables
         return changes
 
-    def computed(self, sampled: dict[str, list[int]], t_output: float, active: dict[str, Any]) -> None:
+    def computed(self, sampled: dict[str, list[int]], t_output: float) -> None:
         step, self.step = self.step, None
-        if step is None or not step["segments"] or self.writer is None:
+        if step is None or self.writer is None:
             return
         step |= {"t_output": t_output, "t_end": self.now(), "row_order": [s["request"] for s in step["segments"]]}
         step |= {"sampled": sampled, "finished": self.finished}
         self.steps += 1
         self.finished = []
-        self.active = {request: state.position_offset for request, state in active.items()}
         self.writer.put(lambda: step)
 
 
-class _Before:
-    """A scheduler just before it schedules: who is new, who runs, who has been pushed back since."""
-
-    def __init__(self, observer: _Observer, scheduler: Any) -> None:
-        self.t = observer.now()
-        self.active = set(scheduler.active_requests)
-        self.preempted = [[r, lost] for r, lost in observer.active.items() if r in scheduler.waiting_requests]
-        new = [state for request, state in scheduler.waiting_requests.items() if request not in observer.known]
-        observer.known |= {state.request_id for state in new}
-        self.arrived = [
-            {
-                "request": state.request_id,
-                "t": max(0.0, state.created_time - observer.start),
-                "prompt": list(state.initial_tokens),
-                "max_tokens": state.max_new_tokens,
-            }
-            for state in new
-        ]
-
-
 @contextmanager
-def recording(path: Path, model: str) -> Iterator[None]:
-    """Record every batch that runs inside. model: its name, for the header. Raises InflightError for asynchronous batching."""
-    observer = _Observer(path, model)
+def recording(path: Path, model: str, facts: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Record every batch that runs inside. model: its name, for the header; facts: more for it. Raises InflightError for asynchronous
+    batching.
+    """
+    observer = _Observer(path, model, facts or {})
     schedulers_before = dict(schedulers.SCHEDULER_MAPPING)
     processor: Any = ContinuousBatchProcessor
     update_before = processor.update_batch
@@ -175,7 +177,7 @@ def recording(path: Path, model: str) -> Iterator[None]:
         counts = {request: len(state.generated_tokens) for request, state in states.items() if state is not None}
         update_before(self)
         sampled = {r: states[r].generated_tokens[count:] for r, count in counts.items()}
-        observer.computed({r: tokens for r, tokens in sampled.items() if tokens}, t_output, self.scheduler.active_requests)
+        observer.computed({r: tokens for r, tokens in sampled.items() if tokens}, t_output)
 
     schedulers.SCHEDULER_MAPPING.update({name: _listening(base, observer) for name, base in schedulers_before.items()})
     processor.update_batch = update_batch
@@ -191,9 +193,10 @@ def recording(path: Path, model: str) -> Iterator[None]:
 def _listening(base: Any, observer: _Observer) -> Any:
     class Listening(base):
         def schedule_batch(self, token_budget: int, cache_budget: int) -> Any:
-            before = _Before(observer, self)
+            t_start = observer.now()
+            observer.to_schedule(self)
             result = super().schedule_batch(token_budget, cache_budget)
-            observer.scheduled(self, before, result, token_budget, cache_budget)
+            observer.scheduled(self, t_start, result, token_budget, cache_budget)
             return result
 
         def finish_request(self, request_id: str) -> None:
@@ -202,5 +205,14 @@ def _listening(base: Any, observer: _Observer) -> Any:
             if state is not None:
                 ended = state.generated_tokens[-1:] and state.generated_tokens[-1] in state._eos_token_ids
                 observer.finished.append([request_id, "stop" if ended else "length"])
+                self._positions = {request_id: state.position_offset}
+
+        def add_waiting_request(self, state: Any) -> None:
+            """Who was finished a moment ago and waits again had to give its cache up."""
+            super().add_waiting_request(state)
+            request = state.request_id
+            if any(finished == request for finished, _ in observer.finished):
+                observer.finished = [f for f in observer.finished if f[0] != request]
+                observer.preempted.append([request, self._positions[request]])
 
     return Listening

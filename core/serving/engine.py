@@ -25,6 +25,7 @@ from typing import Any, Literal
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError, InvalidRequest, Unavailable
+from core.serving.alternatives import Alternatives
 from core.serving.feed import Feed, Hidden
 from core.serving.intake import Intake, as_sentence
 from core.serving.limits import ServingLimits
@@ -67,7 +68,7 @@ class ServingEngine:
         self.num_step_failures = 0
         self.accepting = True
         self.on_change: Callable[[], None] = lambda: None  # called by the thread when other limits are in force, or waited for
-        self._pace = Pace()
+        self._pace, self._alternatives = Pace(), Alternatives()
         self._engine_works = True
         self._draining = self._stopping = False
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -196,14 +197,20 @@ class ServingEngine:
         client: str = "",
         id: str | None = None,
         nickname: str | None = None,
+        likeliest: int = 0,
         even_if_closed: bool = False,
     ) -> TokenStream:
-        """Queue a request whose prompt `check` gave; back as soon as the engine has queued it. even_if_closed: whatever `accepting` says.
+        """Queue a request whose prompt `check` gave; back as soon as the engine has queued it.
 
+        likeliest: tokens told beside each one, see `Alternatives`. even_if_closed: whatever `accepting` says.
         Raises Unavailable while the server takes no requests, TooManyRequests when it is full, InvalidRequest for what the KV pool cannot hold
         and for a nickname that is none.
         """
         nickname = self._intake.nickname(nickname)
+        if likeliest and sampling.looks_back and self.engine.trace.header.get("execution", {}).get("asynchronous"):
+            raise InvalidRequest(
+                "Here the likeliest tokens cannot be told beside penalties: a step is launched before the last is read."
+            )
         if self._draining:
             raise Unavailable("The server is closing and takes no more requests.", retry_after=10)
         if not self.accepting and not even_if_closed:
@@ -211,7 +218,7 @@ class ServingEngine:
         self._intake.take_place(client)
         text = ClientText(self.tokenizer, sampling.stop, prompt)
         id = id or f"r-{secrets.token_hex(8)}"
-        stream = TokenStream(id, prompt, sampling, text, client, nickname, self.engine.now, self._ask_to_cancel)
+        stream = TokenStream(id, prompt, sampling, text, client, nickname, self.engine.now, self._ask_to_cancel, likeliest)
         self.ask(lambda: self._accept(stream))
         try:
             await asyncio.shield(stream.accepted)
@@ -252,7 +259,8 @@ class ServingEngine:
     def _step(self) -> None:
         self._pace.stepped()
         try:
-            event = self.engine.step()
+            with self._alternatives.watching():
+                event = self.engine.step()
             if event is not None:
                 self._tell(event)
         except Exception as error:  # whatever it is: the server goes on without the requests that it concerns
@@ -291,6 +299,7 @@ class ServingEngine:
         else:
             stream.times.arrived = arrived
             self._streams[stream.id] = stream
+            self._alternatives.ask(stream.id, stream.likeliest, stream.sampling)
             self.feed.add(
                 {
                     "kind": "request",
@@ -313,6 +322,7 @@ class ServingEngine:
     def _end(self, stream: TokenStream, error: InflightError) -> None:
         """A request ends without having finished."""
         self._streams.pop(stream.id, None)
+        self._alternatives.forget(stream.id)
         self._intake.leave_place(stream.client)
         if not isinstance(error, InvalidRequest):
             self.metrics.finished(stream, "error")
@@ -408,8 +418,9 @@ class ServingEngine:
                 self._admit(self._streams[admitted.request], event.t_start)
             for index, request, token_id, logprob, _ in event.sampled:
                 stream = self._streams[request]
+                likeliest = self._alternatives.take(request, len(stream.prompt) + stream.num_tokens)
                 self._time(stream, ends[index])
-                handed.append((stream, Token(token_id, logprob, reasons.pop(request, None))))
+                handed.append((stream, Token(token_id, logprob, reasons.pop(request, None), likeliest)))
             handed += [(self._streams[request], Token(None, None, reason)) for request, reason in reasons.items()]
             for stream, token in handed:
                 if token.finish_reason is not None:
@@ -439,6 +450,7 @@ class ServingEngine:
             by_loop.setdefault(stream.loop, []).append((stream, token))
             if token.finish_reason is not None:
                 self._streams.pop(stream.id, None)
+                self._alternatives.forget(stream.id)
                 self._intake.leave_place(stream.client)
         for loop, tokens in by_loop.items():
             _call_in(loop, _put, tokens)

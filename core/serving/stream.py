@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from core.errors import ExecutionFailed, InflightError
+from core.serving.alternatives import Likely
 from core.serving.text import ClientText
 from core.workload.request import FinishReason, SamplingParams
 
@@ -18,12 +19,13 @@ class Token(NamedTuple):
     token_id: int | None
     logprob: float | None = None
     finish_reason: FinishReason | None = None
+    likeliest: tuple[Likely, ...] = ()
 
 
 @dataclass(frozen=True)
 class Piece:
     """As a client sees it. index: of the token in the answer. text: what can be shown since the last one, often more or less than
-    the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token.
+    the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token. likeliest: as many as were asked for.
     """
 
     index: int
@@ -31,6 +33,7 @@ class Piece:
     text: str
     logprob: float | None
     finish_reason: FinishReason | None
+    likeliest: tuple[Likely, ...] = ()
 
 
 @dataclass
@@ -68,8 +71,10 @@ class TokenStream:
         nickname: str | None,
         arrived: float,
         cancel: Callable[[TokenStream], None],
+        likeliest: int = 0,
     ) -> None:
         self.id, self.prompt, self.sampling, self.client, self.nickname = id, tuple(prompt), sampling, client, nickname
+        self.likeliest = likeliest  # tokens told beside each one
         self.times = Times(arrived)
         self.num_tokens = 0  # of the engine's thread: handed over
         self.finish_reason: FinishReason | None = None  # once the last piece has been read
@@ -95,7 +100,7 @@ class TokenStream:
             if token.finish_reason is not None:
                 text += self._text.finish()
                 self.finish_reason = token.finish_reason
-            yield Piece(index, token.token_id, text, token.logprob, token.finish_reason)
+            yield Piece(index, token.token_id, text, token.logprob, token.finish_reason, token.likeliest)
             index += 1
 
     # -- from the engine's thread, through the loop -----------------------------------------------------------------

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import InflightError, InvalidWorkload
@@ -91,27 +89,15 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
         raise InflightError(f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens.") from None
 
 
-def load_shapes(path: str | os.PathLike[str]) -> list[Shape]:
-    """A JSONL file of lengths: a line `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
+def shapes_in(lines: Iterable[str], name: str) -> list[Shape]:
+    """JSON lines of lengths: a line `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
     and perhaps `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
     """
-    path = Path(path)
-    shapes: list[Shape] = []
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InvalidWorkload(f"{path.name} is larger than {MAX_FILE_BYTES >> 20} MiB.")
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    shapes.append(_shape(line, f"{path.name}, line {number}"))
-    except OSError as error:
-        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InvalidWorkload(f"{path.name} is not text.") from None
+    shapes = [_shape(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not shapes:
-        raise InvalidWorkload(f"{path.name} holds no requests.")
+        raise InvalidWorkload(f"{name} holds no requests.")
     if len({shape.arrival is None for shape in shapes}) > 1:
-        raise InvalidWorkload(f"{path.name} gives some requests an arrival and others none.")
+        raise InvalidWorkload(f"{name} gives some requests an arrival and others none.")
     if shapes[0].arrival is None:
         return shapes
     shapes.sort(key=lambda shape: shape.arrival or 0.0)

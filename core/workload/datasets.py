@@ -5,7 +5,7 @@
     Azure LLM  CSV: TIMESTAMP, ContextTokens, GeneratedTokens (github.com/Azure/AzurePublicDataset, 2023)
     BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, … (github.com/HPMLL/BurstGPT)
     ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
-    our own    JSONL: see `core.workload.arrivals.load_shapes`
+    our own    JSONL: see `core.workload.arrivals.shapes_in`
 
 None of them has texts but ShareGPT. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes are shared as they were.
 """
@@ -17,15 +17,15 @@ import io
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from core.errors import InvalidWorkload
-from core.workload.arrivals import MAX_FILE_BYTES, Shape, load_shapes
+from core.errors import InvalidWorkload, shown
+from core.workload.arrivals import MAX_FILE_BYTES, Shape, shapes_in
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
@@ -70,6 +70,50 @@ class Dataset:
             shapes.append(Shape(max(1, min(prompt, context - 1)), min(output, max(1, context - prompt)), shape.arrival))
         return replace(self, shapes=tuple(shapes), scale=scale, block_tokens=block)
 
+    def within(self, context: int, output: int, total: int, block: int) -> Dataset:
+        """Scaled further where that is needed: answers of at most `output` tokens, prompts and answers of at most `total` together, shared
+        blocks of at most `block`. Raises InvalidWorkload where they cannot be made so short.
+        """
+        longest = max(shape.prompt_tokens + shape.output_tokens for shape in self.shapes)
+        room = min(context, longest)
+        while room > 2:
+            scaled = self.scaled(room)
+            answers = [shape.output_tokens for shape in scaled.shapes]
+            tokens = sum(answers) + sum(shape.prompt_tokens for shape in scaled.shapes)
+            if max(answers) <= output and tokens <= total and (not self.hash_ids or scaled.block_tokens <= block):
+                return scaled
+            room = room * 9 // 10
+        raise InvalidWorkload(
+            f"{self.name}: {len(self.shapes)} requests do not fit {total:,} tokens, however short they are made."
+        )
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first arrival to the last."""
+        return self.shapes[-1].arrival or 0.0
+
+    def sentences(self, speed: float = 1.0) -> list[str]:
+        """What has become of it, for whoever is to run it: how many requests, how long, by how much they were scaled, what is left out."""
+        prompts = [shape.prompt_tokens for shape in self.shapes]
+        outputs = [shape.output_tokens for shape in self.shapes]
+        when = f"within {self.span / speed:,.1f} s" if self.span else "all at once"
+        faster = "" if speed == 1 else f" ({speed:,.3g} times as fast as on record)"
+        found = [
+            f"{_requests(len(self.shapes))} {when}{faster}, prompts of {_range(prompts)} and answers of {_range(outputs)} tokens."
+        ]
+        if self.scale < 1:
+            found.append(f"Lengths are {100 * self.scale:.3g} % of those on record.")
+        if self.hash_ids:
+            found.append(
+                f"Prefixes are shared in blocks of {self.block_tokens} tokens: a cache without limit finds {100 * self.hit_ratio():.3g} % "
+                "of the prompt tokens."
+            )
+        else:
+            found.append("Prompts are made-up tokens: of the real ones the length alone is kept.")
+        if self.skipped:
+            found.append(f"{_requests(self.skipped)} without an answer left out.")
+        return found
+
     def hit_ratio(self) -> float:
         """The share of prompt tokens that an unlimited cache finds, from `hash_ids` alone: blocks before the last, in an unbroken row
         from the prompt's start, that an earlier prompt had in the same place.
@@ -94,6 +138,14 @@ class Dataset:
         return Workload(requests, self.name, "s")
 
 
+def _requests(count: int) -> str:
+    return f"{count:,} request{'' if count == 1 else 's'}"
+
+
+def _range(counts: Sequence[int]) -> str:
+    return f"{min(counts):,} to {max(counts):,}"
+
+
 def _tokens(ids: Sequence[int], block: int, length: int, vocab_size: int, key: str) -> tuple[int, ...]:
     """Made-up tokens: of each block those of its hash, else those of the request."""
     tokens: list[int] = []
@@ -104,32 +156,37 @@ def _tokens(ids: Sequence[int], block: int, length: int, vocab_size: int, key: s
 
 
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
-    """A file of any of the formats above, told apart by what is in it. count: tokens of a text, which ShareGPT needs. most: requests.
-
-    Raises InvalidWorkload naming the file and its fault.
-    """
+    """A file of any of the formats above; see `dataset_of`. Raises InvalidWorkload naming the file and its fault."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_FILE_BYTES >> 20} MiB.")
         with path.open(encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            if first.lstrip().startswith("["):
-                rest = file.read()
-                if (chat := _conversations(rest)) is not None:
-                    return _sharegpt(path.name, chat, count, most)
-            elif "," in first and not first.lstrip().startswith("{"):
-                return _table(path.name, file.read(), most)
-            elif '"input_length"' in first:
-                return _mooncake(path.name, islice(file, most), path.stem)
+            return dataset_of(file, path.name, count, most)
     except OSError as error:
         raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise InvalidWorkload(f"{path.name} is not text.") from None
-    return Dataset(path.stem, tuple(load_shapes(path)[:most]))
 
 
-def _mooncake(name: str, lines: Any, title: str) -> Dataset:
+def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: int | None = None) -> Dataset:
+    """What a file of that name holds, its format told by what is in it. count: tokens of a text, which ShareGPT needs. most: requests.
+
+    Raises InvalidWorkload naming the file and its fault.
+    """
+    first = file.readline()
+    file.seek(0)
+    if first.lstrip().startswith("["):
+        if (chat := _conversations(file.read())) is not None:
+            return _sharegpt(name, chat, count, most)
+        file.seek(0)
+    elif "," in first and not first.lstrip().startswith("{"):
+        return _table(name, file.read(), most)
+    elif '"input_length"' in first:
+        return _mooncake(name, islice(file, most))
+    return Dataset(Path(name).stem, tuple(shapes_in(file, name)[:most]))
+
+
+def _mooncake(name: str, lines: Iterable[str]) -> Dataset:
     shapes, hashes = [], []
     for number, line in enumerate(lines, 1):
         try:
@@ -142,33 +199,36 @@ def _mooncake(name: str, lines: Any, title: str) -> Dataset:
             raise InvalidWorkload(f"{name}, line {number}: this is no request of a Mooncake trace.") from None
         shapes.append(shape)
         hashes.append(ids)
-    return Dataset(title, _from_zero(name, shapes), tuple(hashes))
+    return Dataset(Path(name).stem, _from_zero(name, shapes), tuple(hashes))
 
 
 def _table(name: str, text: str, most: int | None) -> Dataset:
     rows = csv.DictReader(io.StringIO(text))
-    columns = rows.fieldnames or []
+    try:
+        columns = rows.fieldnames or []
+    except csv.Error:
+        raise InvalidWorkload(f"{name}, line 1: this is no table.") from None
     if all(column in columns for column in _AZURE):
         kind, (when, prompt, output) = "Azure LLM", _AZURE
     elif all(column in columns for column in _BURST):
         kind, (when, prompt, output) = "BurstGPT", _BURST
     else:
         raise InvalidWorkload(
-            f"{name} is a table with the columns {', '.join(map(str, columns))[:100]}, which no known trace has."
+            f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no known trace has."
         )
     shapes: list[Shape] = []
     skipped = 0
-    for number, row in enumerate(rows, 2):
-        if len(shapes) == most:
-            break
-        try:
+    try:
+        for row in rows:
+            if len(shapes) == most:
+                break
             tokens = int(row[output])
             if tokens == 0:
                 skipped += 1
                 continue
             shapes.append(_shape(int(row[prompt]), tokens, _seconds(row[when])))
-        except (ValueError, TypeError):
-            raise InvalidWorkload(f"{name}, line {number}: this is no request of {kind}'s trace.") from None
+    except (ValueError, TypeError, csv.Error):
+        raise InvalidWorkload(f"{name}, line {rows.line_num}: this is no request of {kind}'s trace.") from None
     return Dataset(Path(name).stem, _from_zero(name, shapes), skipped=skipped)
 
 

@@ -14,7 +14,7 @@ from core.measure.load import Sweep, capacity, sweep_load, workload
 from core.measure.metrics import SLOs
 from core.simulate.cost import Linear, Load
 from core.simulate.runner import SimulatedEngine
-from core.workload.arrivals import Lengths, Shape, arrivals, load_shapes, request
+from core.workload.arrivals import Lengths, Shape, arrivals, request, shapes_in
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
 
@@ -52,23 +52,19 @@ def test_lengths():
             Lengths(text)
 
 
-def test_a_file_of_lengths(tmp_path):
-    path = tmp_path / "trace.jsonl"
-    path.write_text('[10, 5, 100.5]\n\n{"prompt_tokens": 20, "output_tokens": 6, "arrival": 100.0}\n')
-    assert load_shapes(path) == [Shape(20, 6, 0.0), Shape(10, 5, 0.5)]
-    path.write_text("[10, 5]\n[3, 4]\n")
-    assert load_shapes(path) == [Shape(10, 5), Shape(3, 4)]
+def test_lines_of_lengths():
+    lines = ["[10, 5, 100.5]\n", "\n", '{"prompt_tokens": 20, "output_tokens": 6, "arrival": 100.0}\n']
+    assert shapes_in(lines, "trace.jsonl") == [Shape(20, 6, 0.0), Shape(10, 5, 0.5)]
+    assert shapes_in(["[10, 5]\n", "[3, 4]\n"], "trace.jsonl") == [Shape(10, 5), Shape(3, 4)]
 
 
 @pytest.mark.parametrize(
     "text, fault",
     [("", "holds no requests"), ("x", "line 1"), ("[1, 2]\n[0, 2]", "line 2"), ("[1, 2]\n[1, 2, 3]", "arrival"), ('[1, "2"]', "line 1"), ("[1, 2, -1]", "line 1"), ("5", "line 1"), ("null", "line 1")],
 )  # fmt: skip
-def test_a_file_that_is_none(tmp_path, text, fault):
-    path = tmp_path / "bad.jsonl"
-    path.write_text(text)
+def test_lines_of_something_else(text, fault):
     with pytest.raises(InflightError, match=fault):
-        load_shapes(path)
+        shapes_in(text.splitlines(), "bad.jsonl")
 
 
 def test_requests_are_cut_to_the_context():

@@ -110,6 +110,8 @@ def run(scheduler: OneByOne) -> list[dict]:
         results = SimpleNamespace(req_ids=rows, sampled_token_ids=[[40 + i] for i, _ in enumerate(rows)], logprobs=None)
         scheduler.update_from_output(output, results)
         rows.clear()  # and goes on using its list
+        for new in output.scheduled_new_reqs:
+            new.block_ids[0].append(99)  # and the tables that it was given
     return decided
 
 
@@ -133,7 +135,34 @@ def test_a_recording_says_what_was_decided(path):
     assert first["row_order"] == ["b", "a"] and first["sampled"] == {"b": [40], "a": [41]}
     assert [s["start"] for s in second["segments"]] == [3, 1] and [s["num_tokens"] for s in second["segments"]] == [4, 2]
     assert second["finished"] == [["b", "length"], ["a", "length"]]
+    assert first["blocks"] == [["a", [[3]], "table"], ["b", [[3]], "table"]]
     assert "vllm_config.model_config.model" in recording.header["missing"]  # the stand-in has none, and the header says so
+
+
+def test_an_engine_that_falls_idle_leaves_no_gap(path):
+    """vLLM schedules nothing once more when its last request has ended, to tell the runner so."""
+    scheduler = Recorded()
+    for name in ("a", "b"):
+        scheduler.add_request(asked(name, 1, 2))
+        run(scheduler)
+        assert not scheduler.schedule().num_scheduled_tokens
+    scheduler.shutdown()
+    (recording,) = read_raw([path])
+    assert [s["step"] for s in recording.steps] == [0, 1, 2, 3]
+
+
+def test_a_driver_begins_another_recording(path, monkeypatch):
+    scheduler = Recorded()
+    monkeypatch.setenv("INFLIGHT_TRACE", str(path.with_name("next.raw.jsonl")))
+    scheduler.record_anew({"arrivals": "by hand"})
+    scheduler.add_request(asked("a", 1))
+    run(scheduler)
+    scheduler.recording_ends()
+    scheduler.add_request(asked("b", 1))
+    run(scheduler)
+    first, second = (read_raw([file])[0] for file in (path, path.with_name("next.raw.jsonl")))
+    assert first.complete and not first.steps
+    assert [s["step"] for s in second.steps] == [0, 1] and second.header["arrivals"] == "by hand"
 
 
 def test_prompts_are_left_out_on_request(path, monkeypatch):

@@ -120,6 +120,71 @@ def test_stop_strings_end_the_text_before_them(client):
     assert "".join(c.text for c in chunks) == choice.text and chunks[-1].finish_reason == "stop"
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"presence_penalty": 1.5},
+        {"frequency_penalty": 1.0},
+        {"repetition_penalty": 1.4},
+        {"min_p": 0.2},
+        {"logit_bias": {"45": 9.0, "43": -100}},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_penalties_bias_and_min_p_are_the_engines(client, server, asked):
+    plain = solo(PROMPT, SamplingParams(30, temperature=0.9, seed=4))
+    ids, text = solo(PROMPT, SamplingParams(30, temperature=0.9, seed=4, **asked))
+    assert ids != plain[0]
+    common = {"max_tokens": 30, "temperature": 0.9, "seed": 4}
+    assert server.post("/generate", {"prompt": PROMPT, **common, **asked}).json()["token_ids"] == ids
+    theirs = {name: value for name, value in asked.items() if name not in ("repetition_penalty", "min_p")}
+    more = {name: value for name, value in asked.items() if name not in theirs}
+    answer = client.completions.create(model=MODEL, prompt=PROMPT, **common, **theirs, extra_body=more)
+    assert answer.choices[0].text == text
+
+
+def by_the_model(prompt: str, text: str, count: int) -> list[dict[str, float]]:
+    """The likeliest tokens at each position of an answer, by transformers alone."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = ASSETS / "models" / MODEL
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    before, whole = (tokenizer(t, return_tensors="pt")["input_ids"] for t in (prompt, prompt + text))
+    with torch.no_grad():
+        logprobs = model(whole).logits[0].log_softmax(-1)[before.shape[1] - 1 : -1]
+    found = logprobs.topk(count)
+    return [
+        {tokenizer.decode([i]): p for i, p in zip(ids, values, strict=True)}
+        for ids, values in zip(found.indices.tolist(), found.values.tolist(), strict=True)
+    ]
+
+
+def test_the_likeliest_tokens_are_told_to_who_asks_and_to_nobody_else(client, server):
+    asked = {"model": MODEL, "prompt": PROMPT, "max_tokens": 12, "temperature": 0.9, "seed": 4}
+    (choice,) = client.completions.create(**asked, logprobs=3).choices
+    expected = by_the_model(PROMPT, choice.text, 3)
+    for told, theirs, token, logprob in zip(
+        choice.logprobs.top_logprobs, expected, choice.logprobs.tokens, choice.logprobs.token_logprobs, strict=True
+    ):
+        assert told == pytest.approx({**theirs, token: logprob}, abs=2e-4)
+    streamed = [c.choices[0].logprobs.top_logprobs for c in client.completions.create(**asked, logprobs=3, stream=True)]
+    assert [told for part in streamed for told in part] == choice.logprobs.top_logprobs
+    assert client.completions.create(**asked, logprobs=0).choices[0].logprobs.top_logprobs is None
+    assert not server.serving._alternatives._asked and not server.serving._alternatives._found
+
+
+def test_the_likeliest_tokens_of_a_chat(client):
+    asked = {"model": MODEL, "messages": [{"role": "user", "content": "Speak"}], "max_completion_tokens": 6, "temperature": 0}
+    (choice,) = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2).choices
+    expected = by_the_model("user: Speak\nassistant: ", choice.message.content, 2)
+    for told, theirs in zip(choice.logprobs.content, expected, strict=True):
+        assert {t.token: t.logprob for t in told.top_logprobs} == pytest.approx(theirs, abs=2e-4)
+        assert told.top_logprobs[0].token == told.token
+    with pytest.raises(openai.UnprocessableEntityError, match="top_logprobs needs logprobs"):
+        client.chat.completions.create(**asked, top_logprobs=2)
+
+
 def test_a_chat(client):
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Speak"}]}]
     _, text = solo("system: Be brief.\nuser: Speak\nassistant: ", SamplingParams(10))
@@ -171,8 +236,14 @@ def test_fifty_at_once_each_as_if_alone(server):
         ({"top_p": 0}, openai.UnprocessableEntityError, "top_p must be above 0"),
         ({"n": 0}, openai.UnprocessableEntityError, "n:"),
         ({"n": 65}, openai.UnprocessableEntityError, "At most 64 answers"),
-        ({"logprobs": 5}, openai.UnprocessableEntityError, "logprobs are on record for the chosen token alone"),
-        ({"presence_penalty": 1}, openai.UnprocessableEntityError, "presence_penalty is not supported here"),
+        ({"logprobs": 21}, openai.UnprocessableEntityError, "logprobs: Input should be less than or equal to 20"),
+        ({"presence_penalty": 2.5}, openai.UnprocessableEntityError, "presence_penalty"),
+        ({"frequency_penalty": -3}, openai.UnprocessableEntityError, "frequency_penalty"),
+        ({"logit_bias": {"3": 101}}, openai.UnprocessableEntityError, "logit_bias"),
+        ({"logit_bias": {"99999": 1}}, openai.UnprocessableEntityError, "Logit_bias names token id 99999"),
+        ({"logit_bias": {"x": 1}}, openai.UnprocessableEntityError, "logit_bias must give token ids"),
+        ({"extra_body": {"min_p": 2}}, openai.UnprocessableEntityError, "min_p"),
+        ({"extra_body": {"repetition_penalty": 0}}, openai.UnprocessableEntityError, "repetition_penalty"),
         ({"echo": True}, openai.UnprocessableEntityError, "echo is not supported here"),
         ({"extra_body": {"tomfoolery": 1}}, openai.UnprocessableEntityError, "tomfoolery"),
         ({"stream_options": {"include_usage": True}}, openai.UnprocessableEntityError, "stream_options needs stream"),

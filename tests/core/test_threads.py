@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -29,6 +30,20 @@ def test_the_page_is_there_before_torch_is_loaded():
     said = "import visualizer.ui, sys; print({'torch', 'transformers'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
+
+
+def test_what_serves_waits_passively_and_what_measures_does_not():
+    """`core serve` says so before torch is loaded; the command line itself does not."""
+    said = "import os, sys\nfrom core.cli import main\ntry: main(sys.argv[1:])\n"
+    said += "except SystemExit: print(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if name not in PASSIVE}
+    for command, expected in ((["serve", "--policy", "magic"], "passive True"), (["run", "--preset", "none"], "None")):
+        answer = subprocess.run([sys.executable, "-c", said, *command], capture_output=True, text=True, env=environment)
+        assert answer.stdout.startswith(expected), answer.stderr
+    alone = subprocess.run(
+        [sys.executable, "-c", "import core.cli.serve, sys; print('torch' in sys.modules)"], capture_output=True
+    )
+    assert alone.stdout.strip() == b"False"
 
 
 def test_shares_follow_the_number_of_runs(monkeypatch):

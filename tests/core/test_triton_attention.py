@@ -32,8 +32,8 @@ TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
 @pytest.fixture(autouse=True)
-def small_turns(monkeypatch):
-    """Sixteen keys a turn and sixteen rows a tile, so that short requests take several."""
+def small_tiles(monkeypatch):
+    """Sixteen keys an iteration and sixteen rows a tile, so that short requests take several."""
     monkeypatch.setattr(triton_paged, "launch_of", lambda *_: triton_paged.Launch(16, 4, 2))
     monkeypatch.setattr("core.attention.paged_layout.TILE_ROWS", 16)
 
@@ -103,7 +103,7 @@ def test_precision(dtype, layout):
 
 @pytest.mark.parametrize("group", [1, 71])
 def test_launches_as_they_are(group, monkeypatch):
-    """Full tiles: their real turns, 64 rows or more."""
+    """Full tiles of the real size, 64 rows or more."""
     monkeypatch.undo()
     made = case(*a_pass((70, 130), (1, 300), (1, 5)), max(4, group), group, (16, 16))
     assert made.layout.prefill_first.tolist() == ([64, 0] if group == 1 else list(range(69, -1, -1)))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
-from visualizer.server import uploads
+from visualizer.server import apart
 from visualizer.server.limits import HERE, SPACE
 from visualizer.server.store import Store
 from visualizer.server.uploads import check_lines, open_upload
@@ -28,6 +30,13 @@ def text() -> str:
 def test_a_saved_trace_is_put_into_the_store(store):
     opened = open_upload(text(), store, HERE)
     assert store.trace(opened["id"]).complete and opened["url"].endswith(f"{opened['id']}.json")
+
+
+def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
+    """With the texts of its tokens, for which a reader imports the tokenizers before its memory is bounded."""
+    raw = gzip.decompress((Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes())
+    trace = store.trace(open_upload(raw.decode(), store, HERE)["id"])
+    assert trace.header["engine"]["name"] == "vLLM" and not any("⟨" in t for ts in trace.texts.prompt.values() for t in ts)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +59,7 @@ def test_what_is_no_trace_is_refused_in_words(store, content, words):
 
 def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(uploads, "SECONDS", 0.01)
+        patch.setattr(apart, "SECONDS", 0.01)
         with pytest.raises(InflightError, match="takes longer than"):
             open_upload(text(), store, HERE)
     assert open_upload(text(), store, HERE)["id"]
@@ -66,15 +75,15 @@ def test_a_reader_with_too_little_memory_says_so(store):
 def test_two_are_read_at_once_and_the_others_wait_or_are_told(store, monkeypatch):
     most = {"now": 0, "ever": 0}
 
-    def slowly(data, folder):
+    def slowly(reader, data, arguments):
         most["now"] += 1
         most["ever"] = max(most["ever"], most["now"])
         time.sleep(0.05)
         most["now"] -= 1
         return {"error": "x"}
 
-    monkeypatch.setattr(uploads, "_read", slowly)
-    monkeypatch.setattr(uploads, "_WAIT", 0.01)
+    monkeypatch.setattr(apart, "_run", slowly)
+    monkeypatch.setattr(apart, "_WAIT", 0.01)
 
     def one(_):
         try:

@@ -19,11 +19,19 @@ __all__ = ["Player", "standalone_html"]
 class Player(gr.HTML):
     """Fills the viewport. catalogue: the recorded runs, `{"name", "title", "shows", "policy", "steps", "id", "url"}`; the first opens.
 
-    tabs: `{"name", "title"}` of the page's parts, the player's own first; choosing one is the DOM event `inflight-tab`.
+    tabs: `{"name", "title"}` of the page's parts, the player's own first; choosing one is the DOM event `inflight-tab`. options: more of the
+    player's, which it takes as they are.
     """
 
-    def __init__(self, catalogue: Sequence[dict], tabs: Sequence[dict] = (), **gradio) -> None:
-        options = {"catalogue": list(catalogue), "questions": questions(), "tabs": list(tabs), "terms": hints(), "server": True}
+    def __init__(self, catalogue: Sequence[dict], tabs: Sequence[dict] = (), options: dict | None = None, **gradio) -> None:
+        options = {
+            **(options or {}),
+            "catalogue": list(catalogue),
+            "questions": questions(),
+            "tabs": list(tabs),
+            "terms": hints(),
+            "server": True,
+        }
         super().__init__(
             html_template=_literal(markup()),
             js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});',

@@ -17,6 +17,7 @@ from core.models.cache import Models
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
+from visualizer.server.datasets import open_dataset
 from visualizer.server.jobs import Job, JobQueue, Jobs
 from visualizer.server.lent_gpu import run_for
 from visualizer.server.lessons import Lessons
@@ -114,6 +115,13 @@ class Server:
             return open_upload(text, self.store, self._limits)
         except InflightError as error:
             return {"error": f"This file cannot be opened as a trace: {error}"}
+
+    def dataset(self, text: object, name: object, model: object) -> dict[str, Any]:
+        """A published workload as requests for the editor, scaled to a model: `{"workload", "block_size", "says"}`, or why not."""
+        try:
+            return open_dataset(text, name, model, self._limits)
+        except InflightError as error:
+            return {"error": f"This file cannot be opened as a workload: {error}"}
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """`{"url", "name"}` of a run as a file, or why not."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 from starlette.middleware.gzip import GZipMiddleware
@@ -75,33 +75,37 @@ _ASKED = re.compile(  # by the page and by gradio_client; Gradio's others take u
     r"/|/(config|theme\.css|favicon\.ico|manifest\.json|robots\.txt|pwa_icon(/\d+)?)/?|/(assets|static|inflight)/.+"
     r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
 )
-_POLICY = "; ".join(
-    (
-        "default-src 'self'",
-        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",  # Gradio starts components by `new Function`, the page brings its own inline
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
-        "font-src 'self' data:",
-        "connect-src 'self' data: blob:",
-        "worker-src 'self' blob:",
-        "object-src 'none'",
-        "base-uri 'self'",
-        "form-action 'self'",
-        "frame-ancestors 'self' https://huggingface.co",
+_POLICY = (
+    "default-src 'self'",
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",  # Gradio starts components by `new Function`, the page brings its own inline
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    "worker-src 'self' blob:",
+    "object-src 'none'",
+    "base-uri 'self'",
+    "form-action 'self'",
+    "frame-ancestors 'self' https://huggingface.co",
+)
+
+
+def _headers(origins: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
+    policy = "; ".join((*_POLICY, " ".join(("connect-src 'self' data: blob:", *origins))))
+    return (
+        (b"content-security-policy", policy.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"strict-origin-when-cross-origin"),
     )
-)
-_HEADERS = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"strict-origin-when-cross-origin"),
-)
 
 
 class OnlyAsked:
-    """Answers 404 in a sentence to every address that the page does not use, and sends the rest with headers for its safety."""
+    """Answers 404 in a sentence to every address that the page does not use, and sends the rest with headers for its safety.
 
-    def __init__(self, app: Callable[..., Any]) -> None:
-        self._app = app
+    origins: what the page may fetch from beside its own (see `origins`).
+    """
+
+    def __init__(self, app: Callable[..., Any], origins: Sequence[str] = ()) -> None:
+        self._app, self._headers = app, _headers(origins)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,7 +115,7 @@ class OnlyAsked:
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(h for h in _HEADERS if h[0] not in given)]
+                message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in given)]
             await send(message)
 
         path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"

@@ -1,30 +1,20 @@
-"""Saved traces that visitors open: read in a process of their own, with a limit on its memory and its time, two at once at most.
+"""Saved traces and raw recordings that visitors open: put into the store by a reader of their own (see `apart`).
 
-The reader is this module as a program: the trace on stdin, the store's folder as its argument, what came of it on stdout.
+The reader is this module as a program, with the store's folder as its argument.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import subprocess
 import sys
-import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.assets import ASSETS
-from core.errors import InflightError
+from visualizer.server.apart import answer, read_apart
 from visualizer.server.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
 LINE_BYTES = 2 * 2**20  # a step of a thousand requests has a tenth of it
 DEPTH = 24  # brackets within brackets; a trace has a handful
-SECONDS = 20.0
-_WAIT = 10.0
-_READERS = threading.BoundedSemaphore(2)
-log = logging.getLogger("inflight")
 
 
 def open_upload(text: object, store: Store, limits: Limits) -> dict[str, Any]:
@@ -34,15 +24,7 @@ def open_upload(text: object, store: Store, limits: Limits) -> dict[str, Any]:
     data = text.encode("utf-8", "surrogatepass")
     check_upload(len(data), limits)
     check_lines(data)
-    if not _READERS.acquire(timeout=_WAIT):
-        raise Refused("Others are opening files just now: try again in a moment.")
-    try:
-        said = _read(data, store.folder)
-    finally:
-        _READERS.release()
-    if "error" in said:
-        raise Refused(said["error"])
-    return store.adopt(said["id"])
+    return store.adopt(read_apart(__name__, data, str(store.folder))["id"])
 
 
 def check_lines(data: bytes) -> None:
@@ -59,47 +41,18 @@ def check_lines(data: bytes) -> None:
                     raise Refused(f"line {number}: this is no line of a trace, but brackets within brackets.")
 
 
-def _read(data: bytes, folder: Path) -> dict[str, Any]:
-    try:
-        reader = subprocess.run(
-            [sys.executable, "-m", "visualizer.server.uploads", str(folder)],
-            input=data,
-            capture_output=True,
-            timeout=SECONDS,
-            cwd=ASSETS.parent,
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"it takes longer than {SECONDS:.0f} seconds to read."}
-    try:
-        return json.loads(reader.stdout)
-    except ValueError:
-        log.warning("the reader of an upload ended with %s: %s", reader.returncode, reader.stderr[-500:])
-        return {"error": "it takes more memory to read than this page has for a file."}
-
-
 def main() -> None:
     """The reader: see above."""
-    data, folder = sys.stdin.buffer.read(), Path(sys.argv[1])
-    with suppress(ImportError, ValueError, OSError):  # where there is no such limit, time alone bounds it
-        import resource
+    from core.recorders.convert import import_tokenizers, open_text
+    from core.recorders.raw import is_raw
 
-        most = 2**29 + 24 * len(data)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    from core.recorders.convert import open_text
+    def read(text: str) -> dict[str, Any]:
+        try:
+            return {"id": Store(Path(sys.argv[1]), quota=sys.maxsize).put(open_text(text), source="uploaded")["id"]}
+        except NotKept as error:
+            return {"error": f"{error} The file itself may be fine."}
 
-    text = data.decode("utf-8", "surrogatepass")
-    try:
-        answer = {"id": Store(folder, quota=sys.maxsize).put(open_text(text), source="uploaded")["id"]}
-    except NotKept as error:
-        answer = {"error": f"{error} The file itself may be fine."}
-    except InflightError as error:
-        answer = {"error": str(error)}
-    except (MemoryError, RecursionError):
-        answer = {"error": "it takes more memory to read than this page has for a file."}
-    except Exception:  # a file made to break the reader
-        log.exception("an upload broke its reader")
-        answer = {"error": "it contradicts itself."}
-    print(json.dumps(answer))
+    answer(read, lambda text: is_raw(text.partition("\n")[0]) and import_tokenizers())
 
 
 if __name__ == "__main__":

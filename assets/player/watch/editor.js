@@ -396,18 +396,48 @@ export class Editor {
     const [file] = input.files;
     input.value = "";
     if (!file) return;
-    if (file.size > 8 * 2 ** 20) return this._say(`${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; a workload file may have 8 MiB.`, true);
-    let data;
-    try {
-      data = JSON.parse(await file.text());
-    } catch {
-      return this._say(`${file.name} is not JSON.`, true);
-    }
-    const workload = data && (data.workload || data);
-    if (!workload || !Array.isArray(workload.requests) || !workload.requests.every((r) => r && typeof r === "object")) return this._say(`${file.name} has no list of requests.`, true);
+    const most = this.limits.upload_bytes;
+    if (file.size > most) return this._say(`${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`, true);
+    const text = await file.text();
+    const data = savedIn(text);
+    if (!data) return this._published(text, file.name);
     const now = this.spec();
-    this.fill({ workload, config: { ...now.config, ...(data.config || {}) }, model: data.model || now.model, device: data.device || now.device });
+    this._setAside(() => this.fill({ workload: data.workload || data, config: { ...now.config, ...(data.config || {}) }, model: data.model || now.model, device: data.device || now.device }));
     this.asShown = null;
     this._touch();
+  }
+
+  /** A workload that a service published, scaled by the server to the model in the form; what has become of it stays in sight. */
+  async _published(text, name) {
+    this.frame.busy(true);
+    this._say(`Reading ${name}.`);
+    let answer;
+    try {
+      answer = await this.app.server.call("dataset", text, name, this.field("model").value);
+    } catch (error) {
+      answer = { error: `The engine cannot be reached: ${error.message}.` };
+    }
+    this.frame.busy(false);
+    if (!answer || answer.error) return this._say(answer ? answer.error : "Nothing came back.", true);
+    const { workload, block_size: shared, says } = answer;
+    const now = this.spec();
+    const policy = this.state.policies.find((p) => p.name === now.config.policy);
+    const config = shared && policy.knobs.includes("prefix_caching") ? { ...now.config, prefix_caching: true, block_size: shared } : now.config;
+    this._setAside(() => this.fill({ ...now, workload, config }));
+    this.field("preset").value = "";
+    setText(this.$(".preset-shows"), `${workload.name}: ${says.join(" ")}`);
+    this.asShown = null;
+    this._touch();
+  }
+}
+
+/** A workload that was saved here, in a text; null where it is something else. */
+function savedIn(text) {
+  try {
+    const data = JSON.parse(text);
+    const { requests } = data.workload || data;
+    return Array.isArray(requests) && requests.every((r) => r && typeof r === "object") ? data : null;
+  } catch {
+    return null;
   }
 }

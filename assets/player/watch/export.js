@@ -1,6 +1,7 @@
 // Take it away: the view as PNG, the replay as JSON; and what the server writes (JSONL, Perfetto, one HTML file).
 
 import { download } from "../parts/dom.js";
+import { openFile } from "./opening.js";
 
 const NAME = "inflight";
 
@@ -93,38 +94,4 @@ async function saveReplay(app) {
   const data = app.replay || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
   if (!data) throw new Error("this run is kept nowhere");
   download(`${nameOf(app)}.replay.json`, new Blob([JSON.stringify(data)], { type: "application/json" }));
-}
-
-/** The replay in a text, or null where it is something else. */
-function replayIn(text) {
-  try {
-    const data = JSON.parse(text);
-    return data && data.header && Array.isArray(data.events) && Array.isArray(data.captions) ? data : null;
-  } catch {
-    return null;
-  }
-}
-
-function openFile(app) {
-  const input = document.createElement("input");
-  input.type = "file";
-  input.accept = ".jsonl,.json,application/json";
-  input.addEventListener("change", async () => {
-    const [file] = input.files;
-    if (!file) return;
-    const most = app.editor.limits.upload_bytes || 32 * 2 ** 20;
-    if (file.size > most) return app.toast(`The file has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`);
-    try {
-      const text = await file.text();
-      const replay = replayIn(text);
-      if (replay) return app.openReplay({ ...replay, header: { ...replay.header, source: replay.header.source === "simulated" ? "simulated" : "uploaded" } });
-      if (!app.server) return app.toast("This is not a replay.");
-      const answer = await app.server.call("upload", text);
-      if (answer.error) return app.toast(answer.error, 8000);
-      await app.open({ name: null, title: "Uploaded", ...answer });
-    } catch (error) {
-      app.toast(`The file could not be opened: ${error.message}`);
-    }
-  });
-  input.click();
 }

@@ -22,6 +22,7 @@ import { Bar } from "./bar.js";
 import { focusView, playerKeys } from "./keys.js";
 import { pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
+import { openAddress } from "./opening.js";
 import { take } from "./export.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Live } from "./live.js";
@@ -33,7 +34,7 @@ import { plain } from "../parts/chips.js";
 export class Player {
   /**
    * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step,
-   * server: whether there is an API to run on, base: where it is, tabs: [{name, title}], terms: see parts/glossary.js, embedded}.
+   * server: whether there is an API to run on, base: where it is, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
@@ -102,6 +103,7 @@ export class Player {
     const { options, address } = this;
     const wanted = address.read();
     if (wanted.step === null && Number.isInteger(options.step)) wanted.step = options.step;
+    if (wanted.trace && await openAddress(this, wanted.trace, wanted)) return;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else {
       const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
@@ -133,11 +135,11 @@ export class Player {
   }
 
   /** A replay from a file. A broken one leaves what is on screen. */
-  openReplay(replay, step = null) {
+  openReplay(replay, wanted = {}) {
     const run = new Run(replay);
     for (let i = 0; i < run.length; i += 1) run.frame(i);
     this.entry = null;
-    this.show(replay, { step });
+    this.show(replay, wanted);
   }
 
   /** The run on screen as a file; see export.js. */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -62,15 +62,26 @@ def _continuous_fields() -> set[str]:
 
 
 class TransformersContinuous:
-    """`generate_batch`'s manager, its own loop turned by hand in this thread: the same work without the waiting between threads."""
+    """`generate_batch`'s manager, its own loop turned by hand in this thread: the same work without the waiting between threads.
 
-    def __init__(self, model: Any, work: Sequence[Job], lanes: int, budget: int, variant: Variant = _PLAIN) -> None:
+    limits: settings that take the place of those that serve the requests best.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        work: Sequence[Job],
+        lanes: int,
+        budget: int,
+        variant: Variant = _PLAIN,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
         config = GenerationConfig(
             do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(j.max_new_tokens for j in work)
         )
         self.model, self.work = model, work
         self._attention_before = model.config._attn_implementation
-        settings = ContinuousBatchingConfig(**continuous_settings(work, lanes, budget, variant))
+        settings = ContinuousBatchingConfig(**{**continuous_settings(work, lanes, budget, variant), **(limits or {})})
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it complains that psutil is not there
         self.steps = 0
         self._done: dict[str, Any] = {}
@@ -97,13 +108,16 @@ class TransformersContinuous:
 
     def submit(self) -> None:
         for job in self.work:
-            self._manager.add_request(
-                list(job.prompt),
-                request_id=job.request,
-                max_new_tokens=job.max_new_tokens,
-                record_timestamps=True,
-                eos_token_id=-1,
-            )
+            self.add(job)
+
+    def add(self, job: Job) -> None:
+        self._manager.add_request(
+            list(job.prompt),
+            request_id=job.request,
+            max_new_tokens=job.max_new_tokens,
+            record_timestamps=True,
+            eos_token_id=-1,
+        )
 
     @torch.no_grad()
     def step(self) -> bool:
@@ -116,6 +130,11 @@ class TransformersContinuous:
         self._launched = True
         self.steps += 1
         return True
+
+    @property
+    def has_work(self) -> bool:
+        """Whether requests have been submitted that have not ended."""
+        return self._manager.input_queue.qsize() > 0 or self._processor.scheduler.has_pending_requests()
 
     @property
     def all_decode(self) -> bool:

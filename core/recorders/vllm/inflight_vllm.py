@@ -158,18 +158,38 @@ class _Fields:
 _ABSENT = object()
 
 
+class _Decisions(NamedTuple):
+    """What of a step's decisions must be read at once. lengths: of its requests, in tokens known when it was scheduled; they grow with
+    the output. blocks: the tables that it hands to the runner, which goes on writing in them where it lives in the same process.
+    """
+
+    lengths: list[int]
+    blocks: list[list[Any]]
+
+    @classmethod
+    def of(cls, output: Any, requests: dict[str, Any]) -> _Decisions:
+        cached = output.scheduled_cached_reqs
+        blocks = [[new.req_id, [list(group) for group in new.block_ids], "table"] for new in output.scheduled_new_reqs]
+        for request, ids in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if ids is not None:
+                kind = "table" if request in cached.resumed_req_ids else "append"
+                blocks.append([request, [list(group) for group in ids], kind])
+        return cls([requests[r].num_tokens for r in output.num_scheduled_tokens], blocks)
+
+
 class _Open(NamedTuple):
-    """A step whose output has not come back. lengths: of its requests, in tokens known when it was scheduled."""
+    """A step whose output has not come back."""
 
     output: Any
     step: dict[str, Any]
-    lengths: list[int]
+    decisions: _Decisions
 
 
 class Recorder:
     """What is seen of one scheduler, turned into records. Every method is called on the engine's thread."""
 
-    def __init__(self, scheduler: Any, name: str) -> None:
+    def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
+        """facts: more for the header, of somebody who knows why the engine runs."""
         asked, read = settings(), _Fields()
         self._scheduler, self._hashed = scheduler, asked["hashed"]
         self._start = time.monotonic()
@@ -217,6 +237,7 @@ class Recorder:
             "prompts": "hashed" if self._hashed else "ids",
             "pid": os.getpid(),
             "missing": read.missing,
+            **(facts or {}),
         }
         self.writer = RawWriter(ranked(asked["path"], rank, ranks), header, asked["max_bytes"])
 
@@ -262,13 +283,16 @@ class Recorder:
             "budget": scheduler.max_num_scheduled_tokens,
             "blocks_free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
-        self._steps += 1
+        has_news = step["arrived"] or step["preempted"]
         self._arrived, self._preempted = [], []
-        lengths = [requests[r].num_tokens for r in output.num_scheduled_tokens]  # they grow with the output
+        decisions = _Decisions.of(output, requests)
         if output.total_num_scheduled_tokens:
-            self._open[id(output)] = _Open(output, step, lengths)
-        elif step["arrived"] or step["preempted"]:
-            self.writer.put(lambda: step | _decided(output, lengths) | {"empty": True})
+            self._open[id(output)] = _Open(output, step, decisions)
+        elif has_news:
+            self.writer.put(lambda: step | _decided(output, decisions) | {"empty": True})
+        else:  # an engine that falls idle schedules nothing once more: no step of anybody's, and no gap in their numbers
+            return
+        self._steps += 1
 
     def computed(self, output: Any, results: Any, t_output: float, answers: dict[int, Any]) -> None:
         known = self._open.pop(id(output), None)
@@ -276,7 +300,7 @@ class Recorder:
             return
         step = known.step | {"t_output": t_output, "t_end": self.now()}
         rows = list(results.req_ids)  # the runner's own list, which changes with its batch
-        self.writer.put(lambda: step | _decided(output, known.lengths) | _results(rows, results, answers))
+        self.writer.put(lambda: step | _decided(output, known.decisions) | _results(rows, results, answers))
 
 
 def _public(model: str) -> str:
@@ -291,20 +315,16 @@ def _called(method: Any) -> Any:
         return None
 
 
-def _decided(output: Any, lengths: list[int]) -> dict[str, Any]:
+def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
     """A SchedulerOutput as plain data. With the second model runner resumed requests are among the new ones."""
     cached, drafts = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
-    starts, blocks, admitted = {}, [], []
+    starts, admitted = {}, []
     for new in output.scheduled_new_reqs:
         starts[new.req_id] = new.num_computed_tokens
-        blocks.append([new.req_id, [list(group) for group in new.block_ids], "table"])
         admitted.append({"request": new.req_id, "cached": new.num_computed_tokens})
-    for request, start, ids in zip(cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True):
+    for request, start in zip(cached.req_ids, cached.num_computed_tokens, strict=True):
         starts[request] = start
-        resumed = request in cached.resumed_req_ids
-        if ids is not None:
-            blocks.append([request, [list(group) for group in ids], "table" if resumed else "append"])
-        if resumed:
+        if request in cached.resumed_req_ids:
             admitted.append({"request": request, "cached": start, "resumed": True})
     segments = [
         {
@@ -314,11 +334,11 @@ def _decided(output: Any, lengths: list[int]) -> dict[str, Any]:
             "num_tokens": known,
             "draft": len(drafts.get(request, ())),
         }
-        for (request, length), known in zip(output.num_scheduled_tokens.items(), lengths, strict=True)
+        for (request, length), known in zip(output.num_scheduled_tokens.items(), decisions.lengths, strict=True)
     ]
     return {
         "segments": segments,
-        "blocks": blocks,
+        "blocks": decisions.blocks,
         "admitted": admitted,
         "finished_before": sorted(output.finished_req_ids),
         "total_tokens": output.total_num_scheduled_tokens,
@@ -359,8 +379,13 @@ class _Recording(_Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.record_anew()
+
+    def record_anew(self, facts: dict[str, Any] | None = None) -> None:
+        """Begin a recording where the environment says, after the end of any that went on; call it while no request is there."""
         try:
-            self._recorder = Recorder(self, type(self).__mro__[2].__name__)
+            self.recording_ends()
+            self._recorder = Recorder(self, type(self).__mro__[2].__name__, facts)
         except Exception as error:
             _give_up(error)
 
@@ -404,10 +429,15 @@ class _Recording(_Scheduler):
         self._tell(Recorder.computed, scheduler_output, model_runner_output, t_output, answers)
         return answers
 
+    def recording_ends(self) -> None:
+        """Write what is left, and record nothing more until `record_anew`."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.writer.close()
+
     def shutdown(self) -> None:
         super().shutdown()
-        if self._recorder is not None:
-            self._recorder.writer.close()
+        self.recording_ends()
 
 
 def _give_up(error: Exception) -> None:

@@ -21,7 +21,7 @@ Asked = tuple[Sequence[int], SamplingParams]
 
 
 async def submitted(
-    serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str, nickname: str | None = None
+    serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str, nickname: str | None = None, likeliest: int = 0
 ) -> list[TokenStream]:
     """All of them queued, or none: raises what `ServingEngine.submit` does, the others cancelled."""
     if len(asked) > serving.limits.max_choices:
@@ -31,7 +31,7 @@ async def submitted(
     try:
         for index, (prompt, sampling) in enumerate(asked):
             name = id if len(asked) == 1 else f"{id}-{index}"
-            streams.append(await serving.submit(prompt, sampling, client=client, id=name, nickname=nickname))
+            streams.append(await serving.submit(prompt, sampling, client=client, id=name, nickname=nickname, likeliest=likeliest))
     except BaseException:
         cancel(streams)
         raise

@@ -45,7 +45,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
             ids = await asyncio.to_thread(serving.check, prompt, samplings[0])
             asked += [(ids, sampling) for sampling in samplings]
         shape = _Completions(
-            serving, f"cmpl-{secrets.token_hex(12)}", body.include_usage, body.logprobs is not None, top=bool(body.logprobs)
+            serving, f"cmpl-{secrets.token_hex(12)}", body.include_usage, body.logprobs is not None, body.logprobs or 0
         )
         return await _answer(serving, shape, asked, body.n or 1, body.stream, request)
 
@@ -57,7 +57,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
         samplings = body.samplings(body.max_completion_tokens or body.max_tokens or room)
         ids = await asyncio.to_thread(serving.check, ids, samplings[0])
-        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.include_usage, bool(body.logprobs))
+        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.include_usage, bool(body.logprobs), body.likeliest)
         return await _answer(serving, shape, [(ids, sampling) for sampling in samplings], len(samplings), body.stream, request)
 
     return router
@@ -73,7 +73,7 @@ async def _answer(
 ) -> Response:
     """choices: how many answers each prompt gets; its tokens count once."""
     prompt_tokens = sum(len(prompt) for prompt, _ in asked[::choices])
-    streams = await submitted(serving, asked, request, shape.id)
+    streams = await submitted(serving, asked, request, shape.id, likeliest=shape.likeliest)
     if stream:
         return event_stream(serving, streams, _chunks(shape, streams, prompt_tokens))
     return await answered(request, streams, _whole(shape, streams, prompt_tokens))
@@ -99,12 +99,13 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
 
 @dataclass
 class _Shape:
-    """How answers are written. logprobs: whether each token's is told."""
+    """How answers are written. logprobs: whether each token's is told, and those of so many of the `likeliest`."""
 
     serving: ServingEngine
     id: str
     include_usage: bool
     logprobs: bool
+    likeliest: int
     created: int = field(default_factory=lambda: int(time.time()))
 
     kind = chunk_kind = ""
@@ -122,16 +123,13 @@ class _Shape:
     def delta(self, index: int, piece: Piece) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _token(self, piece: Piece) -> str:
+    def _token(self, token_id: int) -> str:
         tokenizer = self.serving.tokenizer
-        return f"token_id:{piece.token_id}" if tokenizer is None else tokenizer.decode([piece.token_id])
+        return f"token_id:{token_id}" if tokenizer is None else tokenizer.decode([token_id])
 
 
 @dataclass
 class _Completions(_Shape):
-    """top: whether the likeliest token, which is the chosen one, is told too."""
-
-    top: bool = False
     _offsets: dict[int, int] = field(default_factory=dict)  # characters of a choice that were written
 
     kind = chunk_kind = "text_completion"
@@ -160,13 +158,17 @@ class _Completions(_Shape):
         for piece in pieces:
             offsets.append(self._offsets.get(index, 0))
             self._offsets[index] = offsets[-1] + len(piece.text)
-        told = [(self._token(p), p.logprob, at) for p, at in zip(pieces, offsets, strict=True) if p.token_id is not None]
+        told = [(p, p.token_id, at) for p, at in zip(pieces, offsets, strict=True) if p.token_id is not None]
         return {
-            "tokens": [token for token, _, _ in told],
-            "token_logprobs": [logprob for _, logprob, _ in told],
-            "top_logprobs": [{token: logprob} for token, logprob, _ in told] if self.top else None,
+            "tokens": [self._token(token_id) for _, token_id, _ in told],
+            "token_logprobs": [piece.logprob for piece, _, _ in told],
+            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in told] if self.likeliest else None,
             "text_offset": [at for _, _, at in told],
         }
+
+    def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
+        """The likeliest, and the chosen one."""
+        return {self._token(i): logprob for i, logprob in piece.likeliest} | {self._token(token_id): piece.logprob}
 
 
 @dataclass
@@ -191,8 +193,13 @@ class _Chat(_Shape):
     def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
         if not self.logprobs:
             return None
-        return {"content": [self._told(piece) for piece in pieces if piece.token_id is not None], "refusal": None}
+        told = [
+            {**self._told(piece.token_id, piece.logprob), "top_logprobs": [self._told(*likely) for likely in piece.likeliest]}
+            for piece in pieces
+            if piece.token_id is not None
+        ]
+        return {"content": told, "refusal": None}
 
-    def _told(self, piece: Piece) -> dict[str, Any]:
-        token = self._token(piece)
-        return {"token": token, "logprob": piece.logprob, "bytes": list(token.encode()), "top_logprobs": []}
+    def _told(self, token_id: int, logprob: float | None) -> dict[str, Any]:
+        token = self._token(token_id)
+        return {"token": token, "logprob": logprob, "bytes": list(token.encode())}

@@ -16,7 +16,10 @@ from core.workload.request import SamplingParams
 
 Temperature = Annotated[float, Field(ge=0, le=100)]
 Tokens = Annotated[int, Field(ge=1, lt=2**31)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Likeliest = Annotated[int, Field(ge=0, le=20)]
 Choices = Annotated[int, Field(ge=1, le=1024)]
 TokenIds = list[Annotated[int, Field(strict=True)]]
 
@@ -25,7 +28,22 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=False)
 
 
-class GenerateBody(_Body):
+class _Adjusting(_Body):
+    """What changes logits before a token is chosen by them, see `SamplingParams`; OpenAI's names, and vLLM's where it has none."""
+
+    presence_penalty: Penalty | None = 0.0
+    frequency_penalty: Penalty | None = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = 1.0
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = 0.0
+    logit_bias: Annotated[dict[str, Bias], Field(max_length=1024)] | None = None
+
+    def _adjustments(self) -> dict[str, Any]:
+        """null asks for nothing."""
+        names = ("presence_penalty", "frequency_penalty", "repetition_penalty", "min_p", "logit_bias")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class GenerateBody(_Adjusting):
     """`POST /generate`. Greedy unless a temperature is given."""
 
     prompt: str | TokenIds
@@ -42,7 +60,14 @@ class GenerateBody(_Body):
     def sampling(self) -> SamplingParams:
         """Raises InvalidRequest for values out of range."""
         return SamplingParams(
-            self.max_tokens, self.temperature, self.top_k, self.top_p, self.seed, _strings(self.stop), self.ignore_eos
+            self.max_tokens,
+            self.temperature,
+            self.top_k,
+            self.top_p,
+            self.seed,
+            _strings(self.stop),
+            self.ignore_eos,
+            **self._adjustments(),
         )
 
 
@@ -50,7 +75,7 @@ class StreamOptions(_Body):
     include_usage: bool = False
 
 
-class _OpenAIBody(_Body):
+class _OpenAIBody(_Adjusting):
     """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are vLLM's extensions.
 
     seed: drawn where none is given. The other fields ask for what this engine does not do.
@@ -67,15 +92,10 @@ class _OpenAIBody(_Body):
     stop: str | list[str] | None = None
     ignore_eos: bool = False
     user: str | None = Field(None, description="Taken and not used.")
-    presence_penalty: float | None = 0
-    frequency_penalty: float | None = 0
-    repetition_penalty: float | None = 1
-    min_p: float | None = 0
-    logit_bias: dict[str, float] | None = None
 
     def _refused(self) -> dict[str, Any]:
         """Fields that ask for what is not done here, and what to leave them at."""
-        return {"presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0, "logit_bias": {}}
+        raise NotImplementedError
 
     def _sampling(self, max_tokens: int, seed: int, choice: int) -> SamplingParams:
         for name, neutral in self._refused().items():
@@ -92,6 +112,7 @@ class _OpenAIBody(_Body):
             (seed + choice) % 2**63,
             _strings(self.stop),
             self.ignore_eos,
+            **self._adjustments(),
         )
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
@@ -105,17 +126,17 @@ class _OpenAIBody(_Body):
 
 
 class CompletionBody(_OpenAIBody):
-    """`POST /v1/completions`. logprobs: 0 for the chosen tokens', 1 for the likeliest too, which greedy sampling chooses."""
+    """`POST /v1/completions`. logprobs: of each token chosen, and of so many of the likeliest."""
 
     prompt: str | list[str] | TokenIds | list[TokenIds]
     max_tokens: Tokens | None = 16
-    logprobs: Annotated[int, Field(ge=0)] | None = None
+    logprobs: Likeliest | None = None
     echo: bool | None = False
     best_of: int | None = None
     suffix: str | None = None
 
     def _refused(self) -> dict[str, Any]:
-        return {**super()._refused(), "echo": False, "best_of": self.n, "suffix": ""}
+        return {"echo": False, "best_of": self.n, "suffix": ""}
 
     @property
     def prompts(self) -> list[str | TokenIds]:
@@ -124,11 +145,6 @@ class CompletionBody(_OpenAIBody):
         if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int):
             return [prompt]  # type: ignore[list-item]
         return list(prompt)
-
-    def samplings(self, max_tokens: int) -> list[SamplingParams]:
-        if self.logprobs is not None and self.logprobs > (1 if self.temperature == 0 else 0):
-            raise InvalidRequest("logprobs are on record for the chosen token alone: 0, or 1 at temperature 0.")
-        return super().samplings(max_tokens)
 
 
 class TextPart(_Body):
@@ -154,12 +170,19 @@ class ChatBody(_OpenAIBody):
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     logprobs: bool | None = False
-    top_logprobs: int | None = 0
+    top_logprobs: Likeliest | None = None
     tools: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 
     def _refused(self) -> dict[str, Any]:
-        return {**super()._refused(), "top_logprobs": 0, "tools": [], "response_format": {"type": "text"}}
+        return {"tools": [], "response_format": {"type": "text"}}
+
+    @property
+    def likeliest(self) -> int:
+        """Raises InvalidRequest for top_logprobs without logprobs."""
+        if self.top_logprobs and not self.logprobs:
+            raise InvalidRequest("top_logprobs needs logprobs: true.")
+        return self.top_logprobs or 0
 
 
 def _strings(stop: str | list[str] | None) -> tuple[str, ...]:

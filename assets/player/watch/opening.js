@@ -1,0 +1,117 @@
+// Runs from elsewhere: a file of this machine, or an address that the page's own address names (?trace=URL or #trace=URL). A replay is opened
+// here; a trace or another engine's recording goes to the server, which reads it in a process of its own.
+//
+// The browser fetches an address, never the server: what it may reach is the visitor's own, without cookies, and other sites give a file only if
+// they allow it (CORS). Only this page's origin and the hosts that it was started with are asked; the page's policy (CSP) holds the same line.
+
+const MOST = 32 * 2 ** 20; // bytes, where no server says otherwise
+const MEBI = 2 ** 20;
+
+/** A file that the visitor chooses. */
+export function openFile(app) {
+  const input = document.createElement("input");
+  input.type = "file";
+  input.multiple = true;
+  input.accept = ".jsonl,.json,.gz,application/json,application/gzip";
+  input.addEventListener("change", () => tried(app, "file", async () => {
+    if (!input.files.length) return;
+    await openText(app, await textOf(input.files[0].stream(), mostOf(app)), {});
+  }));
+  input.click();
+}
+
+/** The run at an address, at a step. True if it is on screen. */
+export async function openAddress(app, address, wanted = {}) {
+  return tried(app, "address", async () => {
+    const url = allowed(app, address);
+    let answer;
+    try {
+      answer = await fetch(url, { credentials: url.origin === location.origin ? "same-origin" : "omit", referrerPolicy: "no-referrer" });
+    } catch {
+      throw new Error(`${url.host} did not answer, or does not let other pages read it (CORS).`);
+    }
+    if (!answer.ok) throw new Error(`${url.host} answered ${answer.status}.`);
+    allowed(app, answer.url); // where it was sent on to
+    await openText(app, await textOf(answer.body, mostOf(app)), { trace: address }, wanted);
+  });
+}
+
+async function tried(app, what, open) {
+  try {
+    await open();
+    return true;
+  } catch (error) {
+    app.toast(what === "file" ? `The file could not be opened: ${error.message}` : `The run at this address could not be opened: ${error.message}`, 8000);
+    return false;
+  }
+}
+
+function allowed(app, address) {
+  let url;
+  try {
+    url = new URL(address, location.href);
+  } catch {
+    throw new Error("it is no address.");
+  }
+  if (location.protocol === "file:") throw new Error("a page that was opened from disk may fetch nothing.");
+  const hosts = app.options.traceHosts || [];
+  if (url.origin !== location.origin && !hosts.includes(url.origin)) {
+    throw new Error(`this page opens runs of its own address${hosts.length ? ` and of ${hosts.join(", ")}` : ""}, and of no other.`);
+  }
+  return url;
+}
+
+const mostOf = (app) => app.options.uploadBytes || MOST;
+
+/** The text of a stream, unpacked where it is packed; throws where it is larger than what is opened here. */
+async function textOf(stream, most) {
+  const bytes = await bytesOf(stream, most);
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
+  let unpacked;
+  try {
+    unpacked = await bytesOf(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")), most);
+  } catch (error) {
+    throw error instanceof TypeError ? new Error("it is packed, and breaks off.") : error;
+  }
+  return new TextDecoder().decode(unpacked);
+}
+
+async function bytesOf(stream, most) {
+  const chunks = [];
+  let size = 0;
+  for (const reader = stream.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(chunks).arrayBuffer());
+    size += value.length;
+    if (size > most) {
+      reader.cancel().catch(() => {});
+      throw new Error(`it has more than ${Math.round(most / MEBI)} MiB, and this page opens no larger one.`);
+    }
+    chunks.push(value);
+  }
+}
+
+/** entry: what is known of the run, for the address. */
+async function openText(app, text, entry, wanted = {}) {
+  const replay = replayIn(text);
+  if (replay) {
+    const { source } = replay.header;
+    app.openReplay({ ...replay, header: { ...replay.header, source: source === "simulated" ? source : "uploaded" } }, wanted);
+    app.entry = entry.trace ? { name: null, ...entry } : null;
+    return app.changed();
+  }
+  if (!app.server) throw new Error("it is no replay, and this page has no server that could read a trace or a recording.");
+  const answer = await app.server.call("upload", text);
+  if (answer.error) throw new Error(answer.error);
+  await app.open({ name: null, title: "Uploaded", ...entry, ...answer }, wanted);
+}
+
+/** The replay in a text, or null where it is something else. */
+function replayIn(text) {
+  try {
+    const data = JSON.parse(text);
+    return data && data.header && Array.isArray(data.events) && Array.isArray(data.captions) ? data : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,100 @@
+"""vLLM in a process of its own, that runs a workload whenever it is asked: by lines of JSON, its own chatter kept out of them.
+
+The first line says what is asked for (`core.recorders.asked.Asked`); the answer is `{"ready": version}` once the model is loaded. After that a
+line names a file, and the answer is `{"seconds": …}` when the workload has run and its steps are recorded there.
+
+Every request is handed to `LLMEngine.add_request` just before the `LLMEngine.step` at which it arrives, in this one thread, so that vLLM
+finds at each of its steps whom our engine finds at the same one. Needs vLLM; it is run by the Python that has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import IO, Any
+
+from core.assets import ASSETS
+from core.recorders.asked import ARRIVALS, Asked, drive
+from core.workload.request import Request
+
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler in this process, so that its steps can be taken one by one
+    "VLLM_DISABLE_REQUEST_ID_RANDOMIZATION": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+def engine_of(asked: Asked) -> Any:
+    """An LLMEngine with the model, the limits and a scheduler that records."""
+    from vllm import EngineArgs, LLMEngine
+
+    from core.recorders.vllm.inflight_vllm import RecordingScheduler
+
+    config = asked.config
+    return LLMEngine.from_engine_args(
+        EngineArgs(
+            model=str(ASSETS / "models" / asked.model),
+            dtype="float32",
+            max_model_len=asked.longest,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            block_size=config.block_size,
+            num_gpu_blocks_override=(config.num_blocks or 0) + 1,  # one of them is vLLM's null block
+            enable_chunked_prefill=config.chunked_prefill,
+            enable_prefix_caching=config.prefix_caching,
+            async_scheduling=False,
+            scheduler_cls=RecordingScheduler,
+            enforce_eager=True,
+            disable_log_stats=True,
+        )
+    )
+
+
+def run(engine: Any, asked: Asked, path: str) -> float:
+    """Run the workload from an empty engine and record it; seconds from the first request handed over to the last step's end."""
+    from vllm import SamplingParams
+
+    scheduler = engine.engine_core.engine_core.scheduler
+    engine.reset_prefix_cache()
+    os.environ["INFLIGHT_TRACE"] = path
+    scheduler.record_anew({"workload": asked.workload.to_json(), "arrivals": ARRIVALS})
+
+    def add(request: Request) -> None:
+        asks = request.sampling
+        sampling = SamplingParams(temperature=0.0, max_tokens=asks.max_new_tokens, ignore_eos=asks.ignore_eos)
+        engine.add_request(request.id, {"prompt_token_ids": asked.prompts[request.id]}, sampling)
+
+    started = time.perf_counter()
+    drive(asked.workload, add, engine.step, engine.has_unfinished_requests)
+    seconds = time.perf_counter() - started
+    scheduler.recording_ends()
+    return seconds
+
+
+def main(lines: IO[str], answers: IO[str]) -> None:
+    def answer(**data: Any) -> None:
+        answers.write(json.dumps(data) + "\n")
+        answers.flush()
+
+    asked = Asked.from_json(json.loads(lines.readline()))
+    import vllm
+
+    engine = engine_of(asked)
+    answer(ready=vllm.__version__)
+    for line in lines:
+        answer(seconds=run(engine, asked, json.loads(line)))
+
+
+if __name__ == "__main__":
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    os.environ["INFLIGHT_TRACE"] = os.devnull  # until a file is named
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever vLLM prints
+    main(sys.stdin, answers)

@@ -1,0 +1,122 @@
+"""vLLM's own steps on our presets, as traces: one command.
+
+    python -m core.recorders.vllm.record short-and-long kv-pressure --out FOLDER
+
+vLLM needs an environment of its own: name its Python by `--python` or `INFLIGHT_VLLM_PYTHON`, or run the command by it. Of each preset
+the raw recording and the trace are kept. `Vllm` is that engine as comparisons use it: a process that runs a workload when it is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+from core.errors import InflightError
+from core.recorders.asked import Asked
+from core.recorders.convert import open_recording, tokenizer_of
+from core.workload.presets import preset
+
+PYTHON = "INFLIGHT_VLLM_PYTHON"
+_START_S, _RUN_S = 300.0, 300.0  # beyond which it is taken for stuck
+_ROOT = Path(__file__).resolve().parents[len((__package__ or "").split("."))]
+
+
+class Vllm:
+    """An engine that is loaded once and runs the same requests again and again. Use it in a `with`; raises InflightError if it cannot.
+
+    python: of an environment with vLLM. threads: for its computing, None for its own choice. version: of vLLM.
+    """
+
+    def __init__(self, asked: Asked, python: str, threads: int | None = None) -> None:
+        self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._folder = tempfile.TemporaryDirectory()
+        self._runs = 0
+        found = {**os.environ, "PYTHONPATH": str(_ROOT)} | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+        try:
+            self._process = subprocess.Popen(
+                [python, "-m", f"{__package__}.drive"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, env=found, cwd=self._folder.name,
+            )  # fmt: skip
+        except OSError as error:
+            raise InflightError(f"{python} cannot be run: {error.strerror}.") from None
+        try:
+            self.version: str = self._ask(asked.to_json(), _START_S)["ready"]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Vllm:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def run(self) -> tuple[float, Path]:
+        """Seconds from the first request handed over to the end of the last step, and where that run is recorded until this is closed."""
+        self._runs += 1
+        path = Path(self._folder.name) / f"run-{self._runs}.raw.jsonl"
+        return self._ask(str(path), _RUN_S)["seconds"], path
+
+    def close(self) -> None:
+        """End the process and remove its recordings."""
+        self._process.kill()
+        self._process.communicate()
+        self._complaints.close()
+        self._folder.cleanup()
+
+    def _ask(self, question: Any, seconds: float) -> dict[str, Any]:
+        to, back = self._process.stdin, self._process.stdout
+        assert to is not None and back is not None
+        try:
+            to.write(json.dumps(question).encode() + b"\n")
+            to.flush()
+        except BrokenPipeError:
+            raise InflightError(f"vLLM ended: {self._last_words()}") from None
+        ready, _, _ = select.select([back], [], [], seconds)
+        if not ready:
+            raise InflightError(f"vLLM did not answer within {seconds:.0f} s.")
+        line = back.readline()
+        if not line:
+            raise InflightError(f"vLLM ended: {self._last_words()}")
+        return json.loads(line)
+
+    def _last_words(self) -> str:
+        self._complaints.seek(0)
+        lines = self._complaints.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else "it said nothing."
+
+
+def vllm_python() -> str | None:
+    """The Python of a vLLM environment, if one is named."""
+    return os.environ.get(PYTHON) or None
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m core.recorders.vllm.record", description=__doc__.partition("\n")[0])
+    parser.add_argument("presets", nargs="+", metavar="PRESET")
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
+    parser.add_argument("--python", default=vllm_python() or sys.executable, help=f"of a vLLM environment; by default ${PYTHON}")
+    given = parser.parse_args(arguments)
+    try:
+        for name in given.presets:
+            asked = Asked.of(preset(name), tokenizer_of(preset(name).model))
+            with Vllm(asked, given.python) as engine:
+                seconds, path = engine.run()
+                given.out.mkdir(parents=True, exist_ok=True)
+                (given.out / f"{name}.raw.jsonl").write_bytes(path.read_bytes())
+            trace = open_recording(given.out / f"{name}.raw.jsonl")
+            trace.save(given.out / f"{name}.jsonl")
+            print(f"{given.out / name}.jsonl: vLLM {engine.version}, {len(trace.events)} steps, {seconds:.2f} s")
+    except InflightError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

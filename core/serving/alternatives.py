@@ -1,0 +1,69 @@
+"""The likeliest tokens at each position, for requests that ask for them: computed beside the passes, from the logits that the choice was made
+from, and only while somebody asks. Of the engine's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+from core.runner.base import observing
+from core.runner.sampling import SamplingRow, adjusted
+from core.scheduler.output import SchedulerOutput
+from core.workload.request import SamplingParams
+
+
+class Likely(NamedTuple):
+    """A token that could have been chosen, and its natural log-probability at temperature 1, after bias and penalties."""
+
+    token_id: int
+    logprob: float
+
+
+class Alternatives:
+    """See above. A pass that is launched before its tokens are read leaves what it computed on the device until then."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[int, SamplingParams]] = {}
+        self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}  # by request, then by tokens before
+
+    def ask(self, request: str, count: int, sampling: SamplingParams) -> None:
+        """From now on, so many for each token of a request; none for a count of 0."""
+        if count:
+            self._asked[request], self._found[request] = (count, sampling), {}
+
+    def forget(self, request: str) -> None:
+        """It has ended."""
+        self._asked.pop(request, None)
+        self._found.pop(request, None)
+
+    def take(self, request: str, position: int) -> tuple[Likely, ...]:
+        """Those for the token that has so many before it, likeliest first; empty if nobody asked."""
+        found = self._found.get(request, {}).pop(position, None)
+        if found is None:
+            return ()
+        ids, logprobs = found[0].tolist(), found[1].tolist()
+        return tuple(Likely(i, round(logprob, 5)) for i, logprob in zip(ids, logprobs, strict=True))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at the passes that are launched inside, if anybody asked."""
+        if not self._asked:
+            yield
+            return
+        with observing(self._observe):
+            yield
+
+    def _observe(self, output: SchedulerOutput, logits: torch.Tensor) -> None:
+        sampling = (s for s in output.scheduled if s.samples)
+        for scheduled, row in zip(sampling, logits, strict=True):
+            if scheduled.request not in self._asked:
+                continue
+            count, params = self._asked[scheduled.request]
+            place = SamplingRow(params, scheduled.kv_len, scheduled.prompt, scheduled.generated)
+            logprobs = adjusted(row[None].float(), [place])[0].log_softmax(-1)
+            likely = logprobs.topk(min(count, len(logprobs)))
+            self._found[scheduled.request][scheduled.kv_len] = likely.indices, likely.values

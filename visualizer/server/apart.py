@@ -1,0 +1,83 @@
+"""Visitors' files are read in a process of their own, with a limit on its memory and its time, two at once at most. Knows nothing of what is
+in them.
+
+A reader is a module run as a program: the file on stdin, what it needs to know as arguments, what came of it on stdout as JSON; see `answer`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from core.assets import ASSETS
+from core.errors import InflightError
+from visualizer.server.limits import Refused
+
+SECONDS = 40.0  # importing what a tokenizer takes is most of it, where others compute
+_WAIT = 10.0
+_READERS = threading.BoundedSemaphore(2)
+_TOO_LARGE = "it takes more memory to read than this page has for a file."
+log = logging.getLogger("inflight")
+
+
+def read_apart(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
+    """What a reader, named as a module, makes of a visitor's file; raises Refused with what is wrong with it."""
+    if not _READERS.acquire(timeout=_WAIT):
+        raise Refused("Others are opening files just now: try again in a moment.")
+    try:
+        said = _run(reader, data, arguments)
+    finally:
+        _READERS.release()
+    if "error" in said:
+        raise Refused(said["error"])
+    return said
+
+
+def _run(reader: str, data: bytes, arguments: Sequence[str]) -> dict[str, Any]:
+    try:
+        process = subprocess.run(
+            [sys.executable, "-m", reader, *arguments], input=data, capture_output=True, timeout=SECONDS, cwd=ASSETS.parent
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"it takes longer than {SECONDS:.0f} seconds to read."}
+    try:
+        return json.loads(process.stdout)
+    except ValueError:
+        log.warning("the reader of a file ended with %s: %s", process.returncode, process.stderr[-500:])
+        return {"error": _TOO_LARGE}
+
+
+def answer(read: Callable[[str], dict[str, Any]], prepare: Callable[[str], object] = lambda text: None) -> None:
+    """A reader's main: what `read` makes of the text on stdin, or why it cannot, on stdout. prepare: imports what reading this text takes,
+    before memory is bounded.
+    """
+    text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+    prepare(text)
+    _bound_memory(2**29 + 24 * len(text))
+    try:
+        said = read(text)
+    except InflightError as error:
+        said = {"error": str(error)}
+    except (MemoryError, RecursionError):
+        said = {"error": _TOO_LARGE}
+    except Exception:  # a file made to break the reader
+        log.exception("a file broke its reader")
+        said = {"error": "it contradicts itself."}
+    print(json.dumps(said))
+
+
+def _bound_memory(more: int) -> None:
+    """Beyond what this process has taken by now."""
+    with suppress(ImportError, ValueError, OSError):  # where there is no such limit, time alone bounds it
+        import resource
+
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (taken + more, taken + more))
