@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from core.cli.options import Json, TraceFile, engine_for
 from core.cli.output import line, print_json, sentence
 from core.config import EngineConfig, Execution
-from core.engine.engine import Engine
 from core.errors import InflightError, InvalidTrace
 from core.measure.verify import PROOFS, Verdict, verify
-from core.models.load import local_tokenizer
+from core.models.tokenizer import local_tokenizer
 from core.trace.file import lines_of
+
+if TYPE_CHECKING:
+    from core.engine.engine import Engine
 
 
 def check(
@@ -41,8 +43,7 @@ def check(
         print_json({"valid": True, **counts, "proofs": {fact: found.proof_of(fact) for fact in PROOFS}})
         return
     cut = "" if found.complete else "; the run was cut short"
-    requests = len(found.header["prompts"])
-    line(f"{trace.name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {requests} requests{cut}.")
+    line(f"{trace.name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
     for text in findings(found):
         line(text)
 

@@ -129,7 +129,7 @@ def engine_for(
     model: str, config: EngineConfig, device: str, dtype: str, threads: int | None, execution: Execution | None = None
 ) -> Engine:
     """Load a model, quietly: this program prints its own lines."""
-    import torch
+    import torch  # seconds, which those who only read traces need not wait
     from transformers.utils import logging
 
     from core.engine.engine import Engine

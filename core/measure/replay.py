@@ -5,19 +5,19 @@ decisions is compared with the event on record, field by field. Knows no model; 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from heapq import heappop, heappush
 
 from core.engine.step import Step
 from core.errors import shown
-from core.runner.base import PassResult
-from core.runner.sampling import Sample
+from core.runner.base import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
 from core.trace.events import Arrived, StepEvent
 from core.trace.header import Header
+from core.workload.request import Request
 
 _EARLY = 2e-6  # seconds by which two rounded readings of one clock may be out of order
 _MOST_SLEEP = 60.0  # seconds that an engine sleeps in one step while it waits for an arrival
@@ -32,7 +32,7 @@ class Replay:
     """Follows a run event by event, as the rules do; `fault(event)` says in a sentence which decision is not the policy's.
 
     With asynchronous execution an event can be judged only once the next one is known, as its step was launched by then: `fault` speaks of
-    the event before, and `fault_at_end` of the last. header: its pool and its workload are needed.
+    the event before, and `fault_at_end` of the last. header: its pool is needed; requests that it does not have yet come by `fault_of_request`.
     """
 
     def __init__(self, header: Header) -> None:
@@ -40,15 +40,34 @@ class Replay:
         self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.eos_token_ids or ()), header.batching)
         self._by_step = header.workload.arrival_unit == "step"
         self._on_time = header.workload.name != "interactive"  # else requests came in while it ran
-        states = [RequestState(r, tuple(header.prompts[r.id])) for r in header.workload]
-        self._to_come = deque(sorted(states, key=lambda s: s.request.arrival))  # a stable sort, as the engine's
-        self._states = {s.id: s for s in states}  # of those to come
-        self._plans = {r.id: round(r.arrival, 6) for r in header.workload}
-        self._stops = {r.id for r in header.workload if r.sampling.stop}
+        self._to_come: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then as asked
+        self._num_asked = 0
+        self._states: dict[str, RequestState] = {}  # of those to come
+        self._stops: set[str] = set()  # of those with stop strings
+        self._latest = 0.0  # the latest arrival so far, by the workload
         self._arrived: list[Arrived] = []  # since the step before was closed
-        self._step, self._t_end = -1, 0.0  # of the event before
+        self._step, self._t_start, self._t_end = -1, 0.0, 0.0  # of the event before
         self._launched: tuple[Step, StepEvent] | None = None  # under way, not judged yet
         self.num_judged = 0
+        for request in header.workload:
+            self.fault_of_request(request, header.prompts[request.id])
+
+    def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
+        """A request that is to come; what is wrong if it should have come by now."""
+        arrival = request.arrival
+        if self._on_time:
+            overdue = (
+                arrival <= self._step if self._by_step else arrival < self._t_start - _EARLY and not self._header.asynchronous
+            )
+            if overdue or arrival < self._latest:
+                return f"request {request.id!r} stands after the step in which it was due."
+        state = RequestState(request, request.prompt_token_ids or tuple(prompt), self._num_asked)
+        heappush(self._to_come, (arrival, self._num_asked, state))
+        self._num_asked += 1
+        self._states[request.id] = state
+        if request.sampling.stop:
+            self._stops.add(request.id)
+        return None
 
     def fault(self, event: StepEvent) -> str | None:
         """What was decided otherwise, if anything."""
@@ -97,7 +116,7 @@ class Replay:
                 last += _SPARE_STEPS + int((event.t_start - self._t_end) / _MOST_SLEEP)
         if not first <= step <= last:
             raise Differs(f"step {step}: it cannot follow step {self._step}")
-        self._step, self._t_end = step, event.t_end
+        self._step, self._t_start, self._t_end = step, event.t_start, event.t_end
 
     def _inputs(self, event: StepEvent) -> None:
         """Cancellations, each after its request's arrival, then the arrivals that are due."""
@@ -108,10 +127,10 @@ class Replay:
                     self._arrive(finished.request, times)
                 self._scheduler.cancel(finished.request)
         for request in self._due(event, times):
-            if not self._by_step and self._on_time and times.get(request) != self._plans[request]:
-                raise Differs(
-                    f"step {event.step}: request {request!r} does not arrive at {self._plans[request]} s as the workload says"
-                )
+            self._latest = self._states[request].request.arrival
+            plan = round(self._latest, 6)
+            if not self._by_step and self._on_time and times.get(request) != plan:
+                raise Differs(f"step {event.step}: request {request!r} does not arrive at {plan} s as the workload says")
             self._arrive(request, times)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
@@ -128,9 +147,9 @@ class Replay:
 
     def _next(self) -> RequestState | None:
         """Who is next to arrive."""
-        while self._to_come and self._to_come[0].id not in self._states:
-            self._to_come.popleft()
-        return self._to_come[0] if self._to_come else None
+        while self._to_come and self._to_come[0][2].id not in self._states:
+            heappop(self._to_come)
+        return self._to_come[0][2] if self._to_come else None
 
     def _arrive(self, request: str, times: Mapping[str, float]) -> None:
         self._scheduler.add(self._states.pop(request))
@@ -157,7 +176,7 @@ class Replay:
         if step is None:
             self._number(event)
             step = self._launch(event)
-        self._step, self._t_end = event.step, event.t_end
+        self._step, self._t_start, self._t_end = event.step, event.t_start, event.t_end
         if step is None:  # nothing but cancellations
             step = Step(event.step, event.t_start, iter(()))
             self._close(step)
@@ -211,6 +230,7 @@ class Replay:
         again = replace(again, timings=event.timings)
         if again != event:
             raise Differs(next(_differences(event, again)))
+        self._stops.difference_update([f.request for f in event.finished])
         self.num_judged += 1
 
 

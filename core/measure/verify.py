@@ -9,27 +9,30 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from core.engine.engine import Engine
 from core.errors import InvalidTrace
 from core.measure.replay import Replay
 from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
-from core.trace.file import Pieces, Reader
+from core.trace.file import Asked, Pieces, Reader
 from core.trace.header import Header
+from core.workload.request import Request
 from core.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from core.engine.engine import Engine
 
 Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
 
 PROOFS: dict[str, tuple[Proof, str]] = {
     "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them"),
     "header.num_blocks": ("bounded", "every block is handed out again, and where blocks ran short the size shows; else it is believed"),
-    "header.workload": ("replayed", "requests arrive, are served and end as it says"),
-    "header.prompts": ("bounded", "the workload's where it has ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
+    "header.workload, request.asked": ("replayed", "requests arrive, are served and end as it says"),
+    "request.tokens": ("bounded", "those asked for where these are ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
     "header.model": ("bounded", "counts and windows agree with each other; the name, type and sizes are believed"),
     "header.execution": ("bounded", "graphs and overruns occur only where it allows them"),
     "header.source, created, device, device_name, threads, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them"),
@@ -59,12 +62,13 @@ _ROUNDED_SHORT = 0.25  # and in half the bits
 
 @dataclass(frozen=True)
 class Verdict:
-    """A trace that holds. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
+    """A trace that holds. header: without its requests. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
     rerun: how many tokens the model wrote again, None where it was not asked.
     """
 
     header: dict[str, Any]
     complete: bool
+    num_requests: int
     num_steps: int
     num_tokens: int
     not_replayed: str | None
@@ -111,31 +115,40 @@ def _verify(
     header = Header.from_json(reader.header)
     replay = None if header.engine is not None else Replay(header)
     found = tokenizer(str(reader.header["model"].get("name")))
-    texts = _Texts(found, header) if found is not None and header.engine is None else None
-    written = _Written()
-    steps = tokens = 0
+    texts = _Texts(found) if found is not None and header.engine is None else None
+    written = _Written() if engine else None
+    requests = steps = tokens = 0
     complete = False
     for record in reader.records():
         if isinstance(record, StepEvent):
             steps, tokens = steps + 1, tokens + len(record.sampled)
             _refuse(replay.fault(record) if replay else None, reader.line)
-            if texts or engine:
-                written.add(record, bool(engine))
+            if texts is not None:
+                texts.add(record)
+            if written is not None:
+                written.add(record)
+        elif isinstance(record, Asked):
+            requests += 1
+            _refuse(replay.fault_of_request(*record) if replay else None, reader.line)
+            if texts is not None:
+                _refuse(texts.fault_of_request(*record), reader.line)
+            if written is not None:
+                written.asked.append(record)
         elif isinstance(record, Pieces):
             if texts is not None:
-                _refuse(texts.fault(record, written.tokens.get(record.request, array("q"))), reader.line)
+                _refuse(texts.fault(record), reader.line)
         else:
             complete = record.complete
             _refuse(replay.fault_at_end(complete) if replay else None, reader.line)
-    again = _rerun(engine(reader.header), reader.header, header, written) if engine else None
     return Verdict(
         reader.header,
         complete,
+        requests,
         steps,
         tokens,
         "another engine ran, whose scheduler is not ours" if replay is None else None,
         None if texts else "the model's tokenizer is not here",
-        again,
+        _rerun(engine(reader.header), reader.header, written) if engine and written else None,
     )
 
 
@@ -144,53 +157,59 @@ def _refuse(fault: str | None, line: int) -> None:
         raise InvalidTrace(fault, line)
 
 
-class _Written:
-    """The tokens of each request; for a rerun their log-probabilities and margins too."""
-
-    def __init__(self) -> None:
-        self.tokens: dict[str, array[int]] = {}
-        self.facts: dict[str, list[tuple[float, float]]] = {}
-        self.ended: set[str] = set()  # by themselves
-
-    def add(self, event: StepEvent, facts: bool) -> None:
-        for s in event.sampled:
-            self.tokens.setdefault(s.request, array("q")).append(s.token_id)
-            if facts:
-                self.facts.setdefault(s.request, []).append((s.logprob or 0.0, s.margin or 0.0))
-        if facts:
-            self.ended |= {f.request for f in event.finished if f.finish_reason in ("length", "stop")}
-
-
 class _Texts:
     """Decodes the texts again, and encodes the prompts that were given as texts."""
 
-    def __init__(self, tokenizer: Any, header: Header) -> None:
-        self._tokenizer, self._header = tokenizer, header
-        self._prompts = {r.id: r.prompt for r in header.workload if r.prompt is not None}
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._tokens: dict[str, tuple[Sequence[int], array[int]]] = {}  # of those whose texts are to come: prompt and answer
 
-    def fault(self, of_one: Pieces, output: Iterable[int]) -> str | None:
-        ids = self._header.prompts[of_one.request]
-        asked = self._prompts.get(of_one.request)
-        if asked is not None and list(self._tokenizer(asked)["input_ids"]) != ids:
-            return f"the tokens of request {of_one.request!r} are not those of its prompt."
-        if pieces(self._tokenizer, ids) != of_one.prompt or pieces(self._tokenizer, output, context=ids) != of_one.output:
+    def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
+        self._tokens[request.id] = prompt, array("q")
+        if request.prompt is not None and list(self._tokenizer(request.prompt)["input_ids"]) != prompt:
+            return f"the tokens of request {request.id!r} are not those of its prompt."
+        return None
+
+    def add(self, event: StepEvent) -> None:
+        for s in event.sampled:
+            self._tokens[s.request][1].append(s.token_id)
+
+    def fault(self, of_one: Pieces) -> str | None:
+        prompt, output = self._tokens.pop(of_one.request)
+        if pieces(self._tokenizer, prompt) != of_one.prompt or pieces(self._tokenizer, output, context=prompt) != of_one.output:
             return f"the texts of request {of_one.request!r} are not those of its tokens."
         return None
 
 
-def _rerun(engine: Engine, data: Mapping[str, Any], header: Header, written: _Written) -> int:
+class _Written:
+    """What a rerun is compared with: everything that was asked, and each token with its log-probability and margin."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.tokens: dict[str, array[int]] = {}
+        self.facts: dict[str, list[tuple[float, float]]] = {}
+        self.ended: set[str] = set()  # by themselves
+
+    def add(self, event: StepEvent) -> None:
+        for s in event.sampled:
+            self.tokens.setdefault(s.request, array("q")).append(s.token_id)
+            self.facts.setdefault(s.request, []).append((s.logprob or 0.0, s.margin or 0.0))
+        self.ended |= {f.request for f in event.finished if f.finish_reason in ("length", "stop")}
+
+
+def _rerun(engine: Engine, data: Mapping[str, Any], written: _Written) -> int:
     """Run the requests again, all arriving at once, and compare what each wrote; how many tokens that were.
 
     Who shared a batch with whom is another, which changes no token: that is the engine's promise, and here it is put to the test.
     """
     asked = [
-        replace(r, prompt=None, prompt_token_ids=tuple(header.prompts[r.id]), arrival=0)
-        for r in header.workload
-        if r.id in written.tokens
+        replace(request, prompt=None, prompt_token_ids=tuple(prompt), arrival=0)
+        for request, prompt in written.asked
+        if request.id in written.tokens
     ]
     again = _Written()
     for event in engine.stream(Workload(asked, name="rerun")):
-        again.add(event, True)
+        again.add(event)
     most = _ROUNDED if data.get("dtype") in ("float32", "float64") else _ROUNDED_SHORT
     for request, tokens in written.tokens.items():
         if request in written.ended and len(again.tokens[request]) > len(tokens):

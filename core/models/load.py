@@ -15,6 +15,7 @@ from core.errors import UnsupportedModel, first_sentence
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
+from core.models.tokenizer import has_tokenizer
 
 _HUB_TIMEOUT = 5.0  # seconds to find out whether the hub answers; its client alone would retry for most of a minute
 
@@ -70,7 +71,7 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
             raise _unloadable(name, f"a {config.model_type} model is no causal language model")
         if shared and (obstacle := tensor_parallel.obstacle(config)):
             raise _unloadable(name, obstacle)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options) if not local or _has_tokenizer(source) else None
+        tokenizer = AutoTokenizer.from_pretrained(source, **options) if not local or has_tokenizer(source) else None
         if shared:
             options |= tensor_parallel.loading_options()
         loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
@@ -94,27 +95,12 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
     return model.eval(), tokenizer
 
 
-def local_tokenizer(name: str) -> Any | None:
-    """The tokenizer of a built-in model or a local folder; None where there is none."""
-    source = str(BUILTIN_FOLDER / name) if name in BUILTIN_MODELS else name
-    if not os.path.isdir(source) or not _has_tokenizer(source):
-        return None
-    try:
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=True)
-    except Exception:  # a folder that is no model's fails in many ways
-        return None
-
-
 def _unloadable(name: str, reason: str) -> UnsupportedModel:
     return UnsupportedModel(f"The model {_quoted(name)} cannot be loaded: {reason}; built in are {' and '.join(BUILTIN_MODELS)}.")
 
 
 def _quoted(name: str) -> str:
     return repr(name if len(name) <= 200 else name[:200] + "…")
-
-
-def _has_tokenizer(folder: str) -> bool:
-    return any("token" in file or file.startswith("vocab") for file in os.listdir(folder))
 
 
 def _hub_answers() -> bool:

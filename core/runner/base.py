@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-
-from core.runner.sampling import Sample
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 
-Observer = Callable[[SchedulerOutput, torch.Tensor], None]
+if TYPE_CHECKING:
+    import torch  # those who decide a run again need none
+
+Observer = Callable[[SchedulerOutput, "torch.Tensor"], None]
 """Is shown each pass and the logits `[n, V]` of the requests in it that sample, in their order."""
 
 _observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
@@ -32,6 +32,17 @@ def observing(observer: Observer) -> Iterator[None]:
 def current_observer() -> Observer | None:
     """Who watches the passes now, if anybody."""
     return _observer.get()
+
+
+class Sample(NamedTuple):
+    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin: best logit less the runner-up's.
+
+    Both are of the logits after bias and penalties.
+    """
+
+    token_id: int | None
+    logprob: float
+    margin: float
 
 
 class PassResult(NamedTuple):

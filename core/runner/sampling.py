@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from core.runner.base import Sample
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 
@@ -21,17 +22,6 @@ class SamplingRow(NamedTuple):
     position: int
     prompt: tuple[int, ...] = ()
     generated: tuple[int, ...] = ()
-
-
-class Sample(NamedTuple):
-    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin: best logit less the runner-up's.
-
-    Both are of the logits after bias and penalties.
-    """
-
-    token_id: int | None
-    logprob: float
-    margin: float
 
 
 def rows_of(output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> list[SamplingRow]:

@@ -24,8 +24,7 @@ from core.engine.engine import Engine
 from core.engine.recorder import Recorder, Window
 from core.errors import UnsupportedModel
 from core.models.load import BUILTIN_FOLDER, BUILTIN_MODELS
-from core.runner.base import PassResult
-from core.runner.sampling import Sample
+from core.runner.base import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import SIMULATED, Cost, Linear, Load, cost_named
 from core.workload.request import SamplingParams

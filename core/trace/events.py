@@ -5,6 +5,7 @@ Times are seconds since the run began. Request ids stand for requests, lanes and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
@@ -226,17 +227,11 @@ class StepEvent:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepEvent:
         """Inverse of `to_json`; raises TypeError, ValueError or KeyError on data of another shape."""
-        unknown = set(data) - {f.name for f in fields(cls)}
-        if unknown:
-            raise ValueError(f"unknown field {sorted(unknown)[0]!r}")
+        if not data.keys() <= cls.__dataclass_fields__.keys():
+            raise ValueError(f"unknown field {sorted(data.keys() - cls.__dataclass_fields__.keys())[0]!r}")
         values = dict(data)
         for name, record in _LISTS.items():
-            values[name] = tuple(record(*_tuples(row)) for row in data.get(name, ()))
-        values["admitted"] = tuple(Admitted(a.request, a.lane, Why(*a.why)) for a in values["admitted"])
-        values["passes"] = tuple(
-            p._replace(finished_rows=tuple(FinishedRow(*r) for r in p.finished_rows)) for p in values["passes"]
-        )
-        values["stalled"] = tuple(Stalled(s.request, Why(*s.why)) for s in values["stalled"])
+            values[name] = tuple(map(record, data.get(name, ())))
         values["timings"] = Timings(*data["timings"])
         count, head, why = data["waiting"]
         values["waiting"] = Waiting(count, head, None if why is None else Why(*why))
@@ -246,18 +241,33 @@ class StepEvent:
         return cls(**values)
 
 
-_LISTS: dict[str, type] = {
-    "arrived": Arrived,
-    "admitted": Admitted,
-    "preempted": Preempted,
-    "stalled": Stalled,
-    "passes": Pass,
-    "segments": Segment,
-    "sampled": Sampled,
-    "finished": Finished,
-    "overrun": Overrun,
-    "left": Left,
-    "drafts": Draft,
+def _admitted(row: list[Any]) -> Admitted:
+    request, lane, why = row
+    return Admitted(request, lane, Why(*why))
+
+
+def _stalled(row: list[Any]) -> Stalled:
+    request, why = row
+    return Stalled(request, Why(*why))
+
+
+def _pass(row: list[Any]) -> Pass:
+    forward = Pass(*row)
+    return forward._replace(finished_rows=tuple([FinishedRow(*r) for r in forward.finished_rows]))
+
+
+_LISTS: dict[str, Callable[[list[Any]], Any]] = {
+    "arrived": Arrived._make,
+    "admitted": _admitted,
+    "preempted": Preempted._make,
+    "stalled": _stalled,
+    "passes": _pass,
+    "segments": Segment._make,
+    "sampled": Sampled._make,
+    "finished": Finished._make,
+    "overrun": Overrun._make,
+    "left": Left._make,
+    "drafts": Draft._make,
 }
 
 

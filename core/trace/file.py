@@ -1,31 +1,41 @@
 """A trace on disk: JSON lines, written and read one at a time.
 
     header                          what ran
-    one line a step                 its event
-    one line a request              the texts of its tokens
+    a line for a request            what was asked, before the step in which it arrives
+    a line for a step               its event
+    a line for a request            the texts of its tokens, after the step in which it ended; at the end where it did not
     end                             how many steps, and whether the run is complete
 
 Every line ends with a checksum chained to the line before, so that a missing, moved or altered line is found and named. Reading checks
-the lines against the rules as they come and keeps none of them. Files of schema 1, whose texts all stand in the last line, open too.
+the lines against the rules as they come and keeps none of them, and of requests that are over nothing but their ids. Older files open too:
+those of schema 2 have all requests in the header and all texts after the steps, those of schema 1 all texts in the last line.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import InvalidTrace, shown
+from core.errors import InflightError, InvalidTrace, shown
 from core.trace.events import StepEvent
 from core.trace.rules import Checker
 from core.trace.upgrade import FromSchema1
+from core.workload.request import Request
 
-SCHEMA = 2
+SCHEMA = 3
 MAX_LINE_BYTES = 128 * 2**20
 _CRC = ',"crc":"%08x"}'
 _CRC_LENGTH = len(_CRC % 0)
+
+
+class Asked(NamedTuple):
+    """A request that is to come, and its prompt as token ids."""
+
+    request: Request
+    prompt: list[int]
 
 
 class Pieces(NamedTuple):
@@ -51,20 +61,40 @@ def sealed(records: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield body + _CRC % crc
 
 
-def lines(header: dict[str, Any], events: Iterable[StepEvent], texts: Iterable[Pieces], complete: bool) -> Iterator[str]:
-    """A trace as JSON lines, without line ends."""
+def lines(header: dict[str, Any], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool) -> Iterator[str]:
+    """A trace as JSON lines, without line ends. texts: of a request, asked for once."""
+    return sealed(_records(header, events, texts, complete))
 
-    def records() -> Iterator[dict[str, Any]]:
-        count = 0
-        yield {"kind": "header", "schema": SCHEMA, **header}
-        for event in events:
-            count += 1
-            yield event.to_json()
-        for of_one in texts:
-            yield {"kind": "texts", **of_one._asdict()}
-        yield {"kind": "end", "events": count, "complete": complete}
 
-    return sealed(records())
+def _records(
+    header: dict[str, Any], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool
+) -> Iterator[dict[str, Any]]:
+    prompts, workload = header["prompts"], header["workload"]
+    kept = {name: value for name, value in header.items() if name != "prompts"}
+    yield {"kind": "header", "schema": SCHEMA, **kept, "workload": {k: v for k, v in workload.items() if k != "requests"}}
+    to_come, asked, over = iter(workload["requests"]), set[str](), set[str]()
+
+    def until(request: str) -> Iterator[dict[str, Any]]:
+        """All up to this one, in their order."""
+        while request not in asked and (data := next(to_come, None)) is not None:
+            asked.add(data["id"])
+            is_text = data.get("prompt_token_ids") is None
+            yield {"kind": "request", "asked": data, **({"tokens": prompts[data["id"]]} if is_text else {})}
+
+    count = 0
+    for event in events:
+        count += 1
+        for arrived in event.arrived:
+            yield from until(arrived.request)
+        yield event.to_json()
+        for finished in event.finished:
+            over.add(finished.request)
+            yield {"kind": "texts", **texts(finished.request)._asdict()}
+    for request in prompts:
+        if request not in over:
+            yield from until(request)
+            yield {"kind": "texts", **texts(request)._asdict()}
+    yield {"kind": "end", "events": count, "complete": complete}
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -87,7 +117,7 @@ def lines_of(path: Path) -> Iterator[str]:
 class Reader:
     """Reads a trace line by line; every record that it hands out has been checked against all before it.
 
-    header: plain data. checker: what the rules know so far. Raises InvalidTrace naming the line at fault.
+    header: plain data, without requests and prompts. checker: what the rules know so far. Raises InvalidTrace naming the line at fault.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -98,11 +128,12 @@ class Reader:
             raise InvalidTrace("the file is empty.", 1)
         if first.pop("kind", None) != "header":
             raise InvalidTrace("this is not the header of a trace.", 1)
-        schema = first.pop("schema", None)
-        if type(schema) is not int or not 1 <= schema <= SCHEMA:
-            raise InvalidTrace(f"the trace has schema {schema!r}; this version reads schemas 1 to {SCHEMA}.", 1)
-        self._upgrade = FromSchema1() if schema == 1 else None
+        self._schema = first.pop("schema", None)
+        if type(self._schema) is not int or not 1 <= self._schema <= SCHEMA:
+            raise InvalidTrace(f"the trace has schema {self._schema!r}; this version reads schemas 1 to {SCHEMA}.", 1)
+        self._upgrade = FromSchema1() if self._schema == 1 else None
         self.header = first if self._upgrade is None else self._upgrade.header(first)
+        self._in_header = self._taken_out_of_header()
         self.checker = Checker(self.header)
 
     @property
@@ -110,9 +141,10 @@ class Reader:
         """The number of the line read last, from 1."""
         return self._number
 
-    def records(self) -> Iterator[StepEvent | Pieces | End]:
-        """Events, then texts, then the end."""
-        texts_have_begun = False
+    def records(self) -> Iterator[Asked | StepEvent | Pieces | End]:
+        """In the order of the file; what was asked comes before the steps where it stands in the header."""
+        while self._in_header:
+            yield self._asked(self._in_header.pop())
         while (data := self._next()) is not None:
             kind = data.get("kind")
             if kind == "end":
@@ -122,14 +154,35 @@ class Reader:
                 if self._next() is not None:
                     raise InvalidTrace("the trace goes on after its end.", self._number)
                 return
-            if kind == "texts" and self._upgrade is None:
-                texts_have_begun = True
+            if kind == "texts" and self._schema > 1:
                 yield self._texts(data)
-            elif texts_have_begun:
-                raise InvalidTrace("a step stands among the texts.", self._number)
+            elif kind == "request" and self._schema > 2:
+                yield self._asked(data)
             else:
                 yield self._event(data)
         raise InvalidTrace("the trace is truncated: its last line is missing.", self._number + 1)
+
+    def _taken_out_of_header(self) -> list[dict[str, Any]]:
+        """What older files have in the header, as lines of this schema, the last request first; the header is left without."""
+        workload, prompts = self.header.get("workload"), self.header.get("prompts", {} if self._schema > 2 else None)
+        if not isinstance(workload, dict) or not isinstance(prompts, dict):
+            raise InvalidTrace(f"the header has no {'prompts' if isinstance(workload, dict) else 'workload'}.", 1)
+        requests = workload.pop("requests", [] if self._schema > 2 else None)
+        if not isinstance(requests, list) or not all(isinstance(r, dict) and isinstance(r.get("id"), str) for r in requests):
+            raise InvalidTrace("the header's workload has no list of requests.", 1)
+        if prompts.keys() != {r["id"] for r in requests}:
+            raise InvalidTrace("the prompts are not those of the workload's requests.", 1)
+        self.header |= {"workload": {**workload, "requests": []}, "prompts": {}}
+        return [{"asked": r, "tokens": prompts[r["id"]]} for r in reversed(requests)]
+
+    def _asked(self, data: dict[str, Any]) -> Asked:
+        try:
+            request = Request.from_json(data.get("asked"))
+        except InflightError as error:
+            raise InvalidTrace(str(error), self._number) from None
+        prompt = data.get("tokens", request.prompt_token_ids and list(request.prompt_token_ids))
+        self._refuse(self.checker.fault_of_request(request, prompt))
+        return Asked(request, prompt)  # type: ignore[arg-type]  # checked just now
 
     def _event(self, data: dict[str, Any]) -> StepEvent:
         try:
@@ -184,7 +237,7 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
         raise InvalidTrace("this line is empty: a trace has none, and nothing after its last line.", number)
     body, seal = line[:-_CRC_LENGTH], line[-_CRC_LENGTH:]
     try:
-        data = json.loads(line, object_pairs_hook=_once, parse_constant=_no_number)
+        data = _JSON.decode(line)
         crc = zlib.crc32(body.encode(), crc)
     except _Refused as error:
         raise InvalidTrace(f"{error}.", number) from None
@@ -213,3 +266,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(name: str) -> float:
     raise _Refused(f"{name} is no number in JSON")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)

@@ -183,6 +183,20 @@ class Fold:
         if left.when == "after":
             self.tables.pop(left.request, None)
 
+    def forget(self, request: str) -> None:
+        """A request that is over, holds no lane and is asked after no more."""
+        for facts in (
+            self.num_tokens,
+            self.since,
+            self.arrived,
+            self.computed,
+            self.lost,
+            self.chunks,
+            self.tables,
+            self.finished,
+        ):
+            facts.pop(request, None)
+
     def _free(self, lane: int, request: str, step: int, preempted: bool) -> None:
         self.freed[lane] = Freed(request, step, preempted)
         self.lanes.pop(lane, None)

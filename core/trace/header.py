@@ -16,7 +16,8 @@ from core.workload.workload import Workload
 class Header:
     """What ran, under which limits.
 
-    batching: the policy as it was then. prompts: token ids by request. num_blocks: in the pool. windows: of each layer. vocab_size,
+    batching: the policy as it was then. workload, prompts (token ids by request): whatever has been asked so far, all of it where a run is
+    over; on disk it follows the header. num_blocks: in the pool. windows: of each layer. vocab_size,
     context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record.
     asynchronous: a step was launched before the one before it had been read. graphs: passes may have been CUDA graphs. one_clock: all
     times were read on the host's clock, one after the other: no device has a clock of its own. simulated: no model ran, and tokens are
@@ -57,7 +58,7 @@ class Header:
             config,
             _batching(data.get("batching"), config.policy),
             workload,
-            _prompts(data["prompts"], workload, model.get("vocab_size")),
+            data["prompts"],
             _pool(data, config),
             _windows(model),
             _count(model, "vocab_size"),
@@ -85,19 +86,6 @@ def _batching(data: object, policy: str) -> BatchingPolicy:
     if any(given[name] != known[name] for name in _WHAT_IT_IS):
         raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
     return replace(found, **given)
-
-
-def _prompts(prompts: dict[str, Any], workload: Workload, vocab_size: object) -> dict[str, list[int]]:
-    if not all(isinstance(ids, list) and ids and all(type(i) is int and i >= 0 for i in ids) for ids in prompts.values()):
-        raise InvalidTrace("the prompts are not lists of token ids.", 1)
-    if set(prompts) != {r.id for r in workload}:
-        raise InvalidTrace("the prompts are not those of the workload's requests.", 1)
-    for request in workload:
-        if request.prompt_token_ids is not None and list(request.prompt_token_ids) != prompts[request.id]:
-            raise InvalidTrace(f"the prompt of request {request.id!r} is not the workload's.", 1)
-    if type(vocab_size) is int and any(i >= vocab_size for ids in prompts.values() for i in ids):
-        raise InvalidTrace(f"a prompt has a token id beyond the vocabulary of {vocab_size}.", 1)
-    return prompts
 
 
 def _windows(model: dict[str, Any]) -> tuple[int | None, ...]:

@@ -18,7 +18,7 @@ from core.trace.events import Segment, StepEvent, When
 from core.trace.fold import Fold
 from core.trace.header import Header
 from core.trace.shape import misshapen
-from core.workload.request import is_text
+from core.workload.request import Request, is_text
 
 MAX_BUCKET = 2048  # positions of the largest CUDA graph
 _REASONS = ("length", "stop", "cancelled", "error")
@@ -33,77 +33,107 @@ class Checker:
     def __init__(self, header: Mapping[str, Any]) -> None:
         self._header = typed = Header.from_json(header)
         self._config, self._batching, self._num_blocks = typed.config, typed.batching, typed.num_blocks
-        self._requests = {r.id: r for r in typed.workload}
         self._by_step = typed.workload.arrival_unit == "step"
-        self._num_prompt = {request: len(ids) for request, ids in typed.prompts.items()}
-        self._max_tokens = {r.id: self._num_prompt[r.id] + r.sampling.max_new_tokens for r in typed.workload}
         self._own = typed.engine is None
         self._ahead = typed.asynchronous or not self._own  # a step may have been scheduled before the one before it had been read
-        self._greedy = {r.id for r in typed.workload if not r.sampling.temperature and not typed.simulated and self._own}
-        self._stops = {r.id: r.sampling.stop for r in typed.workload if r.sampling.stop}
+        self._ids: set[str] = set()  # of everybody: all that is kept of a request that is over
+        self._requests: dict[str, Request] = {}
+        self._num_prompt: dict[str, int] = {}
+        self._longest = 1  # tokens that a request may come to
         self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
-        self._bounds(typed)
-        self._fold = Fold.of(self._num_prompt)
+        self._fold = Fold({})
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
         self._in_vain: set[str] = set()  # of the step before: rows of requests that have not finished by then
-        self._of_texts: set[str] = set()
+        self._told: set[str] = set()  # whose texts have been read, and who still hold their lanes
+        self._cut_off: str | None = None  # the first whose texts were read though it had not finished
         self._step, self._t = -1, 0.0
+        for request in typed.workload:
+            if fault := self.fault_of_request(request, typed.prompts.get(request.id)):
+                raise InvalidTrace(fault, 1)
 
-    def _bounds(self, header: Header) -> None:
-        """Every request fits the model and the pool, and the pool is no larger than all lanes could use."""
-        size, lanes = self._config.block_size, self._config.num_lanes
-        if header.engine is not None:
-            return
-        for request, tokens in self._max_tokens.items():
-            if tokens > min(header.context or math.inf, self._num_blocks * size):
-                raise InvalidTrace(
-                    f"request {request!r} may come to {tokens} tokens, more than the model or the pool can hold.", 1
-                )
-        longest = max(self._max_tokens.values(), default=1)
-        most = -(-longest // size) * lanes if header.workload.name != "interactive" else math.inf
-        if self._config.num_blocks is None and self._num_blocks > max(1, most):
-            raise InvalidTrace(f"a pool of {self._num_blocks} blocks is more than {lanes} lanes can use.", 1)
+    def fault_of_request(self, request: Request, prompt: Any) -> str | None:
+        """What is wrong with what was asked: before its step, inside the vocabulary, and not more than the model and the pool hold."""
+        if request.id in self._ids:
+            return f"two requests are called {request.id!r}."
+        if not isinstance(prompt, list) or not prompt or not all([type(i) is int and i >= 0 for i in prompt]):
+            return f"the prompt of request {request.id!r} is not a list of token ids."
+        if request.prompt_token_ids not in (None, tuple(prompt)):
+            return f"the prompt of request {request.id!r} is not the workload's."
+        if self._header.vocab_size is not None and max(prompt) >= self._header.vocab_size:
+            return f"the prompt of request {request.id!r} has a token id beyond the vocabulary of {self._header.vocab_size}."
+        tokens = len(prompt) + request.sampling.max_new_tokens
+        if self._own and tokens > min(self._header.context or math.inf, self._num_blocks * self._config.block_size):
+            return f"request {request.id!r} may come to {tokens} tokens, more than the model or the pool can hold."
+        self._ids.add(request.id)
+        self._requests[request.id], self._num_prompt[request.id] = request, len(prompt)
+        self._fold.num_tokens[request.id] = len(prompt)
+        self._longest = max(self._longest, tokens)
+        return None
 
     def fault(self, event: StepEvent) -> str | None:
         """What is wrong with this step, given all steps before it."""
+        if self._cut_off is not None:
+            return "a step stands among the texts of those who had not finished."
         rules = (self._shape, self._clock, self._arrivals, self._cancels, self._preemptions, self._admissions, self._waiting)
         for rule in (*rules, self._blocks, self._passes, self._samples, self._overruns, self._work, self._budget, self._ends):
             if fault := rule(event):
                 return f"step {event.step}: {fault}."
+        for request in self._told.difference(self._fold.lanes.values()):
+            self._forget(request)
         return None
 
     def fault_of_pieces(self, request: Any, prompt: Any, output: Any) -> str | None:
-        """What is wrong with the texts of a request: every token has its piece of text."""
-        if not isinstance(request, str) or request not in self._num_prompt or request in self._of_texts:
+        """What is wrong with the texts of a request: every token has its piece of text. A request that is over is then forgotten."""
+        if not isinstance(request, str) or request not in self._num_prompt or request in self._told:
             return "these are the texts of no request."
-        self._of_texts.add(request)
         counts = (self._num_prompt[request], self._fold.num_tokens[request] - self._num_prompt[request])
         for pieces, count in zip((prompt, output), counts, strict=True):
-            if not isinstance(pieces, list) or len(pieces) != count or not all(isinstance(p, str) for p in pieces):
+            if not isinstance(pieces, list) or len(pieces) != count or not all([isinstance(p, str) for p in pieces]):
                 return f"the texts of request {request!r} do not match its tokens."
             if not is_text("".join(pieces)):
                 return f"the texts of request {request!r} are no text."
-        return self._stop_strings(request, output) if request in self._stops and self._own else None
+        if self._own and self._requests[request].sampling.stop and (fault := self._stop_strings(request, output)):
+            return fault
+        if request not in self._fold.finished:
+            self._cut_off = self._cut_off or request
+        self._told.add(request)
+        if request not in self._fold.lanes.values():
+            self._forget(request)
+        return None
+
+    def _forget(self, request: str) -> None:
+        self._told.discard(request)
+        self._ends_by.pop(request, None)
+        del self._requests[request], self._num_prompt[request]
+        self._fold.forget(request)
 
     def _stop_strings(self, request: str, output: list[str]) -> str | None:
         """A request goes on until its text has a stop string, and no further."""
         reason, by_token = self._ends_by.get(request, ("", False))
-        has = [any(stop in "".join(pieces) for stop in self._stops[request]) for pieces in (output[:-1], output)]
+        stops = self._requests[request].sampling.stop
+        has = [any(stop in "".join(pieces) for stop in stops) for pieces in (output[:-1], output)]
         must = reason == "stop" and not by_token and self._header.eos_token_ids is not None
         if has[0] or (must and not has[1]) or (has[1] and reason not in ("stop", "error")):
             return f"request {request!r} does not end with its stop string."
         return None
 
     def fault_at_end(self, complete: object) -> str | None:
-        """What is wrong with the last line: a complete run has ended, and every request has its texts."""
+        """What is wrong with the last line: a complete run has ended, every request has its texts, and the pool is no larger than all lanes
+        could use.
+        """
         if type(complete) is not bool:
             return "the last line does not say whether the run is complete."
-        if complete and (left := self._num_prompt.keys() - self._fold.finished.keys()):
-            return f"the run is said to be complete, but request {min(left)!r} has not finished."
-        if missing := self._num_prompt.keys() - self._of_texts:
+        left = min(self._num_prompt.keys() - self._fold.finished.keys(), default=self._cut_off)
+        if complete and left is not None:
+            return f"the run is said to be complete, but request {left!r} has not finished."
+        if missing := self._num_prompt.keys() - self._told:
             return f"the texts of request {min(missing)!r} are missing."
+        most = max(1, -(-self._longest // self._config.block_size) * self._config.num_lanes)
+        is_sized = self._own and self._config.num_blocks is None and self._header.workload.name != "interactive"
+        if is_sized and self._num_blocks > most:
+            return f"a pool of {self._num_blocks} blocks is more than {self._config.num_lanes} lanes can use."
         return None
 
     # -- the rules, in the order of a step ---------------------------------------------------------------------------
@@ -306,12 +336,13 @@ class Checker:
         for request, count in Counter(s.request for s in sampled).items():
             if count > 1 + accepted.get(request, 0):
                 return f"request {request!r} got {count} tokens in one pass"
+        is_measured = self._own and not self._header.simulated
         for s in sampled:
             if self._own and (s.margin is None or s.logprob is None):
                 return f"the numbers of token {s.token_id} of request {s.request!r} are missing"
             if not 0 <= s.token_id < vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
-            if s.request in self._greedy and not may_be_best(s, self._header.vocab_size):
+            if is_measured and not self._requests[s.request].sampling.temperature and not may_be_best(s, self._header.vocab_size):
                 return f"token {s.token_id} of request {s.request!r} cannot have that probability at that margin"
             self._fold.sample(s)
         return self._drafts(event, index, segments)
@@ -380,7 +411,7 @@ class Checker:
                 continue
             if reason not in _REASONS or request in fold.finished or fold.lane_of(request) is None:
                 return f"request {request!r} cannot finish by {reason!r}"
-            full = fold.num_tokens[request] == self._max_tokens[request]
+            full = fold.num_tokens[request] == self._max_tokens(request)
             failed = fold.computed[request] == fold.num_tokens[request]
             sampling = self._requests[request].sampling
             stops = request in newest and (not sampling.ignore_eos or bool(sampling.stop))
@@ -388,9 +419,9 @@ class Checker:
                 return f"request {request!r} has not come to its end by {reason!r}"
             fold.finish(event.step, finished)
             ended.append(request)
-            if request in self._stops:
+            if sampling.stop:
                 self._ends_by[request] = reason, newest.get(request) in (self._header.eos_token_ids or ())
-        if beyond := [r for r in fold.running if fold.num_tokens[r] >= self._max_tokens[r]]:
+        if beyond := [r for r in newest if r not in fold.finished and fold.num_tokens[r] >= self._max_tokens(r)]:
             return f"request {beyond[0]!r} goes on beyond its last token"
         leaving = set(self._freed_by(ended))
         if fault := self._leave(event, "after", self._due | leaving, leaving - self._due if self._ahead else ()):
@@ -398,3 +429,6 @@ class Checker:
         self._late = set(ended) if self._ahead else set()
         self._due = leaving & set(fold.lanes.values())
         return None
+
+    def _max_tokens(self, request: str) -> int:
+        return self._num_prompt[request] + self._requests[request].sampling.max_new_tokens

@@ -118,7 +118,7 @@ class Trace:
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        return file.lines(self.header, self.events, (file.Pieces(r, prompt[r], output[r]) for r in prompt), self.complete)
+        return file.lines(self.header, self.events, lambda r: file.Pieces(r, prompt[r], output[r]), self.complete)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace; an existing file is replaced only once the new one is whole."""
@@ -142,9 +142,12 @@ class Trace:
         for record in reader.records():
             if isinstance(record, StepEvent):
                 trace.events.append(record)
+            elif isinstance(record, file.Asked):
+                trace.prompts[record.request.id] = record.prompt
+                trace.header["workload"]["requests"].append(record.request.to_json())
             elif isinstance(record, file.Pieces):
                 texts.prompt[record.request], texts.output[record.request] = record.prompt, record.output
             else:
                 trace.complete = record.complete
-        trace.recorded_texts = texts
+        trace.recorded_texts = Texts(*({r: side[r] for r in trace.prompts} for side in (texts.prompt, texts.output)))
         return trace

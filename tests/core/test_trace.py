@@ -184,9 +184,14 @@ def event(rows: list[dict], step: int) -> dict:
 
 def move_left(rows: list[dict]) -> None:
     """A departure told one step too late."""
-    index = next(i for i, e in enumerate(rows) if e.get("left"))
-    rows[index + 1]["left"] = rows[index]["left"] + rows[index + 1]["left"]
-    rows[index]["left"] = []
+    steps = [r for r in rows if "step" in r]
+    index = next(i for i, e in enumerate(steps) if e["left"])
+    steps[index + 1]["left"] = steps[index]["left"] + steps[index + 1]["left"]
+    steps[index]["left"] = []
+
+
+def request_of(rows: list[dict], request: str) -> dict:
+    return next(r for r in rows if r.get("kind") == "request" and r["asked"]["id"] == request)
 
 
 LIES = {
@@ -233,7 +238,7 @@ LIES = {
     "texts of another": lambda r: r[-2].update(request="r0"),
     "no texts": lambda r: r[-2].update(output=[]),
     "texts of another kind": lambda r: r[-2].update(prompt={}, output=3),
-    "the schema": lambda r: r[0].update(schema=3),
+    "the schema": lambda r: r[0].update(schema=4),
     "the policy's fields": lambda r: r[0]["batching"].update(admission="barrier"),
     "who left": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(0, "r2"),
     "which lane": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(1, 1),
@@ -244,9 +249,14 @@ LIES = {
     "the limits": lambda r: r[0]["config"].update(max_num_seqs=0),
     "an unknown limit": lambda r: r[0]["config"].update(speed=9),
     "no policy name": lambda r: r[0]["config"].update(policy=[]),
-    "the prompts": lambda r: r[0]["prompts"].update(r0=[]),
-    "other prompts": lambda r: r[0]["prompts"].update(zz=[1]),
-    "the workload": lambda r: r[0].update(workload={}),
+    "no prompt": lambda r: request_of(r, "r0")["asked"].update(prompt_token_ids=[]),
+    "another prompt": lambda r: request_of(r, "r0").update(tokens=[1]),
+    "no request": lambda r: request_of(r, "r0").pop("asked"),
+    "a request of another name": lambda r: request_of(r, "r0")["asked"].update(id="zz"),
+    "a request asked twice": lambda r: request_of(r, "r2")["asked"].update(id="r0"),
+    "prompts in the header": lambda r: r[0].update(prompts={"zz": [1]}),
+    "the workload": lambda r: r[0].update(workload=[]),
+    "the unit of arrivals": lambda r: r[0]["workload"].update(arrival_unit="weeks"),
     "windows": lambda r: r[0]["model"].update(windows=[-1, "x"]),
 }
 

@@ -1,22 +1,30 @@
-"""What a trace file may be: files of schema 1 open and say as much, and files that no reader should trust are refused in a sentence."""
+"""What a trace file may be: files of older schemas open and say as much, long ones are read in little memory, and files that no reader should
+trust are refused in a sentence.
+"""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import gc
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from core import Trace, Workload
+from core import Request, StepEvent, Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
+from core.measure.verify import verify
+from core.scheduler.state import RequestState
 from core.trace import file
 from core.trace.upgrade import FromSchema1
 from worlds.small import memory_engine, memory_trace, request
 
-OLD = Path(__file__).parent / "data" / "schema-1.jsonl"
+DATA = Path(__file__).parent / "data"
+OLD = DATA / "schema-1.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,7 @@ def small() -> list[str]:
 # -- files of schema 1 ---------------------------------------------------------------------------------------------------
 
 
-def test_a_file_of_schema_1_opens_and_is_saved_as_schema_2(tmp_path: Path) -> None:
+def test_a_file_of_schema_1_opens_and_is_saved_as_the_newest(tmp_path: Path) -> None:
     first = json.loads(OLD.read_text(encoding="utf-8").splitlines()[0])
     assert first["schema"] == 1 and "batching" not in first
     trace = Trace.load(OLD)
@@ -39,6 +47,27 @@ def test_a_file_of_schema_1_opens_and_is_saved_as_schema_2(tmp_path: Path) -> No
     again = Trace.load(tmp_path / "new.jsonl")
     assert (again.header, again.events, again.texts) == (trace.header, trace.events, trace.texts)
     assert json.loads((tmp_path / "new.jsonl").read_text(encoding="utf-8").splitlines()[0])["schema"] == file.SCHEMA
+
+
+def test_a_file_of_schema_2_opens_and_its_requests_are_checked(tmp_path: Path) -> None:
+    """All requests in the header, all texts at the end."""
+    old = list(file.lines_of(DATA / "schema-2.jsonl"))
+    trace = Trace.from_lines(old)
+    trace.save(tmp_path / "new.jsonl")
+    again = Trace.load(tmp_path / "new.jsonl")
+    assert (again.header, again.events, again.texts) == (trace.header, trace.events, trace.texts)
+    rows = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in old]
+    assert rows[0]["schema"] == 2 and trace.header["workload"] == rows[0]["workload"] and trace.prompts == rows[0]["prompts"]
+    assert verify(iter(old)).not_replayed is None
+    name = next(iter(trace.prompts))
+    for forged in (
+        {"prompts": {**trace.prompts, name: [10**9]}},
+        {"prompts": {**trace.prompts, "zz": [1]}},
+        {"prompts": None},
+        {"workload": {}},
+    ):
+        with pytest.raises(InvalidTrace, match="line 1"):
+            verify(file.sealed([rows[0] | copy.deepcopy(forged), *rows[1:]]))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -53,6 +82,31 @@ def test_what_schema_1_leaves_unsaid_is_inferred_as_the_scheduler_records_it(pol
     upgrade.header({name: value for name, value in trace.header.items() if name != "batching"})
     assert [upgrade.event(dataclasses.replace(e, left=())) for e in trace.events] == trace.events
     assert {left.when for e in trace.events for left in e.left} == {"before", "after"}
+
+
+# -- long files ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_requests_that_are_over_nothing_but_ids_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    memory_trace(*[(3 + i % 5, 2 + i % 3, 2 * i) for i in range(200)], max_num_seqs=3, block_size=4).save(path)
+    most = 0
+
+    def watched() -> Iterator[str]:
+        nonlocal most
+        before = held()
+        for line in file.lines_of(path):
+            if '"kind":"texts"' in line:
+                most = max(most, held() - before)
+            yield line
+
+    def held() -> int:
+        """Requests, states of them and steps."""
+        return sum(type(o) in (Request, RequestState, StepEvent) for o in gc.get_objects())
+
+    found = verify(watched())
+    assert found.num_requests == 200 and found.not_replayed is None
+    assert 0 < most <= 3 * 4, "three lanes, and who is about to come or go"
 
 
 # -- files that are refused ----------------------------------------------------------------------------------------------
@@ -82,8 +136,9 @@ def test_line_ends_of_windows_and_blank_lines(small: list[str], tmp_path: Path) 
 
 
 def test_a_key_that_stands_twice(small: list[str]) -> None:
-    body = small[1][: -file._CRC_LENGTH] + ',"step":0'
-    assert refusal(with_seal(small, 2, body)) == "line 2: the key 'step' stands twice in one object."
+    number = next(n for n, line in enumerate(small, 1) if line.startswith('{"step"'))
+    body = small[number - 1][: -file._CRC_LENGTH] + ',"step":0'
+    assert refusal(with_seal(small, number, body)) == f"line {number}: the key 'step' stands twice in one object."
 
 
 def test_a_number_that_json_does_not_have(small: list[str]) -> None:

@@ -17,7 +17,7 @@ from core import Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
 from core.measure.verify import PROOFS, Verdict, verify
-from core.models.load import local_tokenizer
+from core.models.tokenizer import local_tokenizer
 from core.trace import file
 from core.trace.events import StepEvent
 from visualizer.documents.catalogue import TRACES
@@ -43,6 +43,11 @@ def refusal(rows: Rows, **how: Any) -> str:
 
 def steps(rows: Rows) -> Rows:
     return [r for r in rows if "step" in r]
+
+
+def asked(rows: Rows, request: str) -> dict:
+    """What a request asked for."""
+    return next(r["asked"] for r in rows if r.get("kind") == "request" and r["asked"]["id"] == request)
 
 
 def first(rows: Rows, name: str) -> dict:
@@ -154,6 +159,14 @@ def pack(rows: Rows) -> None:
             forward[:5], forward[7] = ["packed", 1, forward[3], forward[3], 0], []
 
 
+def ask_late(rows: Rows, request: str, steps: int) -> None:
+    """A request that stands some steps after the one in which it was due, in which it does not arrive."""
+    line = next(r for r in rows if r.get("kind") == "request" and r["asked"]["id"] == request)
+    rows.remove(line)
+    at = next(i for i, r in enumerate(rows) if r.get("step") == line["asked"]["arrival"] + steps)
+    rows.insert(at, line)
+
+
 def shift(rows: Rows, by: int) -> None:
     for r in steps(rows)[3:]:
         r["step"] += by
@@ -161,8 +174,8 @@ def shift(rows: Rows, by: int) -> None:
 
 FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "a token beyond the vocabulary": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(2, 50)),
-    "a prompt beyond the vocabulary": ("continuous", lambda r: r[0]["prompts"]["r0"].__setitem__(0, 10**9)),
-    "a prompt that is not the workload's": ("continuous", lambda r: r[0]["prompts"]["r0"].__setitem__(0, 1)),
+    "a prompt beyond the vocabulary": ("continuous", lambda r: asked(r, "r0")["prompt_token_ids"].__setitem__(0, 10**9)),
+    "a prompt that is not the workload's": ("continuous", lambda r: r[1].update(tokens=[1, *asked(r, "r0")["prompt_token_ids"][1:]])),
     "negative timings": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(0, -1.0)),
     "timings of a billion seconds": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(2, 1e9)),
     "an arrival after the first pass": ("split", lambda r: first(r, "arrived")["arrived"][0].__setitem__(1, first(r, "arrived")["t_end"])),
@@ -173,15 +186,16 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "padded passes packed": ("static", pack),
     "a pass of another layout": ("continuous", lambda r: next(e for e in steps(r) if len(e["segments"]) == 1)["passes"][0].__setitem__(0, "padded")),
     "a hit with caching off": ("prefixes", lambda r: r[0]["config"].update(prefix_caching=False)),
-    "a hit between prompts that differ": ("prefixes", lambda r: [r[0]["prompts"]["r1"].__setitem__(0, 40), r[0]["workload"]["requests"][1]["prompt_token_ids"].__setitem__(0, 40)]),
+    "a hit between prompts that differ": ("prefixes", lambda r: asked(r, "r1")["prompt_token_ids"].__setitem__(0, 40)),
     "chunks with chunking off": ("continuous", lambda r: r[0]["config"].update(chunked_prefill=False)),
     "a limit that did not bind": ("continuous", lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(4, "blocks")),
     "a limit that the policy does not have": ("dynamic", lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(4, "budget")),
     "a reason with impossible numbers": ("continuous", lambda r: next(e for e in steps(r) if e["waiting"][0])["waiting"][2].__setitem__(1, 77)),
     "a reason for an admission": ("continuous", lambda r: first(r, "admitted")["admitted"][0].__setitem__(2, ["budget", 1, 2, 8])),
     "windows of layers that there are not": ("continuous", lambda r: r[0]["model"].update(windows=[None, 4])),
-    "another arrival in the workload": ("continuous", lambda r: r[0]["workload"]["requests"][2].update(arrival=0)),
-    "a later arrival in the workload": ("continuous", lambda r: r[0]["workload"]["requests"][0].update(arrival=1)),
+    "another arrival in the workload": ("continuous", lambda r: asked(r, "r2").update(arrival=0)),
+    "a later arrival in the workload": ("continuous", lambda r: asked(r, "r0").update(arrival=1)),
+    "a request asked too late": ("continuous", lambda r: ask_late(r, "r2", 2)),
     "a stop of a request that ignores it": ("continuous", lambda r: first(r, "finished")["finished"][0].__setitem__(1, "stop")),
     "a gap of a hundred steps": ("continuous", lambda r: shift(r, 100)),
     "dynamic told as split": ("dynamic", relabel("split")),
@@ -196,7 +210,7 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "a probability above its margin": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(3, -9.0)),
     "a margin without its probability": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(4, 0.0)),
     "a request that never fits": ("continuous", lambda r: r[0]["model"].update(context=8)),
-    "an end token passed over": ("continuous", lambda r: [r[0]["workload"]["requests"][1]["sampling"].pop("ignore_eos"), r[0]["model"].update(eos_token_ids=[first(r, "sampled")["sampled"][0][2], *(s[2] for e in steps(r)[:4] for s in e["sampled"])])]),
+    "an end token passed over": ("continuous", lambda r: [asked(r, "r1")["sampling"].pop("ignore_eos"), r[0]["model"].update(eos_token_ids=[first(r, "sampled")["sampled"][0][2], *(s[2] for e in steps(r)[:4] for s in e["sampled"])])]),
 }  # fmt: skip
 
 
@@ -230,7 +244,7 @@ def test_tokens_and_margins_are_computed_again() -> None:
     rows[-1]["complete"] = True
     sampled = first(rows, "sampled")["sampled"][0]
     sampled[3:] = [sampled[3] - 0.01, sampled[4]]
-    rows[0]["workload"]["requests"][0]["sampling"]["temperature"] = 0.5  # else the margin gives it away
+    asked(rows, "r0")["sampling"]["temperature"] = 0.5  # else the margin gives it away
     checked(rows)
     assert "what the model gives it" in refusal(rows, engine=engine)
 
@@ -336,7 +350,12 @@ def test_every_fact_of_a_trace_is_in_the_table(made: dict[str, Rows]) -> None:
     told = {
         word
         for fact in PROOFS
-        for word in fact.replace(",", "").replace("header.", "").replace("event.", "").replace(".", " ").split()
+        for word in fact.replace(",", "")
+        .replace("header.", "")
+        .replace("event.", "")
+        .replace("request.", "")
+        .replace(".", " ")
+        .split()
     }
     assert {f.name for f in fields(StepEvent)} <= told
     assert set(made["continuous"][0]) - {"kind", "schema"} <= told

@@ -7,8 +7,7 @@ from dataclasses import replace
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.recorder import Recorder
-from core.runner.base import PassResult
-from core.runner.sampling import Sample
+from core.runner.base import PassResult, Sample
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
