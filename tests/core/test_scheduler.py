@@ -1,9 +1,8 @@
-"""Every policy by hand-computed cases, with no model at all."""
+"""Who computes what under every policy, by hand-computed cases, with no model at all. KV blocks: `test_scheduler_kv.py`."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -11,11 +10,11 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig
 from core.scheduler.lanes import Lanes
 from core.scheduler.scheduler import Scheduler
-from core.scheduler.state import RequestState, RequestStatus
+from core.scheduler.state import RequestState
 from core.trace.events import Why
 from core.workload.request import Request, SamplingParams
 from worlds import small
-from worlds.small import requests, world_of
+from worlds.small import world_of
 
 
 def finish_by_request(policy: str, rows, **limits) -> list[int]:
@@ -86,7 +85,7 @@ def test_budget_512_leaves_209() -> None:
     assert (budget.decode, budget.prefill, budget.unused, budget.binding) == (3, 300, 209, "none")
 
 
-def test_a_spent_budget_binds_whatever_else_the_first_in_line_lacks() -> None:
+def test_a_spent_budget_binds_whatever_else_the_first_waiting_request_lacks() -> None:
     world = world_of("continuous", ((5, 9), (20, 9), (3, 2)), max_num_seqs=2, max_num_batched_tokens=8)
     bound = [
         world.step().facts.budget(8) for _ in range(5)
@@ -188,14 +187,6 @@ def test_prefill_first_lets_decodes_wait() -> None:
     assert then.step().passes == [(("r0", 1), ("r1", 1), ("r2", 4))]
 
 
-def test_prefill_first_leaves_the_blocks_that_decodes_are_about_to_need() -> None:
-    """r0's fifth token needs the last block, though r1 is planned before it."""
-    world = world_of("continuous", ((4, 6), (3, 2, 1)), num_blocks=2, block_size=4, prefill_first=True)
-    world.step()
-    step = world.step()
-    assert step.passes == [(("r0", 1),)] and step.facts.waiting.why == Why("blocks", 0, 1, 2)
-
-
 def test_without_chunking_a_prompt_waits_for_its_whole_budget() -> None:
     world = world_of("continuous", ((6, 3), (6, 3)), max_num_seqs=2, max_num_batched_tokens=8, chunked_prefill=False)
     step = world.step()
@@ -208,130 +199,6 @@ def test_first_come_first_served_is_by_arrival_not_by_name() -> None:
     world = world_of("continuous", ((4, 8, 1), (4, 8, 0)), num_blocks=4, max_num_seqs=2, block_size=4).run()
     preempted = [p.request for step in world.steps for p in step.facts.preempted]
     assert preempted and set(preempted) == {"r0"}
-
-
-@pytest.mark.parametrize("policy", ["continuous", "stall"])
-def test_preemption_takes_the_newest(policy) -> None:
-    # Blocks of 4, four of them. Both hold 1 block and 4 positions after step 0; each takes a second in step 1; all full after step 4.
-    world = world_of(policy, ((4, 7), (4, 7)), num_blocks=4, max_num_seqs=2, block_size=4)
-    for _ in range(5):
-        assert not world.step().facts.preempted
-    step = world.step()
-    assert [(p.request, p.tokens_lost, p.lane) for p in step.facts.preempted] == [("r1", 8, 1)]
-    assert step.passes == [(("r0", 1),)]
-    assert (step.facts.waiting.count, step.facts.waiting.request, step.facts.waiting.why) == (1, "r1", Why("blocks", 0, 3, 4))
-    assert world.states["r1"].status is RequestStatus.PREEMPTED and world.states["r1"].num_generated == 5
-    assert world.states["r1"].num_computed_tokens == 0
-    world.run()
-    assert world.chunks("r1") == [4, 1, 1, 1, 1, 9, 1]
-    assert world.states["r1"].num_computed_tokens == 10
-
-
-def test_the_newest_makes_room_the_moment_an_older_one_lacks_a_block() -> None:
-    # r0 needs a block in step 1, and r1 has one. Three of r1's tokens are computed again in step 4, when r0 is through.
-    world = world_of("continuous", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
-    world.step()
-    step = world.step()
-    assert step.passes == [(("r0", 1),)] and not step.facts.stalled
-    assert [(p.request, p.tokens_lost) for p in step.facts.preempted] == [("r1", 2)]
-    world.run()
-    assert world.finish_steps == {"r0": 3, "r1": 5} and world.chunks("r1") == [2, 3, 1]
-
-
-def test_nobody_is_admitted_in_a_step_that_preempted() -> None:
-    # r2 is preempted for r0's second block; r3 would fit into a lane and a block, but r2 is the head and has to come back first.
-    world = world_of("continuous", ((4, 9), (4, 9), (8, 2), (1, 1, 1)), num_blocks=4, max_num_seqs=4, block_size=4)
-    world.step()
-    step = world.step()
-    assert [p.request for p in step.facts.preempted] == ["r2"] and not step.facts.admitted
-    assert step.facts.waiting.count == 2 and step.facts.waiting.request == "r2"
-
-
-def test_under_stall_nobody_is_preempted_while_another_can_go_on() -> None:
-    # r0 needs a block in step 1; r1 (2 positions) still has room in its own, so r0 stalls until r1 is through.
-    world = world_of("stall", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
-    world.step()
-    step = world.step()
-    assert step.passes == [(("r1", 1),)]
-    assert [(s.request, s.why) for s in step.facts.stalled] == [("r0", Why("blocks", 0, 1, 2))]
-    world.run()
-    assert not any(step.facts.preempted for step in world.steps)
-    assert world.finish_steps == {"r1": 2, "r0": 5}
-
-
-def test_under_stall_blocks_cut_a_prompt_and_are_named() -> None:
-    world = world_of("stall", ((4, 5), (12, 2)), num_blocks=4, max_num_seqs=2, block_size=4, max_num_batched_tokens=10)
-    assert world.step().facts.budget(10).binding == "budget"  # 4 + 6
-    step = world.step()  # r0 takes a second block, r1 its last: 8 positions
-    assert step.passes == [(("r0", 1), ("r1", 2))] and step.facts.budget(10).binding == "blocks"
-    world.run()
-
-
-def test_the_older_policies_promise_room_to_the_end() -> None:
-    for policy in ("static", "dynamic", "split", "split-chunked"):
-        world = world_of(policy, ((4, 8), (4, 8), (4, 8)), num_blocks=6, max_num_seqs=3, block_size=4, max_num_batched_tokens=32)
-        facts = world.step().facts
-        assert facts.waiting.request == ("r1" if policy == "split-chunked" else "r2")
-        assert world.step().facts.waiting.why.limit == {"static": "barrier", "split-chunked": "prefill"}.get(policy, "blocks")
-        assert not any(step.facts.preempted for step in world.run().steps)
-
-
-def test_prefix_hits() -> None:
-    shared = tuple(range(4, 14))
-    world = world_of(
-        "continuous", ((shared, 2, 0), ((*shared, 40), 2, 1), (shared[:9], 2, 2)), block_size=4, prefix_caching=True
-    ).run()
-    hits = {h.request: h.num_cached_tokens for step in world.steps for h in step.facts.prefix_hits}
-    assert hits == {"r1": 8, "r2": 8}
-    assert world.chunks("r1") == [3, 1] and world.chunks("r2") == [1, 1]
-
-
-def test_a_block_that_decoding_filled_is_found_by_all_its_tokens() -> None:
-    """r0's second block holds two tokens of its prompt and two that it wrote; no other two are taken for them."""
-    prompt = tuple(range(4, 10))
-    rows = ((prompt, 6, 0), ((*prompt, 1, 1, 9), 2, 8), ((*prompt, 1, 2, 9), 2, 9))
-    world = world_of("continuous", rows, block_size=4, prefix_caching=True).run()
-    assert {h.request: h.num_cached_tokens for step in world.steps for h in step.facts.prefix_hits} == {"r1": 8, "r2": 4}
-
-
-def test_a_whole_prompt_in_the_cache_leaves_one_block_to_compute() -> None:
-    world = world_of("continuous", ((tuple(range(8)), 2, 0), (tuple(range(8)), 2, 3)), block_size=4, prefix_caching=True).run()
-    assert world.chunks("r1") == [4, 1]
-
-
-def test_cache_at_finish_is_prompt_and_generated_less_one() -> None:
-    for policy in POLICIES:
-        world = world_of(policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8).run()
-        for state in world.states.values():
-            assert state.num_computed_tokens == state.num_prompt_tokens + state.num_generated - 1
-
-
-def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:
-    shared = tuple(range(4, 12))
-    world = world_of("continuous", ((shared, 2), ((*shared, 40), 2)), block_size=4, prefix_caching=True)
-    step = world.step()
-    assert step.passes == [(("r0", 8), ("r1", 1))]
-    assert [(h.request, h.num_cached_tokens) for h in step.facts.prefix_hits] == [("r1", 8)]
-
-
-@pytest.mark.parametrize(("watermark", "admitted"), [(0.0, ["r0", "r1"]), (0.2, ["r0"])])
-def test_a_watermark_keeps_blocks_free_for_those_who_run(watermark, admitted) -> None:
-    policy = replace(POLICIES["continuous"], watermark=watermark)
-    scheduler = Scheduler(EngineConfig(block_size=4), 10, policy=policy)  # 11 blocks as vLLM counts: 2 stay free
-    for one in requests((20, 2), (20, 2)):
-        scheduler.add(RequestState(one, one.prompt_token_ids or ()))
-    (output,) = scheduler.schedule()
-    assert [s.request for s in output.scheduled] == admitted
-
-
-@pytest.mark.parametrize(("reserve", "admitted"), [("prompt", ["r0"]), ("chunk", ["r0", "r1"])])
-def test_what_must_be_free_to_be_admitted(reserve, admitted) -> None:
-    policy = replace(POLICIES["continuous"], reserve=reserve)
-    scheduler = Scheduler(EngineConfig(block_size=4, max_num_batched_tokens=12), 4, policy=policy)
-    for one in requests((8, 2), (12, 2)):
-        scheduler.add(RequestState(one, one.prompt_token_ids or ()))
-    (output,) = scheduler.schedule()
-    assert [s.request for s in output.scheduled] == admitted
 
 
 # -- order of admission ----------------------------------------------------------------------------------------------

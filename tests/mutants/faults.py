@@ -19,9 +19,10 @@ class Fault(NamedTuple):
     tests: tuple[str, ...]
 
 
-POOL, SCHEDULER, PROPERTIES = (
+POOL, SCHEDULER, BLOCKS, PROPERTIES = (
     "core/test_block_pool.py",
     "core/test_scheduler.py",
+    "core/test_scheduler_kv.py",
     "core/test_properties.py::test_pressure_preempts_and_stays_exact",
 )
 RULES, SAMPLING, METRICS = "core/test_rules.py", "core/test_sampling.py", "core/test_metrics.py"
@@ -30,33 +31,33 @@ ENGINE, ERRORS, ASYNC = "core/test_engine.py", "core/test_engine_errors.py", "co
 FAULTS = (
     # -- the scheduler's books
     Fault("prefix blocks are registered though not full", "core/scheduler/books.py",
-          "range(start // size, end // size)", "range(start // size, -(-end // size))", (SCHEDULER, PROPERTIES)),
+          "range(start // size, end // size)", "range(start // size, -(-end // size))", (BLOCKS, PROPERTIES)),
     Fault("a prefix's key leaves out its parent", "core/scheduler/block_pool.py",
           "        key = hash((parent, tokens))\n        self._content", "        key = hash((0, tokens))\n        self._content", (POOL,)),
     Fault("a prefix is found by its key alone", "core/scheduler/block_pool.py",
           "!= CachedBlock(key, parent, tokens)", "is None", (POOL,)),
     Fault("a prefix hit leaves nothing to compute", "core/scheduler/block_pool.py",
-          "range(0, len(token_ids) - size, size)", "range(0, len(token_ids) - size + 1, size)", (POOL, SCHEDULER)),
+          "range(0, len(token_ids) - size, size)", "range(0, len(token_ids) - size + 1, size)", (POOL, BLOCKS)),
     Fault("eviction takes a prefix's head first", "core/scheduler/block_pool.py",
           "for block in reversed(blocks):", "for block in blocks:", (POOL,)),
     Fault("a shared block is freed with its first holder", "core/scheduler/block_pool.py",
           "if self._references[block] == 0:", "if self._references[block] >= 0:", (POOL,)),
     Fault("computed tokens are kept through a preemption", "core/scheduler/books.py",
-          "state.num_computed_tokens = state.num_cached_tokens = 0", "state.num_cached_tokens = 0", (SCHEDULER, PROPERTIES)),
+          "state.num_computed_tokens = state.num_cached_tokens = 0", "state.num_cached_tokens = 0", (BLOCKS, PROPERTIES)),
     Fault("the oldest makes room", "core/scheduler/books.py",
-          "state = self.running.pop()", "state = self.running.pop(0)", (SCHEDULER,)),
+          "state = self.running.pop()", "state = self.running.pop(0)", (BLOCKS,)),
     Fault("a preempted request goes to the end of the queue", "core/scheduler/waiting.py",
           "self._preempted.appendleft(state)", "self._preempted.append(state)", (SCHEDULER, PROPERTIES)),
     Fault("blocks are given without counting those held", "core/scheduler/books.py",
           "more = self.blocks_for(state.num_computed_tokens + count) - len(held)", "more = self.blocks_for(state.num_computed_tokens + count)",
-          (SCHEDULER,)),
+          (BLOCKS,)),
     # -- who computes
     Fault("the highest free lane is taken", "core/scheduler/lanes.py",
           "lane = heappop(self._returned)", "lane = self._returned.pop()", (SCHEDULER,)),
     Fault("admission looks beyond the lanes", "core/scheduler/admission.py",
           "if not books.lanes.num_free:", "if books.lanes.num_free < 0:", (SCHEDULER,)),
     Fault("admission ignores blocks that decodes are about to need", "core/scheduler/admission.py",
-          "pool.num_unused(matched) - growing", "pool.num_unused(matched)", (SCHEDULER, PROPERTIES)),
+          "pool.num_unused(matched) - growing", "pool.num_unused(matched)", (BLOCKS, PROPERTIES)),
     Fault("a policy that promises room to the end promises the prompt's", "core/scheduler/admission.py",
           "need = books.blocks_for(state.max_num_tokens)", "need = books.blocks_for(state.num_tokens)", (SCHEDULER,)),
     Fault("the budget is exceeded by one", "core/scheduler/plan.py",
