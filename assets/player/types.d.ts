@@ -57,6 +57,7 @@ interface PassItem {
   pads: number;
   q0: number;
   k0: number;
+  leak?: PassItem;
 }
 
 interface Pass {

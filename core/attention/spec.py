@@ -52,10 +52,11 @@ def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: to
 
 @dataclass(frozen=True)
 class Backend:
-    """What a layer's attention is computed with."""
+    """What a layer's attention is computed with. leaks: every request also reads the next one's keys; a trace then says so."""
 
     attend: Attend
     store: Store = store
+    leaks: bool = False
 
 
 def scores_to_output(

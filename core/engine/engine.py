@@ -317,7 +317,8 @@ class Engine:
         self._drop_work()
         self._unit, self._num_steps, self._origin = unit, 0, self._clock()
         self._num_requests, self._last_end = 0, 0.0
-        self.recorder.begin(header_of(self.adapter, self.config, name, unit, num_blocks), self.tokenizer)
+        header = header_of(self.adapter, self.config, name, unit, num_blocks)
+        self.recorder.begin(header | ({"leak": True} if self._choice.backend.leaks else {}), self.tokenizer)
 
     def _start(self) -> None:
         """Have everything ready, and the clock at zero."""

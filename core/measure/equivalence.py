@@ -18,7 +18,7 @@ from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError
-from core.measure.mistakes import leaky
+from core.measure.mistakes import leaky_engine
 from core.models.adapter import ModelAdapter
 from core.runner.base import observing
 from core.scheduler.output import SchedulerOutput
@@ -142,18 +142,15 @@ def equivalence(
     leak: in the batch, every request may also read its neighbour's keys. on_step: told of each step; it may raise to stop.
     Raises InflightError for a leak in a model whose attention is not ours to loosen.
     """
-    if leak and getattr(model, "plug", "attention") == "cache":
-        raise InflightError(f"{model.name} makes its own attention masks, so there is none to take away.")
+    engine = leaky_engine(model, tokenizer, config) if leak else Engine(model, tokenizer, config, backend=backend)
     room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))  # tokens a request
     traces: dict[str, Trace] = {}
     solo_logits: dict[str, list[torch.Tensor]] = {}
     lonely = replace(config, policy="sequential", prefix_caching=False, num_blocks=None)
     for request in workload:
         single = Workload([replace(request, arrival=0)], name=workload.name)
-        engine = Engine(model, tokenizer, lonely, backend=backend)
-        traces[request.id] = _run(engine, single, solo_logits, room, on_step)
+        traces[request.id] = _run(Engine(model, tokenizer, lonely, backend=backend), single, solo_logits, room, on_step)
     batched_logits: dict[str, list[torch.Tensor]] = {}
-    engine = Engine(model, tokenizer, config, backend=Backend(leaky) if leak else backend)
     batched = _run(engine, workload, batched_logits, room, on_step)
     found = [
         replace(

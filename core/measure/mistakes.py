@@ -1,14 +1,34 @@
-"""The mistakes that a mask prevents, made on purpose, to measure what they do. Each is an `Attend` to run an engine with; no engine takes
-one by itself.
+"""The mistakes that a mask prevents, made on purpose, to measure and show what they do. Each is an `Attend` to run an engine with; no engine
+takes one by itself.
 """
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from core.attention.batch import PackedBatch
 from core.attention.dense import attend_under, dense_mask
-from core.attention.spec import AttentionSpec, scores_to_output
+from core.attention.spec import AttentionSpec, Backend, scores_to_output
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.errors import InflightError
+from core.models.adapter import ModelAdapter
+
+
+def leaky_engine(
+    model: ModelAdapter, tokenizer: Any | None, config: EngineConfig, sleep: Callable[[float], None] = time.sleep
+) -> Engine:
+    """An engine in which every request also reads its neighbour's keys. Its traces say so.
+
+    Raises InflightError for a model whose attention is not ours to loosen.
+    """
+    if getattr(model, "plug", "attention") == "cache":
+        raise InflightError(f"{model.name} makes its own attention masks, so there is none to take away.")
+    return Engine(model, tokenizer, config, backend=Backend(leaky, leaks=True), sleep=sleep)
 
 
 def leaky(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec) -> torch.Tensor:

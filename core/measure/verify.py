@@ -35,6 +35,7 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "request.tokens": ("bounded", "those asked for where these are ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
     "header.model": ("bounded", "counts and windows agree with each other; the name, type and sizes are believed"),
     "header.execution": ("bounded", "graphs and overruns occur only where it allows them"),
+    "header.leak": ("rerun", "whether requests read each other's keys: their tokens tell, and those the model alone can say"),
     "header.source, created, device, device_name, threads, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them"),
     "event.step": ("replayed", "steps follow each other while there is work; without any, up to the next arrival"),
     "event.t_start, t_end": ("bounded", "in order"),

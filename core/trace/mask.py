@@ -46,11 +46,13 @@ def mask_of(
     text: Callable[[str, int], str],
     window: int | None = None,
     order: Order = "request",
+    leak: bool = False,
 ) -> Mask:
     """The mask of one pass.
 
     segments: those of this pass. text: a token's text by request and position. window: the sliding window, if the layer has one.
     order: keys grouped by request ("request": cached, then new), or all cached keys and then all new ones ("cached-new").
+    leak: a query may also attend to all keys of the next request in the pass; after the last one comes the first.
     """
     queries: list[Position] = []
     for row in rows_of(forward, segments):
@@ -71,4 +73,6 @@ def mask_of(
     allowed = (q[:, None, 0] == k[None, :, 0]) & (k[None, :, 1] <= q[:, None, 1])
     if window is not None:
         allowed &= q[:, None, 1] - k[None, :, 1] < window
+    if leak and len(segments) > 1:
+        allowed |= (q[:, None, 0] >= 0) & ((q[:, None, 0] + 1) % len(segments) == k[None, :, 0])
     return Mask(tuple(queries), tuple(keys), allowed)

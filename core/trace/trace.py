@@ -107,7 +107,7 @@ class Trace:
         def text(request: str, position: int) -> str:
             return self.token_text(request, position) if position < taken.get(request, position + 1) else NOT_TAKEN
 
-        return mask_of(event.passes[pass_index], segments, text, window, order)
+        return mask_of(event.passes[pass_index], segments, text, window, order, self.header.get("leak") is True)
 
     @property
     def _steps(self) -> str:

@@ -10,6 +10,7 @@ from core.attention.batch import pack
 from core.attention.kv_pool import KVPool, KVShape
 from core.attention.observe import LayerCall, PrivateMask, window_of
 from core.attention.spec import AttentionSpec, Backend
+from core.measure.equivalence import leaky_mask
 from worlds.families import RUNS, WINDOW, world
 from worlds.passes import BLOCK, passes
 
@@ -92,6 +93,23 @@ def test_masks_on_record_are_those_that_were_used(name, run):
         name == "gemma2"
     )
     assert slides == [name != "llama"]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_masks_of_a_leaking_run_are_those_that_were_used(run):
+    used = []
+
+    def attend(query, keys, values, batch, spec):
+        used.append(leaky_mask(batch, spec.window))
+        return dense.attend_under(used[-1], query, keys, values, batch, spec)
+
+    w = world("llama")
+    trace = w.run(backend=Backend(attend, leaks=True), **RUNS[run])
+    assert trace.header["leak"] is True and "leak" not in w.run(**RUNS[run]).header
+    passes = [(event.step, index) for event in trace.events for index in range(len(event.passes))]
+    assert len(used) == 2 * len(passes)
+    for at, mask in zip(passes, used[::2], strict=True):
+        assert (trace.mask(*at).allowed == mask.numpy()).all(), at
 
 
 # -- reading a mask's rule -----------------------------------------------------------------------------------------------

@@ -1,24 +1,18 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { changesOf, partingStep } from "../../assets/player/watch/what_if.js";
-import { event, runOf, two } from "./worlds.js";
+import { changesOf } from "../../assets/player/watch/what_if.js";
 
-test("two runs part at the first step that computes something else, whatever it took", () => {
-  assert.equal(partingStep(two(), two()), null);
-  const slower = two();
-  slower.events[1].tEnd += 5;
-  assert.equal(partingStep(two(), slower), null);
-  const other = two();
-  other.events[1].segments[0].length = 9;
-  assert.equal(partingStep(two(), other), 1);
-  assert.equal(partingStep(runOf([event(0)]), runOf([event(0), event(1)])), 0, "one is the beginning of the other: at its last step");
-});
+const config = { policy: "dynamic", max_num_seqs: 1, max_num_batched_tokens: 16, num_blocks: null, chunked_prefill: true };
+const offered = (...of) => changesOf(...of).map(({ knob, others }) => [knob, ...others.map((o) => o.value)]);
 
 test("only settings that the policy has are offered, and never the same value", () => {
-  const config = { policy: "dynamic", max_num_seqs: 1, max_num_batched_tokens: 16, num_blocks: null, chunked_prefill: true };
-  const offered = changesOf({ config, knobs: [] }, ["dynamic", "static"]);
-  assert.deepEqual(offered.map((c) => c.config), [{ max_num_seqs: 2 }, { policy: "static", prefill_first: false, prefix_caching: false }]);
-  const all = changesOf({ config: { ...config, num_blocks: 9 }, knobs: ["max_num_batched_tokens", "chunked_prefill"] }, ["dynamic"]);
-  assert.deepEqual(all.map((c) => Object.keys(c.config)[0]), ["max_num_seqs", "max_num_batched_tokens", "max_num_batched_tokens", "num_blocks", "chunked_prefill"]);
+  assert.deepEqual(offered({ config, knobs: [] }, ["dynamic", "static"]), [["max_num_seqs", 2], ["policy", "static"]]);
+  const all = offered({ config: { ...config, num_blocks: 9 }, knobs: ["max_num_batched_tokens", "chunked_prefill"] }, ["dynamic"]);
+  assert.deepEqual(all, [["max_num_seqs", 2], ["max_num_batched_tokens", 64, 8], ["num_blocks", 18, 5], ["chunked_prefill", false]]);
+});
+
+test("the limit that held the step back comes first", () => {
+  const [first] = changesOf({ config, knobs: ["max_num_batched_tokens"] }, ["dynamic"], "budget");
+  assert.deepEqual([first.knob, first.now], ["max_num_batched_tokens", "16"]);
 });

@@ -19,7 +19,6 @@ from core.measure.equivalence import equivalence
 from core.measure.rounds import Run
 from visualizer.documents.comparison import Shown, document
 from visualizer.documents.comparison_files import recorded
-from visualizer.documents.fork import fork_document
 from visualizer.documents.record_comparisons import RECORDINGS
 from visualizer.page.tabs import packed_plotly, page_html, parts_script, tab_script, write_files
 from visualizer.server.comparisons import KINDS, Recorded
@@ -27,6 +26,7 @@ from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.limits import HERE, Limits
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts
+from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT
 from worlds.small import VOCAB_SIZE, MemoryModel, requests
 
@@ -115,11 +115,17 @@ def test_equivalence_with_and_without_the_leak(tmp_path):
 def test_a_fork_names_its_step(tmp_path):
     *_, last = answers(tasks(tmp_path), "fork", {**SPEC, "knob": "max_num_seqs", "value": 3})
     made = json.loads(Path(last["url"]).read_text())
-    assert made["kind"] == "fork" and made["names"] == ["2 lanes", "3 lanes"]
-    assert (
-        made["fork"]["step"] == 1
-        and made["says"]["fork"][0] == "Fork at step 1: with 2 lanes C waits: both lanes are taken; with 3 lanes C takes lane 2."
+    assert made["kind"] == "fork" and made["names"] == ["2 lanes", "3 lanes"] and made["step"] == 1
+    told, after = made["says"]
+    assert plain(told, letters_of(made["runs"][0])) == (
+        "Fork at step 1: with 2 lanes C waits: both lanes are taken; with 3 lanes C takes lane 2."
     )
+    assert after.endswith("the same tokens") and [Path(run["url"]).exists() for run in last["runs"]] == [True, True]
+    assert all(len(run["captions"]) == len(run["events"]) and run["texts"]["prompt"] for run in made["runs"])
+
+
+def letters_of(run):
+    return lambda request: run["letters"][request]
 
 
 @pytest.mark.parametrize(
@@ -415,36 +421,7 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     assert "cannot be run: Request 1: new tokens must be a whole number" in form.locator(".run-message").inner_text()
 
 
-def test_dark_is_dark_and_a_fork_is_flagged(open_page):
+def test_dark_is_dark(open_page):
     page = open_page(hash="&theme=dark")
     assert page.evaluate("inflightCompare.palette.dark")
-    small = Workload(requests(*ROWS), name="small")
-    before, after = (
-        Engine(Plain(), None, EngineConfig(max_num_seqs=n, max_num_batched_tokens=8, block_size=4)).run(small) for n in (2, 3)
-    )
-    page.evaluate(
-        "(doc) => { inflightCompare.$('.panel.fork').hidden = false; inflightCompare.fork.show(doc); }",
-        fork_document(before, after),
-    )
-    page.wait_for_function("() => inflightCompare.fork.race.lastMs !== undefined && !inflightCompare.fork.race.flag.hidden")
-    assert page.locator(".fork-says").inner_text().startswith("Fork at step 1:")
-    assert "write the same tokens" in page.locator(".fork-after").inner_text()
-    bar = page.locator(".fork-bar")
-    main = page.evaluate("inflightCompare.race.now")
-    bar.locator("[data-act=first]").click()
-    page.wait_for_function("() => inflightCompare.fork.race.now === 0")
-    bar.locator("[data-act=next]").click()
-    assert page.evaluate("inflightCompare.fork.race.now") > 0
-    page.locator(".fork-race .race-axis").focus()
-    page.keyboard.press("Home")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => inflightCompare.fork.race.now === 1")
-    bar.locator(".play").click()
-    page.wait_for_function(
-        "() => inflightCompare.fork.race.now === inflightCompare.fork.race.span && !inflightCompare.fork.race.playing",
-        timeout=30_000,
-    )
-    assert page.evaluate("inflightCompare.race.now") == main  # the race above stands still
-    page.locator(".fork-tools .table-button").click()
-    page.locator(".fork-race .table-holder tbody tr").nth(1).wait_for()
     assert tab_script("compare").count("window.inflightCompareMount") == 1

@@ -32,6 +32,25 @@ def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):
             assert drawn.shape == expected.shape and np.array_equal(drawn, expected), f"step {event.step}, pass {number}"
 
 
+@pytest.mark.parametrize("policy", ["static", "continuous"])
+def test_a_leak_is_drawn_and_explained(visit, policy):
+    trace = trace_of(policy)
+    trace.header["leak"] = True
+    page = visit(replay=replay(trace))
+    several = [i for i, e in enumerate(trace.events) if len(e.segments) > 2]
+    for index in several:
+        seek(page, index)
+        expected = trace.mask(trace.events[index].step).allowed
+        drawn = np.array(page.evaluate("inflight.readMask(0)"), dtype=bool)
+        assert np.array_equal(drawn, expected)
+        said = page.evaluate("([q, k]) => inflight.mask.explain(q, k)", [int(n) for n in np.argwhere(expected)[-1]])
+        assert said["allowed"]
+    assert page.locator(".legend-leak").is_visible()
+    assert {page.evaluate("(k) => inflight.mask.explain(inflight.mask.drawn.pass.nq - 1, k).reason", k) for k in range(expected.shape[1])} >= {
+        "leak", "allowed"
+    }  # fmt: skip
+
+
 def test_a_sliding_window_is_drawn(visit):
     trace = trace_of("continuous")
     trace.header["model"]["windows"] = [4, None, 6]

@@ -15,25 +15,62 @@ def compared(page) -> None:
     page.wait_for_function("() => window.inflightCompare && inflightCompare.doc", timeout=60_000)
 
 
-def test_what_if_runs_again_with_one_setting_changed_and_shows_where_they_part(open_page):
+def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open_page):
     page = open_page(hash="run=three-lengths&step=3")
-    before = page.evaluate("[inflight.run.length, inflight.run.numLanes]")
+    before = page.evaluate("[inflight.run.length, inflight.run.numLanes, document.querySelector('.scrubber').clientHeight]")
+    what, head = (page.locator(f"#watch {s}").bounding_box() for s in (".what-button", ".playhead"))
+    assert abs(what["x"] - head["x"]) < 24 and abs(what["y"] - head["y"]) < 12
     page.click(".what-button")
-    page.locator(".menu button").first.click()
-    page.wait_for_selector(".toast:not([hidden]) .mini", timeout=120_000)
-    said = page.inner_text(".toast")
-    changed = page.evaluate("[inflight.run.length, inflight.run.numLanes]")
-    assert changed[1] != before[1] and f"{changed[0]} steps instead of {before[0]}" in said
-    assert page.evaluate("inflight.visit.runs.length") == 1
-    page.click(".runs-button")
+    page.locator(".what-choice").first.click()
+    page.wait_for_function("() => inflight.pair.members.length === 2", timeout=120_000)
+    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight._pending")
+    lanes, step = page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]")
+    assert lanes != before[1] and step == page.evaluate("inflight.pair.step")
+    assert page.inner_text(".sentence").startswith(f"Fork at step {step}: with ")
+    heights = page.evaluate("['.scrubber', '.other-lanes'].map(s => document.querySelector(s).clientHeight)")
+    assert min(heights) >= before[2] - 6 and page.locator("[role=toolbar]:visible").count() == 1
+    assert page.evaluate("inflight.lanes.chart.scale.per === inflight.lanes.other.scale.per")
+    page.keyboard.press("x")
+    assert page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]") == [before[1], step]
+    page.click(".other-lanes", position={"x": 400, "y": 40})
+    assert page.evaluate("inflight.run.numLanes") == lanes
+    page.evaluate("inflight.bar.chips.length && document.querySelector('.runs-button').click()")
     assert "instead of" in page.inner_text(".visit-run")
     page.keyboard.press("Escape")
-    page.evaluate("document.querySelector('.toast .mini').click()")
-    page.wait_for_function("(n) => inflight.run.length === n", arg=before[0])
-    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == ["three-lengths", 3]
+    page.click(".pair-close")
+    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.run.length]") == [
+        "three-lengths",
+        3,
+        before[0],
+    ]
 
 
-def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch(open_page):
+def test_the_leak_acts_on_watchs_own_mask_and_marks_the_texts_that_change(open_page):
+    page = open_page(hash="run=three-lengths&step=3")
+    honest = page.evaluate("inflight.run.texts")
+    page.click(".panel.mask .tools >> text=Leak")
+    page.wait_for_function(
+        "() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight._pending", timeout=120_000
+    )
+    assert page.evaluate("[document.documentElement.dataset.part || 'watch', inflight.frame.event.step, inflight.run.header.leak]") == [
+        "watch", 3, True
+    ]  # fmt: skip
+    assert page.locator(".legend-leak").is_visible() and "keys" in page.inner_text(".pair-says")
+    leaked = page.evaluate("inflight.run.texts")
+    assert leaked["prompt"] == honest["prompt"] and leaked["output"] != honest["output"]
+    page.keyboard.press("End")
+    page.wait_for_function("() => inflight.drawn === inflight.run.length - 1 && !inflight._pending")
+    rows = page.locator(".texts > .said:visible").filter(has=page.locator(".changed:visible"))
+    assert rows.count() and all("with the mask:" in text for text in rows.all_inner_texts())
+    assert all(rows.nth(i).locator(".prompt").inner_text().strip() for i in range(rows.count()))
+    page.click("#watch .share-button")
+    assert "leaks on purpose" in page.inner_text("#watch .card[open]")
+    page.keyboard.press("Escape")
+    page.click(".panel.mask .tools >> text=Leak")
+    assert page.evaluate("[inflight.run.header.leak ?? false, inflight.run.texts.output]") == [False, honest["output"]]
+
+
+def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch_whole(open_page):
     page = open_page(hash="run=gpt2-six&step=3")
     page.click(".race-button")
     compared(page)
@@ -41,7 +78,10 @@ def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch(open_page):
     page.evaluate("(inflightCompare.race.toggle(false), inflightCompare.race.setClock(false), inflightCompare.race.seek(120.5))")
     page.click("[data-racer=static] .watch-button")
     page.wait_for_function("() => document.documentElement.dataset.part === 'watch' && inflight.run.header.policy === 'static'")
+    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight._pending")
     assert page.evaluate("inflight.frame.event.step") == 120
+    assert page.evaluate("[inflight.frame.caption.say.length > 0, inflight.run.totals.length > 0]") == [True, True]
+    assert page.locator(".why-button").is_visible() and page.locator(".texts > .said:visible .prompt").first.inner_text().strip()
     page.click("#watch .share-button")
     assert "recorded for a race" in page.inner_text("#watch .card[open]")
 

@@ -1,7 +1,7 @@
 """A comparison as the page shows it, one JSON document: walls, sentences, figures, the table, and the runs that race.
 
     {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls", "says", "figures", "table", "csv", "data",
-     "runs": {contender: {"header", "complete", "letters", "events"}}, "cost", "equivalence"}
+     "runs": {contender: its replay}, "cost", "equivalence"}
 
 `document` makes it from a `Comparison`. Knows no engine and no page.
 """
@@ -17,12 +17,11 @@ from core.config import POLICIES
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
-from core.trace.phrases import letter, letters
-from core.trace.trace import Trace
+from core.trace.phrases import letter
 from visualizer.charts import cost_curve, difference, kv_use, lane_steps, latency, load, throughput, total_time
 from visualizer.charts.contenders import hues
 from visualizer.documents.comparison_table import csv_text, table
-from visualizer.documents.replay import plain_event, public_header
+from visualizer.documents.replay import replay
 from visualizer.words import findings, verdicts
 
 SCHEMA = 1
@@ -104,7 +103,7 @@ def document(shown: Shown) -> dict[str, Any]:
         "table": table(comparison),
         "csv": csv_text(comparison),
         "data": shown.data,
-        "runs": {name: race_replay(run.trace) for name, run in comparison.runs.items() if run.trace is not None},
+        "runs": {name: replay(run.trace) for name, run in comparison.runs.items() if run.trace is not None},
         "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
     }
 
@@ -112,16 +111,6 @@ def document(shown: Shown) -> dict[str, Any]:
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
     """An equivalence (`Equivalence.to_json`) whose requests have the letters that the page gives them."""
     return {**found, "requests": [{**r, "letter": letter(i)} for i, r in enumerate(found.get("requests", ()))]}
-
-
-def race_replay(trace: Trace) -> dict[str, Any]:
-    """A run without its texts and sentences: what lanes are drawn from."""
-    return {
-        "header": public_header(trace.header),
-        "complete": trace.complete,
-        "letters": letters(trace),
-        "events": [plain_event(e) for e in trace.events],
-    }
 
 
 def about(name: str, comparison: Comparison) -> str:

@@ -19,9 +19,10 @@ from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
 from visualizer.server.datasets import open_dataset
 from visualizer.server.jobs import Job, JobQueue, Jobs
-from visualizer.server.lent_gpu import run_for
+from visualizer.server.lent_gpu import is_lent, run_for
 from visualizer.server.lessons import Lessons
 from visualizer.server.limits import Limits, Refused, check
+from visualizer.server.runs import LeakyRun
 from visualizer.server.store import Store
 from visualizer.server.store import address as address_of
 from visualizer.server.uploads import open_upload
@@ -66,7 +67,7 @@ class Server:
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
     def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict[str, Any]:
-        """Start a job: `{"job"}`, its id, or why not. kind: run, compare, equivalence or fork. A visitor has one run and one of the others."""
+        """Start a job: `{"job"}`, its id, or why not. kind: run, leak, compare, equivalence or fork. A visitor has one run and one of the others."""
         try:
             return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
         except InflightError as error:
@@ -85,8 +86,11 @@ class Server:
     def _job(self, kind: object, spec: object) -> Job:
         if kind == "run":
             return run_for(check(spec, self._limits), self._limits, self._models, self.store)
+        if kind == "leak":
+            asked = check(spec, self._limits)
+            return LeakyRun(asked._replace(device="cpu") if is_lent() else asked, self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
-            raise Refused(f"This page can run, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
+            raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
         return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)
 
     def lessons(self, language: object) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.compare import config_for
-from core.trace.phrases import SETTINGS
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
 from visualizer.documents.comparison import Shown, document, lettered
@@ -163,11 +162,11 @@ class Fork(Measurement):
     def work(self) -> dict[str, Any]:
         from visualizer.documents.fork import fork_document
 
-        traces = []
+        traces: list[Trace] = []
         for index, config in enumerate((self._asked.config, self._changed.config)):
             self.progress = {"index": index, "total": 2}
             traces.append(self._run(self._engine(config)))
-        return {"url": self._store.keep_document(fork_document(*traces))}
+        return {"url": self._store.keep_document(fork_document(*traces)), "runs": [self._store.keep(trace) for trace in traces]}
 
 
 KINDS: dict[str, Callable[[dict[str, Any], Limits, Any, Store], Measurement]] = {
@@ -190,7 +189,6 @@ class Recorded:
             "recorded": recorded(self._folder),
             "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
             "presets": [preset_entry(preset) for preset in PRESETS.values()],
-            "knobs": [{"name": name, "title": SETTINGS[name]} for name in KNOBS],
             "most_repeats": self._limits.repeats,
             "note": COMPARISONS if is_lent() else "",
         }

@@ -60,10 +60,13 @@ class Run(Job):
 
     def prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
         """The engine and its steps to come; raises InflightError for whatever the model cannot run or the page does not accept."""
+        engine = self._engine(device)
+        return engine, bounded(engine, self._spec.workload, self, self._limits)
+
+    def _engine(self, device: str) -> Engine:
         from core.engine.engine import Engine  # with torch, which the first paint does not wait for
 
-        engine = Engine(*self._models.get(self._spec.model, device), self._spec.config, sleep=self.sleep)
-        return engine, bounded(engine, self._spec.workload, self, self._limits)
+        return Engine(*self._models.get(self._spec.model, device), self._spec.config, sleep=self.sleep)
 
     def news(self) -> dict[str, Any] | None:
         trace, body = self.trace, {}
@@ -78,6 +81,15 @@ class Run(Job):
             tokens = self.progress["tokens"] + sum(len(event.sampled) for event in events)
             self.progress = {**self.progress, "step": events[-1].step, "tokens": tokens}
         return {**body, "progress": self.progress} if body else None
+
+
+class LeakyRun(Run):
+    """A run with the mask's wall taken away: every request also reads the keys of the next one in the pass."""
+
+    def _engine(self, device: str) -> Engine:
+        from core.measure.mistakes import leaky_engine
+
+        return leaky_engine(*self._models.get(self._spec.model, device), self._spec.config, self.sleep)
 
 
 def refusal(error: InflightError, workload: Workload) -> str:

@@ -5,7 +5,7 @@ Who won and how sure that is stands in `visualizer.words.verdicts`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from core.config import EngineConfig
@@ -13,6 +13,7 @@ from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
 from core.trace.trace import Trace
+from visualizer.words.vocabulary import Sentence
 
 if TYPE_CHECKING:
     from core.measure.equivalence import Equivalence
@@ -144,16 +145,21 @@ def equivalence(found: Equivalence) -> str:
     return f"{differing:,} of {tokens:,} tokens differ from those written alone{size}, in {found.dtype} on {found.device}."
 
 
-def fork(found: Divergence | None, steps: tuple[int, int]) -> list[str]:
-    """Where two runs part and what came of it."""
+def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, str]:
+    """Where two runs part, and what came of it."""
     if found is None:
-        return ["No step decides anything else: this limit never binds here."]
+        return ["No step decides anything else: this limit never binds here."], ""
     a, b = steps
-    length = f"Both runs have {a:,} steps" if a == b else f"The first run has {a:,} steps, the second {b:,}"
-    return [
-        found.sentence(),
-        f"{length}; {'they write the same tokens.' if found.same_tokens else 'what they write differs.'} Drag across the lanes to look around.",
-    ]
+    length = f"both take {a:,} steps" if a == b else f"{b:,} steps instead of {a:,}"
+    return _spans(found.sentence, found.request), f"{length}, {'the same tokens' if found.same_tokens else 'other tokens'}"
+
+
+def _spans(sentence: Callable[[Callable[[str], str]], str], request: str | None) -> Sentence:
+    """A sentence that names one request, with that request as a span."""
+    mark = "\0"
+    parts = sentence(lambda _: mark).split(mark)
+    between: Sentence = [{"r": request or ""}]
+    return [part for i, text in enumerate(parts) for part in ([*between, text] if i else [text])]
 
 
 def outputs(comparison: Comparison) -> str:

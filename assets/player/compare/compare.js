@@ -5,7 +5,6 @@ import { download, h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
-import { Fork } from "./fork.js";
 import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { Race } from "./race.js";
@@ -28,7 +27,7 @@ export class Compare {
     this.current = null; // of those of this visit, the one that is shown
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
-    this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], knobs: [], most_repeats: 1, note: "" };
+    this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], most_repeats: 1, note: "" };
     this.run = { request: () => null }; // tooltips are shown requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
@@ -40,16 +39,14 @@ export class Compare {
     this._size();
     this.server = this.options.server ? new Server(this.options.base) : null;
     this.tooltip = new Tooltip($(".tooltip"), this);
-    const race = {
+    this.race = new Race($(".race"), {
       palette: () => this.palette, layout: () => this.layout, presenter: () => this.presenter, tooltip: this.tooltip, watch: this.options.tabs.length ? (replay, step) => this._watch(replay, step) : null,
-    };
-    this.race = new Race($(".race"), { ...race, onchange: () => this._moment() });
-    this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race, "Race");
+      onchange: () => this._moment(),
+    });
+    this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race);
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
     const asking = { ask: (...args) => this.ask(...args), base: () => this.spec, server: Boolean(this.server) };
     this.same = new Same($(".same"), asking);
-    this.fork = new Fork($(".panel.fork"), { ...asking, race, fetchDoc: (url) => this._fetch(url), policies: () => this.catalogue.policies.map((p) => p.name) });
-    $(".panel.fork").hidden = !this.server;
     $(".new-button").hidden = !this.server;
     this.form = new NewComparison($(".drawer"), {
       ask: asking.ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
@@ -89,7 +86,6 @@ export class Compare {
       if (this.server) this.catalogue = await this.server.call("comparisons");
       this._chips();
       if (this.server) this.form.fill(this.catalogue);
-      if (this.server) this.fork.knobs(this.catalogue.knobs);
       await this._follow();
       const entry = this.catalogue.recorded[0];
       if (this.doc) return;
@@ -181,7 +177,6 @@ export class Compare {
     this._table();
     const [anyRun] = Object.values(doc.runs);
     this.same.show(doc.equivalence, new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])));
-    this.fork.reset();
     const word = doc.source === "recorded" ? "Recorded" : "Measured here";
     setText(this.$(".source"), [word, doc.created.slice(0, 10), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
     this.$(".source").title = says.where;
@@ -302,15 +297,8 @@ export class Compare {
   // -- asking the server -------------------------------------------------------------------------------------------------
 
   /** Do a job; its last delta. Throws with the server's sentence. */
-  async ask(kind, spec, onprogress) {
-    const job = await this.server.begin(kind, spec, this.visitor);
-    let last = {};
-    for await (const delta of this.server.follow(job)) {
-      last = delta;
-      if (!delta.done) onprogress(delta.progress || {}, () => this.server.cancel(job).catch(() => {}));
-    }
-    if (last.error || last.stopped) throw new Error(last.error || last.stopped);
-    return last;
+  ask(kind, spec, onprogress) {
+    return this.server.ask(kind, spec, this.visitor, onprogress);
   }
 
   // -- around it -----------------------------------------------------------------------------------------------------------
@@ -338,7 +326,7 @@ export class Compare {
     }, 300);
   }
 
-  /** A run of the race in the Watch tab. Its requests' texts are not in it: the race needs none. */
+  /** A run of the race in the Watch tab. */
   _watch(replay, step) {
     this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay, step } }, bubbles: true }));
   }
@@ -367,7 +355,6 @@ export class Compare {
     if (this.palette && this.palette.dark === dark) return;
     this.palette = paintTheme(this.root, dark);
     this.race?.redraw();
-    this.fork?.race.redraw();
     this.charts?.repaint();
   }
 
@@ -379,7 +366,6 @@ export class Compare {
     this.layout = layout;
     this.root.dataset.layout = layout;
     this.race?.redraw();
-    this.fork?.race.redraw();
     this.charts?.repaint();
   }
 
@@ -393,9 +379,8 @@ export class Compare {
       }
       const at = /** @type {HTMLElement} */ (e.target);
       if (isTyping(at) || pressesButton(e) || at.closest?.(".metrics")) return;
-      const bar = at.closest?.(".panel.fork") && this.fork.stands ? this.fork.bar : this.bar;
       const own = { p: () => this.present(!this.presenter), f: this.presenter && (() => (document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen?.())) };
-      const act = bar.key(e) || own[e.key];
+      const act = this.bar.key(e) || own[e.key];
       if (!act) return;
       act();
       e.preventDefault();

@@ -31,13 +31,11 @@ export class Race {
     this.span = 1;
     this.speed = 1;
     this.playing = false;
-    this.mark = null; // a step to point at: where two runs part
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.head = h("div", { class: "playhead race-head" });
-    this.flag = h("div", { class: "fork-flag", hidden: true }, h("span", {}, "fork"));
     this.rows = h("div", { class: "racers" });
     this.slider = h("div", { class: "race-axis canvas", tabindex: "0", role: "slider", "aria-label": "Moment of the race", "aria-valuemin": "0" }, this.axis);
-    this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.flag, this.head);
+    this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.head);
     this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
     this.tabled = false;
     el.replaceChildren(this.area, this.holder);
@@ -79,12 +77,11 @@ export class Race {
       let first = null;
       for (const name of doc.names) {
         if (!doc.runs[name] || !doc.runs[name].events.length) continue;
-        const run = new Run({ captions: [], texts: { prompt: {}, output: {} }, ...doc.runs[name] });
+        const run = new Run(doc.runs[name]);
         if (first) for (const request of run.requests) request.hue = first.request(request.id)?.hue ?? request.hue;
         else first = run;
         this.all.set(name, new Racer(this, name, run));
       }
-      this.mark = doc.fork ? doc.fork.step : null;
       this._focus(null);
     }
     this.racers = names.filter((name) => this.all.has(name)).map((name) => this.all.get(name));
@@ -100,9 +97,8 @@ export class Race {
     this.span = Math.max(...this.racers.map((r) => r.length), 1e-9);
   }
 
-  /** The moment at which the first of them is done: the gap is then to be seen. With a fork, a little after it. */
+  /** The moment at which the first of them is done: the gap is then to be seen. */
   opening() {
-    if (this.mark !== null && !this.clock) return Math.min(this.span, this.mark + 1);
     return Math.min(...this.racers.map((r) => r.length), this.span);
   }
 
@@ -179,8 +175,6 @@ export class Race {
     const per = Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
     this._axis(per);
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
-    this.flag.hidden = this.mark === null || this.clock;
-    if (!this.flag.hidden) this.flag.style.transform = `translateX(${(GUTTER + this.mark * per).toFixed(2)}px)`;
     this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
     this.slider.setAttribute("aria-valuemax", this.span.toFixed(3));
     this.slider.setAttribute("aria-valuetext", this.readout());

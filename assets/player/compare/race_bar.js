@@ -1,13 +1,12 @@
-// A race's transport: start, the last and next request done, play, end; the moment; axis, table and speed. One for each race.
+// A race's transport: start, the last and next request done, play, end; the moment; axis, table and speed.
 
 import { h, icon, setAttr, setText } from "../parts/dom.js";
 import { RACE_SPEEDS } from "./race.js";
 
 export class RaceBar {
-  /** el: an empty toolbar. heading: where the table's button goes. title: what it plays. */
-  constructor(el, heading, race, title) {
+  /** el: an empty toolbar. heading: where the table's button goes. */
+  constructor(el, heading, race) {
     this.race = race;
-    const name = `the ${title.toLowerCase()}`;
     const key = (act, label, shape, ...more) => h("button", {
       type: "button", class: `key-button ${act}`, "data-act": act, "aria-label": label, title: label, "aria-pressed": act === "play" ? "false" : null, onclick: () => this.act(act),
     }, icon(shape), ...more);
@@ -15,12 +14,12 @@ export class RaceBar {
     this.play.firstElementChild.classList.add("when-paused");
     this.play.append(icon("pause"));
     this.play.lastElementChild.classList.add("when-playing");
-    this.moment = h("output", { class: "race-time", "aria-label": `Moment of ${name}` });
+    this.moment = h("output", { class: "race-time", "aria-label": "Moment of the race" });
     this.table = h("button", { type: "button", class: "mini table-button", "aria-pressed": "false", title: "This moment as a table (t)", onclick: () => this.act("table") }, "Table");
     this.clock = h("button", { type: "button", class: "button clock-button", "aria-pressed": "true", title: "Measured time, or steps: steps do not cost the same (c)", onclick: () => this.act("clock") });
-    this.speed = h("select", { class: "speed", "aria-label": `Speed of ${name}`, onchange: () => { race.speed = Number(this.speed.value); } }, ...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)));
+    this.speed = h("select", { class: "speed", "aria-label": "Speed of the race", onchange: () => { race.speed = Number(this.speed.value); } }, ...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)));
     el.replaceChildren(key("first", "Start", "first"), key("prev", "Last request done", "prev"), this.play, key("next", "Next request done", "next"), key("last", "End", "last"),
-      h("span", { class: "bar-name" }, title), this.moment, h("span", { class: "spring" }), this.clock, this.speed);
+      h("span", { class: "bar-name" }, "Race"), this.moment, h("span", { class: "spring" }), this.clock, this.speed);
     heading.append(this.table);
     this.draw();
   }

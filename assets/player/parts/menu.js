@@ -69,6 +69,7 @@ const KEYS = [
   [["−", "+"], "slower, faster"],
   [["click"], "select a request; Esc lets it go"],
   [["j", "k"], "select the next, the previous request"],
+  [["x"], "of two runs, the other one"],
   [["z"], "zoom the mask to the selected request; the wheel zooms too"],
   [["c"], "lanes over steps or measured time"],
   [["r"], "the reasons of this step"],

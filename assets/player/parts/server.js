@@ -51,7 +51,7 @@ export class Server {
     return result;
   }
 
-  /** Ask for a job; its id. kind: run, compare, equivalence or fork. Throws the server's sentence. */
+  /** Ask for a job; its id. kind: run, leak, compare, equivalence or fork. Throws the server's sentence. */
   async begin(kind, spec, who, signal = undefined) {
     const { job, error } = await this._post("inflight/jobs", { kind, spec, visitor: who }, signal);
     if (error) throw new Error(error);
@@ -77,6 +77,18 @@ export class Server {
       if (broken >= AGAIN.length) throw new Error("the server went away");
       await new Promise((resolve) => { setTimeout(resolve, AGAIN[broken]); });
     }
+  }
+
+  /** Do a job; its last delta. onprogress(progress, cancel). Throws the server's sentence. */
+  async ask(kind, spec, who, onprogress) {
+    const job = await this.begin(kind, spec, who);
+    let last = {};
+    for await (const delta of this.follow(job)) {
+      last = delta;
+      if (!delta.done && delta.progress) onprogress(delta.progress, () => this.cancel(job).catch(() => {}));
+    }
+    if (last.error || last.stopped) throw new Error(last.error || last.stopped);
+    return last;
   }
 
   async cancel(job) {

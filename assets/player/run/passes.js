@@ -29,9 +29,16 @@ export function passesOf(run, event) {
       q += item.pads + item.length;
       k += item.kvLen;
     }
+    if (run.header.leak) leaksOf(items);
     const graphPads = forward.bucket ? Math.max(0, forward.bucket - forward.rows * forward.width) : 0; // a CUDA graph comes in a few sizes
     return { index, ...forward, padded, items, nq: q, nk: k, graphPads };
   });
+}
+
+/** A run that leaks: every request also reads all keys of the next one in the pass, and the last those of the first. */
+function leaksOf(items) {
+  const present = items.filter((item) => item.length);
+  if (present.length > 1) present.forEach((item, i) => { item.leak = present[(i + 1) % present.length]; });
 }
 
 /** Why an item's positions were computed for nothing. */

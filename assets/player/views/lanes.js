@@ -1,14 +1,44 @@
-// The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over measured time.
+// The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over measured time. Of a pair of runs the other one's
+// chart stands above or below it, on the same axis.
 
 import { clockLabel, roundUnit } from "../run/axis.js";
 import { clamp, setAttr, setText } from "../parts/dom.js";
-import { milliseconds, plural } from "../parts/format.js";
+import { duration, milliseconds, plural } from "../parts/format.js";
 import { measure } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
 import { GUTTER, LaneChart } from "./lane_chart.js";
 
 const FUTURE = 0.22;
+const WHAT = 90; // right of the playhead: room for what stands on it
+
+/** The run of a pair that is not on screen, lit as the one that is. */
+class OtherRun {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+  }
+
+  get run() {
+    return this.app.pair.other?.run || null;
+  }
+
+  get palette() {
+    return this.app.palette;
+  }
+
+  get focus() {
+    return this.app.focus && this.app.focus.map((r) => this.run.request(r.id)).filter(Boolean);
+  }
+
+  get presenter() {
+    return this.app.presenter;
+  }
+
+  redraw() {
+    this.app.redraw();
+  }
+}
 
 export class LanesView {
   /**
@@ -21,9 +51,15 @@ export class LanesView {
     /** @type {HTMLElement} */
     this.head = panel.querySelector(".playhead");
     this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "idle"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
-    this.chart = new LaneChart(panel.querySelector("canvas"), app);
+    this.chart = new LaneChart(panel.querySelector(".scrubber canvas"), app);
+    /** @type {HTMLElement} */
+    this.otherBox = panel.querySelector(".other-lanes");
+    this.other = new LaneChart(panel.querySelector(".other-lanes canvas"), new OtherRun(app));
+    /** @type {HTMLElement} */
+    this.what = panel.querySelector(".what-button");
     this.clock = false; // false: steps, true: measured seconds
     this._scrub();
+    this._turnTo();
   }
 
   get surface() {
@@ -47,12 +83,15 @@ export class LanesView {
     return this.chart.scale.to(i);
   }
 
-  _layout() {
-    const { app } = this;
-    const { run } = app;
-    const { w } = this.surface;
+  _span(run) {
     const [first, last] = [run.events[0], run.events[run.length - 1]];
-    let span = this.clock ? last.tEnd - first.tStart || 1e-9 : last.step + 1 - first.step;
+    return this.clock ? last.tEnd - first.tStart || 1e-9 : last.step + 1 - first.step;
+  }
+
+  _layout(run) {
+    const { app } = this;
+    const { w } = this.surface;
+    let span = Math.max(...[run, ...app.pair.charted].map((r) => this._span(r)));
     if (!run.complete) span = this.clock ? span * 1.25 : Math.max(32, 2 ** Math.ceil(Math.log2(span * 1.05))); // room to grow: the axis doubles, it does not creep
     return {
       scale: laneScale(run, this.clock, GUTTER, (w - GUTTER - 2) / span),
@@ -92,17 +131,56 @@ export class LanesView {
     const { app, chart } = this;
     if (!chart.surface.visible) return;
     const { run } = app;
-    if (chart.paint(`${this.clock}/${run.complete}/${app.presenter}/${app.layout}`, () => this._layout(), (g) => this._axis(g))) this._key(chart.counted);
-    chart.show(this.right(frame.i), FUTURE);
+    const stamp = `${this.clock}/${run.complete}/${app.presenter}/${app.layout}/${app.pair.charted.map((r) => r.length)}`;
+    if (chart.paint(stamp, () => this._layout(run), (g) => this._axis(g))) this._key(chart.counted);
+    this._parting(chart, run, chart.show(this.right(frame.i), FUTURE));
     const x = (this.left(frame.i) + this.right(frame.i)) / 2;
     if (this._x !== x) {
       this._x = x;
       this.head.style.transform = `translateX(${x.toFixed(2)}px)`;
+      const side = x > this.surface.w - WHAT ? x - 8 - this.what.offsetWidth : x + 9;
+      this.what.style.transform = `translateX(${side.toFixed(2)}px)`;
     }
+    if (app.pair.charted.length) this._drawOther(stamp, this.right(frame.i), x);
     const e = frame.event;
     const idle = run.idleBefore(frame.i);
     const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
     setText(this.key, `${waited}step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
+  }
+
+  /** The other run of a pair up to the same moment; where it is on screen, above as it was, below as changed. */
+  _drawOther(stamp, right, x) {
+    const { app, other } = this;
+    const { members } = app.pair;
+    const at = members.indexOf(app.pair.other);
+    this.otherBox.style.order = at === 0 ? "-1" : "1";
+    if (!other.surface.visible) return;
+    const { run, name } = members[at];
+    other.paint(`${stamp}/${at}`, () => this._layout(run), (g) => {
+      const title = `${name}: ${plural(run.length, "step")}, ${duration(run.events.at(-1).tEnd - run.events[0].tStart)}`;
+      g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
+    });
+    const g = other.show(right, FUTURE);
+    this._parting(other, run, g);
+    g.fillStyle = app.palette.ink;
+    g.fillRect(x - 1, 0, 2, other.surface.h);
+    setAttr(other.canvas, "aria-label", `Lanes of the other run, ${name}`);
+  }
+
+  /** A dashed line where the runs of a pair part. */
+  _parting(chart, run, g) {
+    const { app } = this;
+    const { step } = app.pair;
+    if (step === null || !app.pair.charted.includes(run)) return;
+    const x = chart.scale.from(run.indexOf(step));
+    g.strokeStyle = app.palette.warn;
+    g.lineWidth = 2;
+    g.setLineDash([4, 3]);
+    g.beginPath();
+    g.moveTo(x, 4);
+    g.lineTo(x, chart.surface.h);
+    g.stroke();
+    g.setLineDash([]);
   }
 
   setClock(on) {
@@ -141,6 +219,17 @@ export class LanesView {
     };
     area.addEventListener("pointerup", end);
     area.addEventListener("pointercancel", end);
+  }
+
+  /** A click on the other run's lanes puts it on screen, at that moment. */
+  _turnTo() {
+    this.otherBox.addEventListener("click", (/** @type {MouseEvent} */ e) => {
+      const { pair } = this.app;
+      if (!pair.other) return;
+      const { run } = pair.other;
+      const left = this.otherBox.getBoundingClientRect().left;
+      pair.show(pair.other, run.stepOf(indexAt(run, this.other.scale, e.clientX - left)));
+    });
   }
 
   get dragging() {

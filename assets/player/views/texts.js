@@ -3,6 +3,7 @@
 import { dims } from "../parts/colours.js";
 import { h, setText } from "../parts/dom.js";
 import { chip } from "../parts/chips.js";
+import { departs } from "../run/changes.js";
 
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far
@@ -51,10 +52,11 @@ export class TextsView {
       ...frame.waiting.filter((w) => w.preempted).map((w) => w.request),
       ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
     ])];
+    const masked = app.pair.leaks && app.leak.on ? app.pair.members[0].run : null;
     setText(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
     while (this.rows.length < shown.length) {
-      const row = { chip: h("span", {}), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), fresh: h("mark", {}), note: h("span", { class: "note" }) };
-      row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.prompt, row.output, row.fresh, row.note));
+      const row = { chip: h("span", {}), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
+      row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
       this.rows.push(row);
       this.box.append(row.el);
     }
@@ -74,7 +76,11 @@ export class TextsView {
       const output = run.texts.output[request.id] || [];
       const prompt = run.texts.prompt[request.id] || [];
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
-      setText(row.output, tail(output, Math.min(before, output.length), OUTPUT)); // a run of a race has no texts
+      const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak changes its text
+      setText(row.output, tail(output, Math.min(before, output.length, leaves), OUTPUT));
+      setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
+      setText(row.masked, total > leaves ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}` : "");
+      row.fresh.classList.toggle("changed", total > leaves);
       setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       if (row.hue !== request.hue) {

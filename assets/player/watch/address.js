@@ -39,6 +39,7 @@ export class Address {
     if (entry && (entry.name || entry.spec || entry.trace)) return null;
     if (app.options.replay && app.replay === app.options.replay) return null; // the page is the run
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
+    if (run.header.leak) return "This run leaks on purpose. Share the run as it was: the leak is one click from there.";
     if (run.header.source === "uploaded") return "This run was opened from a file: it is on your machine alone.";
     if (run.header.source === "recorded") return "This run was recorded for a race: share the comparison that it is in.";
     return entry ? "What this run was asked is too long for an address." : "This run did not come to its end, and is kept nowhere.";

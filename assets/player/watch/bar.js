@@ -5,7 +5,7 @@ import { exportMenu } from "./export.js";
 import { factsOf, limitsOf, notesOf, showFacts, sourceOf } from "./facts.js";
 import { fillTabs } from "../parts/look.js";
 import { showKeys } from "../parts/menu.js";
-import { whatIf } from "./what_if.js";
+import { showWhatIf } from "./what_if.js";
 import { showRuns } from "./runs_card.js";
 
 /** What an element takes when it is not shortened. */
@@ -32,11 +32,7 @@ export class Bar {
     $(".race-button").addEventListener("click", () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && app.entry.name } }, bubbles: true })));
     const what = $(".what-button");
     what.hidden = !app.server;
-    what.addEventListener("click", async () => {
-      if (app.running) return app.toast("A run is going: wait for its end, or cancel it.");
-      const items = await whatIf(app);
-      if (items.length) app.menu.toggle(what, items);
-    });
+    what.addEventListener("click", () => showWhatIf(app));
     $(".source").addEventListener("click", () => app.run && showFacts(root, app.run));
     $(".share-button").addEventListener("click", () => app.address.share());
     const edit = $(".edit-button");
@@ -50,7 +46,7 @@ export class Bar {
     if (app.layout === "phone" || app.narrow) {
       const race = app.$(".race-button");
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
-      if (app.server) items.push({ text: "What if …", note: "The same requests with one setting changed", act: async () => app.menu.toggle(app.$(".more-button"), await whatIf(app)) });
+      if (app.server) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
       items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
         { text: `Axis: ${app.lanes.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.lanes.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });

@@ -18,7 +18,7 @@ export class Editor {
     this.rows = []; // {el, prompt, tokens, arrival, request}
     this.limits = {};
     this._opening = false; // a recording of what the form says
-    this.visitor = null; // who asks, to the server: a number of this page alone
+    this._visitor = null;
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
@@ -59,11 +59,6 @@ export class Editor {
     if (this.edited) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this._setAside(() => this._fromRun()) });
     else this._fromRun();
     return true;
-  }
-
-  /** Say the run on screen. */
-  async follow() {
-    if (await this._state()) this._fromRun();
   }
 
   /** What makes the run on screen again, or null, with a word about it. */
@@ -288,6 +283,12 @@ export class Editor {
     this.frame.say(sentence, bad);
   }
 
+  /** Who asks, to the server: a number of this page alone. */
+  get visitor() {
+    this._visitor ??= Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
+    return this._visitor;
+  }
+
   // -- running --------------------------------------------------------------------------------------------------------------
 
   async run() {
@@ -296,10 +297,8 @@ export class Editor {
     return this.runSpec(this.spec());
   }
 
-  /** title: what the run is called among those of this visit. */
-  async runSpec(spec, title = null) {
-    this.visitor ??= Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
-    return this._running(spec, title, "Starting the engine.", (tell) => this.app.live.start(spec, this.visitor, tell));
+  async runSpec(spec) {
+    return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.visitor, tell));
   }
 
   /** Find the run again that went on when the page was last loaded; whether there was one. */
@@ -308,11 +307,11 @@ export class Editor {
     if (!left || !(await this._state())) return false;
     this.fill(left.spec);
     this.app.toast("The run that was going on is taken up again.");
-    await this._running(left.spec, null, "Taking up the run.", (tell) => this.app.live.resume(tell));
+    await this._running(left.spec, "Taking up the run.", (tell) => this.app.live.resume(tell));
     return true;
   }
 
-  async _running(spec, title, words, start) {
+  async _running(spec, words, start) {
     const { app, frame } = this;
     frame.busy(true);
     this._say(words);
@@ -331,8 +330,7 @@ export class Editor {
     frame.busy(false);
     const { ended } = app.live;
     if (ran && ended && ended.entry) {
-      ended.entry.spec = await pack(this._brief(spec));
-      app.visit.add(ended.run, ended.entry, spec, title || this._titleOf(spec));
+      await this.keep(ended.run, ended.entry, spec, this._titleOf(spec));
       app.bar.marks();
     }
     if (ran && app.run === app.live.run) {
@@ -342,6 +340,17 @@ export class Editor {
       app.changed();
     }
     return ran;
+  }
+
+  /** A run that came to its end, among those of this visit. */
+  async keep(run, entry, spec, title) {
+    entry.spec = await this.packed(spec);
+    this.app.visit.add(run, entry, spec, title);
+  }
+
+  /** A spec as a link says it. */
+  packed(spec) {
+    return pack(this._brief(spec));
   }
 
   /** What a run of a spec is called among those of this visit. */

@@ -31,6 +31,7 @@ export function factsOf(run) {
     ["Engine", engine && list([`${engine.name} ${engine.version}`, engine.scheduler, engine.async && "asynchronous", engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`])],
     ["Model", list([model.name, size, model.layers && plural(model.layers, "layer"), header.dtype])],
     ["Device", list(device)],
+    ["Leak", run.header.leak && "on purpose, every request also read the keys of the next one in the pass"],
     ["Policy", list([header.policy, config.max_num_seqs && plural(run.numLanes, "lane"), run.numBlocks && `${plural(run.numBlocks, "KV block")} of ${plural(run.blockSize, "token")}`])],
     ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
     ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],

@@ -46,6 +46,7 @@ export function playerKeys(app) {
     else if (e.key === "t") app.tables.toggle();
     else if (e.key === "c") app.setClock(!app.lanes.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
+    else if (e.key === "x") app.pair.flip();
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
     else if (e.key === "r") app.narration.open(app.narration.list.hidden);
     else if (app.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();

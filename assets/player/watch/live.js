@@ -1,6 +1,7 @@
 // A run as it happens: keeps the last picture until the first step is here, and comes back to it if the run fails: what ran until then is a
 // click away. The session knows the run that goes on, so that the page finds it when it is loaded again.
 
+import { setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { Refusal, fetchJson } from "../parts/server.js";
 import { Run } from "../run/run.js";
@@ -128,6 +129,17 @@ export class Live {
     Object.assign(this.app, { run, entry, replay });
     this.app.editor.shown = run; // the form stays: it says what was asked
     this.app.entered({ step: run.length ? run.stepOf(Math.min(index, run.length - 1)) : null });
+  }
+
+  /** How far the step on screen is behind the run that goes on. */
+  draw() {
+    const { app } = this;
+    const badge = app.$(".live-badge");
+    badge.hidden = !app.running;
+    if (!app.running) return;
+    badge.classList.toggle("behind", !app.following);
+    const behind = this.run === app.run ? app.run.length - 1 - app.index : 0;
+    setText(badge, app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
   }
 
   async cancel() {

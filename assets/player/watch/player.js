@@ -28,6 +28,8 @@ import { Server, fetchJson } from "../parts/server.js";
 import { Live } from "./live.js";
 import { Visit } from "./visit.js";
 import { Intro } from "./intro.js";
+import { Leak } from "./leak.js";
+import { Pair } from "./pair.js";
 import { Editor } from "./editor.js";
 import { plain } from "../parts/chips.js";
 
@@ -86,6 +88,8 @@ export class Player {
     this.address = new Address(this);
     this.server = this.options.server ? new Server(this.options.base) : null;
     this.visit = new Visit(this);
+    this.pair = new Pair(this);
+    this.leak = new Leak(this);
     this.live = new Live(this);
     this.editor = new Editor($(".drawer"), this);
     this.bar = new Bar(this);
@@ -119,19 +123,24 @@ export class Player {
   async open(entry, wanted = {}) {
     this._opening = entry;
     try {
-      if (!this._fetched.has(entry.url)) {
-        this._fetched.set(entry.url, fetchJson(entry.url));
-      }
-      const replay = await this._fetched.get(entry.url);
+      const replay = await this.fetch(entry.url);
       if (this._opening !== entry) return; // another was asked for meanwhile
       this.entry = entry;
       this.show(replay, wanted);
     } catch (error) {
-      this._fetched.delete(entry.url);
       const sentence = `This run could not be fetched (${error.message}).`;
       if (this.run) this.toast(sentence);
       else this.empty(sentence);
     }
+  }
+
+  /** A document by its address, fetched once. */
+  fetch(url) {
+    if (!this._fetched.has(url)) this._fetched.set(url, fetchJson(url).catch((error) => {
+      this._fetched.delete(url);
+      throw error;
+    }));
+    return this._fetched.get(url);
   }
 
   /** A replay from a file. A broken one leaves what is on screen. */
@@ -166,6 +175,7 @@ export class Player {
     this.frame = null;
     this.pass = Infinity;
     this.mask.reset();
+    this.pair.entered();
     this.bar.marks();
     this.editor.followed();
     if (!run.length) {
@@ -311,19 +321,10 @@ export class Player {
     const { scrubber } = this;
     setAttr(scrubber, "aria-valuenow", String(frame.event.step));
     setAttr(scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));
-    this._edge();
+    this.live.draw();
     if (this.drawn < 0) performance.mark("inflight-drawn");
     this.drawn = this.index;
     this.lastMs = performance.now() - t0;
-  }
-
-  _edge() {
-    const badge = this.$(".live-badge");
-    badge.hidden = !this.running;
-    if (!this.running) return;
-    badge.classList.toggle("behind", !this.following);
-    const behind = this.live.run === this.run ? this.run.length - 1 - this.index : 0;
-    setText(badge, this.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
   }
 
   // -- buttons and modes -------------------------------------------------------------------------------------------------------------

@@ -1,71 +1,95 @@
-// What if: the run on screen once more with one setting changed, shown where the two part. Both stay among the runs of this visit.
+// What if: the requests on screen twice more, the second time with one setting changed. The two runs are a pair, shown where they part.
 
+import { showCard } from "../parts/card.js";
+import { h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { Run } from "../run/run.js";
 
-/** Whether two events of two runs did the same: the same requests with the same positions, in the same passes. */
-function alike(a, b) {
-  const work = (e) => JSON.stringify([e.step, e.passes.map((p) => [p.layout, p.rows, p.width]), e.segments.map((s) => [s.passIndex, s.request, s.start, s.length]), e.preempted.map((p) => p.request)]);
-  return work(a) === work(b);
-}
-
-/**
- * The index of the first step that differs; null where one run is the beginning of the other, or they are equal.
- * @param {Run} before
- * @param {Run} after
- */
-export function partingStep(before, after) {
-  const most = Math.min(before.length, after.length);
-  for (let i = 0; i < most; i += 1) if (!alike(before.events[i], after.events[i])) return i;
-  return before.length === after.length ? null : most - 1;
-}
+const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" }; // by the limit that bound
+const SOME_POLICIES = ["max_num_batched_tokens", "chunked_prefill", "prefill_first", "prefix_caching"]; // have these
+/** @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n: number) => string][]} */
+const NUMBERS = [
+  ["max_num_seqs", "Lanes", (n) => [n * 2, Math.max(1, Math.floor(n / 2))], (n) => plural(n, "lane")],
+  ["max_num_batched_tokens", "Token budget", (n, config) => [n * 4, Math.max(config.max_num_seqs, Math.floor(n / 2))], (n) => `a token budget of ${n}`],
+  ["num_blocks", "KV blocks", (n) => [n * 2, Math.ceil(n / 2)], (n) => plural(n, "KV block")],
+];
+const SWITCHES = [["chunked_prefill", "Prompts in chunks"], ["prefill_first", "Prefill before decode"], ["prefix_caching", "Prefix cache"]];
 
 /**
- * One change each, as {says, config}. knobs: those that the policy has.
+ * What can be changed, a setting each: its name, what it is now and others to try. That which held the step back comes first. knobs: those
+ * that the policy has.
  * @param {{config: any, knobs: string[]}} spec
  * @param {string[]} policies
+ * @param {string} binding
  */
-export function changesOf({ config, knobs }, policies) {
-  /** @type {[string, (n: number) => number[], (n: number) => string][]} */
-  const numbers = [
-    ["max_num_seqs", (n) => [Math.max(1, Math.floor(n / 2)), n * 2], (n) => plural(n, "lane")],
-    ["max_num_batched_tokens", (n) => [Math.max(config.max_num_seqs, Math.floor(n / 2)), n * 4], (n) => `a token budget of ${n}`],
-    ["num_blocks", (n) => [Math.ceil(n / 2)], (n) => plural(n, "KV block")],
-  ];
-  const switches = [
-    ["chunked_prefill", "prompts in chunks", "whole prompts"], ["prefill_first", "prefill before decode", "decode before prefill"],
-    ["prefix_caching", "a prefix cache", "no prefix cache"],
-  ];
-  const has = (name) => !["max_num_batched_tokens", "chunked_prefill", "prefill_first", "prefix_caching"].includes(name) || knobs.includes(name);
-  return [
-    ...numbers.filter(([name]) => has(name) && config[name]).flatMap(([name, others, words]) => others(config[name]).filter((n) => n !== config[name])
-      .map((n) => ({ says: `${words(n)} instead of ${config[name]}`, config: { [name]: n } }))),
-    ...switches.filter(([name]) => has(name)).map(([name, on, off]) => (config[name] ? { says: `${off} instead of ${on}`, config: { [name]: false } } : { says: `${on} instead of ${off}`, config: { [name]: true } })),
-    ...policies.filter((p) => p !== config.policy).map((policy) => ({ says: `the policy ${policy} instead of ${config.policy}`, config: { policy, prefill_first: false, prefix_caching: false } })),
-  ];
+export function changesOf({ config, knobs }, policies, binding = "none") {
+  const has = (knob) => !SOME_POLICIES.includes(knob) || knobs.includes(knob);
+  /** @type {{knob: string, name: string, now: string, others: {text: string, value: any, says: string}[]}[]} */
+  const settings = [
+    ...NUMBERS.filter(([knob]) => has(knob) && config[knob]).map(([knob, name, others, words]) => ({
+      knob, name, now: String(config[knob]),
+      others: others(config[knob], config).filter((n) => n !== config[knob]).map((n) => ({ text: String(n), value: n, says: `${words(n)} instead of ${config[knob]}` })),
+    })),
+    ...SWITCHES.filter(([knob]) => has(knob)).map(([knob, name]) => {
+      const [now, other] = config[knob] ? ["on", "off"] : ["off", "on"];
+      return { knob, name, now, others: [{ text: other, value: !config[knob], says: `${name.toLowerCase()}: ${other}` }] };
+    }),
+    { knob: "policy", name: "Policy", now: config.policy, others: policies.filter((p) => p !== config.policy).map((p) => ({ text: p, value: p, says: `the policy ${p} instead of ${config.policy}` })) },
+  ].filter(({ others }) => others.length);
+  const first = KNOB_OF[binding];
+  return [...settings.filter((s) => s.knob === first), ...settings.filter((s) => s.knob !== first)];
 }
 
-/** The menu of changes to the run on screen. */
-export async function whatIf(app) {
+/** The card with changes to the run on screen. */
+export async function showWhatIf(app) {
+  if (app.running) return app.toast("A run is going: wait for its end, or cancel it.");
   const { editor } = app;
   const spec = await editor.specOnScreen();
-  if (!spec) return [];
+  if (!spec) return;
   const { policies } = editor.state;
-  const { knobs } = policies.find((p) => p.name === spec.config.policy);
-  return changesOf({ config: spec.config, knobs }, policies.map((p) => p.name)).map(({ says, config }) => ({
-    text: says, act: () => runWith(app, { ...spec, config: { ...spec.config, ...config } }, says),
-  }));
+  const policy = policies.find((p) => p.name === spec.config.policy);
+  const { binding } = app.frame.event.budget;
+  const message = h("p", { class: "what-message", role: "status" });
+  const buttons = [];
+  const act = async (change, button) => {
+    for (const other of buttons) other.disabled = true;
+    button.classList.add("on");
+    const failed = await fork(app, spec, change, (words) => setText(message, words));
+    if (failed === null) return card.close();
+    setText(message, failed);
+    for (const other of buttons) other.disabled = false;
+    button.classList.remove("on");
+  };
+  const choice = (knob, { text, value, says }) => {
+    const button = h("button", { type: "button", class: "button what-choice", title: says, "aria-label": says, onclick: () => act({ knob, value, says }, button) }, text);
+    buttons.push(button);
+    return button;
+  };
+  const card = showCard(app.root, "What if …", h("p", {}, "The engine runs these requests twice more, the second time with one setting changed, and shows where the two part."),
+    h("dl", { class: "what-settings" }, ...changesOf({ config: spec.config, knobs: policy ? policy.knobs : [] }, policies.map((p) => p.name), binding).flatMap(({ knob, name, now, others }) => [
+      h("dt", {}, name, h("small", {}, `now ${now}${knob === KNOB_OF[binding] ? `: it held back step ${app.frame.event.step}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
+    ])), message);
 }
 
-async function runWith(app, spec, says) {
+/** Run both and show them; a sentence where that failed. */
+async function fork(app, spec, { says, knob, value }, tell) {
   const { editor } = app;
-  const before = { run: app.run, entry: app.entry, replay: app.replay, index: app.index };
-  const { edited } = editor;
-  if (!(await editor.runSpec(spec, `${before.entry?.title || "A run"}: ${says}`)) || app.run !== app.live.run) return;
-  if (!edited) await editor.follow();
-  const parting = partingStep(before.run, app.run);
-  if (parting !== null) app.seek(parting);
-  const step = parting === null ? null : app.run.stepOf(parting);
-  const told = parting === null ? `With ${says}, nothing changes: every step is the same.`
-    : `With ${says}, ${step ? `step ${step} is the first that differs` : "the very first step differs"}; the run takes ${plural(app.run.length, "step")} instead of ${before.run.length}.`;
-  app.toast(told, 20000, { text: "Back to the run before", act: () => app.live.show(before) });
+  const before = app.run;
+  const title = app.entry?.title || "A run";
+  try {
+    tell("Starting the engine.");
+    const answer = await app.server.ask("fork", { ...spec, knob, value }, editor.visitor, ({ ahead, total, index }) => tell(ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
+    const doc = await app.fetch(answer.url);
+    if (app.run !== before) return null; // another was opened meanwhile
+    const members = doc.runs.map((replay, n) => ({ run: new Run(replay), entry: { name: null, ...answer.runs[n] }, replay, name: doc.names[n] }));
+    const [, changed] = members;
+    const asked = { ...spec, config: changed.run.header.config };
+    await editor.keep(changed.run, changed.entry, asked, `${title}: ${says}`);
+    members[0].entry.spec = await editor.packed(spec);
+    const [told, after] = doc.says;
+    app.pair.open({ members, step: doc.step, told, says: doc.step === null ? told[0] : after });
+    return null;
+  } catch (error) {
+    return error.message;
+  }
 }

@@ -32,6 +32,20 @@ export function inkCells(g, palette, at, items, window, focus) {
   g.globalAlpha = 1;
 }
 
+/** What a run that leaks also allows: the next request's keys. */
+export function inkLeaks(g, palette, at, items, focus) {
+  const [q0, q1, k0, k1] = at.view;
+  g.fillStyle = palette.warn;
+  for (const { request, leak, q0: top, pads, length } of items) {
+    if (!leak) continue;
+    const first = top + pads;
+    const [x, y] = [at.x(clamp(leak.k0, k0, k1)), at.y(Math.max(first, q0))];
+    g.globalAlpha = dims(focus, request) ? 0.2 : 1;
+    g.fillRect(x, y, at.x(clamp(leak.k0 + leak.kvLen, k0, k1)) - x, at.y(Math.min(first + length, q1)) - y);
+  }
+  g.globalAlpha = 1;
+}
+
 /** The allowed cells, each as strong as its weight against the strongest of its row. */
 export function inkWeights(g, palette, at, items, window, focus, weights) {
   const [q0, q1, k0, k1] = at.view;

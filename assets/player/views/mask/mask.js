@@ -5,7 +5,7 @@ import { dims } from "../../parts/colours.js";
 import { clamp, setAttr, setText } from "../../parts/dom.js";
 import { plural } from "../../parts/format.js";
 import { measure, setFont, Surface } from "../../parts/surface.js";
-import { inkCells, inkTiles, inkWeights } from "./cells.js";
+import { inkCells, inkLeaks, inkTiles, inkWeights } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
 import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
 import { maskPointers } from "./pointers.js";
@@ -78,6 +78,7 @@ export class MaskView {
     const weights = this.weights.of(frame, pass);
     maskTools(this, frame, pass);
     this.panel.classList.toggle("weighed", Boolean(weights));
+    this.panel.classList.toggle("leaking", app.leak.on);
     if (!surface.visible) return;
     const g = surface.begin();
     const { palette } = app;
@@ -118,6 +119,7 @@ export class MaskView {
     if (weights && at.exact) inkWeights(g, palette, at, items, window, focus, weights);
     else if (at.exact) inkCells(g, palette, at, items, window, focus);
     else inkTiles(g, palette, at, pass, items, window, focus, this);
+    inkLeaks(g, palette, at, items, focus);
     inkRules(g, palette, at, items, right, bottom);
     inkLabels(g, app.run, palette, at, pass, items, focus);
     inkHot(g, app.hot, palette, at, pass, right, bottom);
@@ -126,7 +128,7 @@ export class MaskView {
     const pads = pass.padding ? `, of them ${plural(pass.padding, "pad")}` : "";
     setText(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
-      `Attention mask, ${pass.nq} queries by ${pass.nk} keys, ${pass.items.filter((i) => i.length).length} requests on the diagonal${pads}`);
+      `Attention mask, ${pass.nq} queries by ${pass.nk} keys, ${pass.items.filter((i) => i.length).length} requests on the diagonal${pads}${app.leak.on ? "; a leak: each also reads the next one's keys" : ""}`);
     this.drawn = { pass, at, window, weights };
   }
 
@@ -161,6 +163,7 @@ export class MaskView {
     const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
     const allowed = new Set();
     const { hues, waste } = this.app.palette;
+    allowed.add(parseInt(this.app.palette.warn.slice(1), 16)); // leaked
     for (const c of [...hues, waste]) for (const hex of [c.solid, c.cached]) allowed.add(parseInt(hex.slice(1), 16));
     const cells = [];
     for (let q = at.view[0]; q < at.view[1]; q += 1) {
@@ -187,7 +190,7 @@ export class MaskView {
         i.request.letter,
         i.length ? `${i.start} to ${i.kvLen - 1}` : "none (finished)",
         i.length ? `its own, up to itself${window === null ? "" : `, at most ${window} back`}` : "nothing",
-        String(i.start), String(i.length), String(i.pads), i.overrun ? "overrun: computed for nothing" : "",
+        String(i.start), String(i.length), String(i.pads), i.leak ? `leak: also all keys of ${i.leak.request.letter}` : i.overrun ? "overrun: computed for nothing" : "",
       ]),
     };
   }

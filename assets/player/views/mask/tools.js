@@ -9,7 +9,7 @@ export function maskTools(mask, frame, pass) {
   const zoomable = pinned && pass && pass.items.some((i) => i.request === pinned && i.length);
   const windows = new Set(app.run.windows);
   const signature = JSON.stringify([frame.passes.length, app.passIndex(frame), frame.passes.map((p) => p.items.length + p.layout),
-    zoomable && pinned.letter, Boolean(mask.zoom), mask.layer, app.run.windows, mask.weights.signature]);
+    zoomable && pinned.letter, Boolean(mask.zoom), mask.layer, app.leak.offered, app.leak.on, app.leak.working, app.run.windows, mask.weights.signature]);
   if (signature === mask._signature) return;
   mask._signature = signature;
   const buttons = [];
@@ -30,8 +30,11 @@ export function maskTools(mask, frame, pass) {
     select.value = mask.layer === null ? "" : String(mask.layer);
     buttons.push(select);
   }
-  if (app.options.tabs.some((tab) => tab.name === "compare") && app.layout !== "phone") buttons.push(h("button", {
-    type: "button", class: "mini", title: "Take the mask's wall away: what becomes of the texts, in the Compare tab",
+  if (app.leak.offered || app.leak.on) buttons.push(h("button", {
+    type: "button", class: "mini", "aria-pressed": String(app.leak.on), title: "Take the mask's wall away: the engine runs these requests again, and each also reads the next one's keys", onclick: () => app.leak.toggle(),
+  }, app.leak.working ? `Leak: ${app.leak.working}` : "Leak"));
+  else if (app.options.tabs.some((tab) => tab.name === "compare") && app.layout !== "phone") buttons.push(h("button", {
+    type: "button", class: "mini", title: "Take the mask's wall away: what became of the texts when it was tried, in the Compare tab",
     onclick: () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && app.entry.name, leak: true } }, bubbles: true })),
   }, "Leak"));
   if (mask.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { mask.zoom = null; app.redraw(); app.changed(); } }, "Whole mask"));

@@ -24,7 +24,7 @@ export class Weights {
   /** Only runs that the server keeps can be computed again. */
   get offered() {
     const { app } = this;
-    return Boolean(app.server && !app.running && app.entry && app.entry.id && app.run.header.model && app.run.header.model.layers);
+    return Boolean(app.server && !app.running && !app.leak.on && app.entry && app.entry.id && app.run.header.model && app.run.header.model.layers);
   }
 
   /** The weights of a pass, or null until they are here. */

@@ -23,6 +23,10 @@ export function explainCell(mask, q, k) {
     ["Key ", ...keyWords],
   ];
   let reason;
+  if (query.leak === key) {
+    lines.push([{ request: query.request }, " may read it by the leak alone: it belongs to another request"]);
+    return { request: query.request, allowed: true, reason: "leak", lines, position, keyPosition };
+  }
   if (query.request !== key.request) reason = "another request";
   else if (keyPosition > position) reason = "the future";
   else if (window !== null && position - keyPosition >= window) reason = "outside the window";
@@ -57,6 +61,6 @@ export function maskHit(mask, x, y) {
   if (!cell.inCols) return null;
   const said = explainCell(mask, cell.q, cell.k);
   const hot = { request: said.request, row: cell.q, column: cell.k, q: said.position };
-  if (said.allowed) hot.keys = [said.keyPosition, said.keyPosition + 1];
+  if (said.reason === "allowed") hot.keys = [said.keyPosition, said.keyPosition + 1];
   return { request: said.request, hot, lines: said.lines };
 }

@@ -1,0 +1,99 @@
+// Two runs of the same requests, one of them on screen: as it was and as it becomes with something changed. Which of them is shown, where
+// they part, what is said of it. Who makes such a pair: what_if.js, leak.js.
+
+import { h, setText } from "../parts/dom.js";
+
+/**
+ * @typedef {object} Member
+ * @property {Run} run
+ * @property {any} entry
+ * @property {any} replay
+ * @property {string} name
+ */
+
+export class Pair {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    /** @type {Member[]} */
+    this.members = []; // as it was, changed; or nobody
+    /** @type {number | null} */
+    this.step = null; // the first that differs
+    this.leaks = false;
+    this.says = "";
+    this.line = app.$(".pair-line");
+    const $ = (s) => this.line.querySelector(s);
+    this.names = $(".pair-names");
+    this.words = $(".pair-says");
+    this.go = $(".pair-go");
+    this.go.addEventListener("click", () => app.seekStep(this.step));
+    $(".pair-close").addEventListener("click", () => this.close());
+  }
+
+  /**
+   * members: as it was, changed. told: of the step where they part, in place of its caption. leaks: the second has a hole in its mask.
+   * @param {{members: Member[], step: number | null, says: string, told: Span[], leaks?: boolean}} pair
+   */
+  open({ members, step, says, told, leaks = false }) {
+    const { run, entry, replay, index } = this.app;
+    this.back = { run, entry, replay, step: run.stepOf(index) };
+    const [before, after] = members.map((m) => m.run);
+    for (const request of after.requests) request.hue = before.request(request.id)?.hue ?? request.hue;
+    if (step !== null) for (const { run } of leaks ? [members[1]] : members) {
+      const at = run.indexOf(step);
+      const caption = run.captions[at] || { why: [], waits: "", bound: "" };
+      run.captions[at] = { ...caption, say: told, why: caption.say ? [caption.say, ...caption.why] : caption.why };
+    }
+    Object.assign(this, { members, step, says, leaks });
+    this.show(members[1], leaks ? this.back.step : step ?? this.back.step);
+  }
+
+  /** Whether there is a pair, and which of its runs is not on screen. */
+  get other() {
+    return this.members.find((m) => m.run !== this.app.run) || null;
+  }
+
+  /** Runs whose lanes stand one below the other. */
+  get charted() {
+    return this.leaks ? [] : this.members.map((m) => m.run);
+  }
+
+  /**
+   * Put one of them, or another run, on screen, at a step.
+   * @param {{run: Run, entry: any, replay: any}} member
+   */
+  show({ run, entry, replay }, step = this.app.frame.event.step) {
+    const { app } = this;
+    const { pinned, pass } = app;
+    app.transport.toggle(false);
+    app.following = false;
+    Object.assign(app, { run, entry, replay });
+    app.entered({ step, pin: pinned && pinned.letter, pass: pass === Infinity ? null : pass });
+  }
+
+  flip() {
+    if (this.other) this.show(this.other);
+  }
+
+  /** Back to the run that was on screen. */
+  close() {
+    if (!this.members.length) return;
+    this.members = [];
+    this.show(this.back, this.back.step);
+  }
+
+  /** A run came on screen: one of the two, or the pair is over. */
+  entered() {
+    if (!this.members.some((m) => m.run === this.app.run)) this.members = [];
+    this.line.hidden = !this.members.length;
+    this.app.root.toggleAttribute("data-pair", this.charted.length > 0);
+    this.app.$(".what-button").hidden = !this.app.server || this.members.length > 0;
+    if (!this.members.length) return;
+    this.names.replaceChildren(...this.members.map((member) => h("button", {
+      type: "button", class: "button", "aria-pressed": String(member.run === this.app.run), onclick: () => { if (member.run !== this.app.run) this.show(member); },
+    }, member.name)));
+    setText(this.words, this.says);
+    this.go.hidden = this.step === null;
+    this.go.replaceChildren(h("span", { class: "long" }, "Where they part: "), `step ${this.step}`);
+  }
+}
