@@ -32,3 +32,39 @@ def test_a_step_is_said_once_it_stays(visit, traces):
     page.wait_for_function("() => document.querySelector('.live').textContent.startsWith('Step 5.')")
     slider = page.locator("[role=slider]")
     assert slider.get_attribute("aria-valuenow") == "5"
+
+
+def test_keys_walk_through_tokens_cells_and_blocks(visit, traces):
+    page = visit(replay=replay(traces["continuous"]))
+    seek(page, 6)
+    walked = {}
+    for name in ("tokens of this pass", "cells of the mask", "caches by lane", "memory blocks"):
+        listbox = page.get_by_role("listbox", name=name)
+        page.evaluate("inflight.clear()")
+        for _ in range(40):  # by Tab alone
+            if page.evaluate("document.activeElement.getAttribute('aria-label')") == name:
+                break
+            page.keyboard.press("Tab")
+        said = []
+        for key in ("Home", "ArrowRight", "ArrowDown"):
+            page.keyboard.press(key)
+            page.wait_for_function("() => !inflight._pending")
+            said.append(listbox.get_by_role("option").inner_text())
+        walked[name] = said
+        assert len(set(said)) > 1 and page.evaluate("[inflight.index, inflight.tooltip.el.hidden]") == [6, False]
+        page.keyboard.press("Home")
+        page.keyboard.press("Enter")
+        assert page.evaluate("inflight.pinned && inflight.pinned === inflight.hovered"), name
+        page.keyboard.press("Escape")
+        assert page.evaluate("[document.activeElement === document.body, inflight.hovered, !!inflight.pinned]") == [
+            True,
+            None,
+            True,
+        ]
+        page.keyboard.press("Escape")
+    assert "Prefill" in "".join(walked["tokens of this pass"]) or "Decode" in "".join(walked["tokens of this pass"])
+    assert "Query" in walked["cells of the mask"][0] and "Block 0" in walked["memory blocks"][0]
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => inflight.index === 7")  # outside a picture the arrows step
+    page.keyboard.press("Shift+Slash")
+    assert "there the arrows move" in page.inner_text(".card[open]")

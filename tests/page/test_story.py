@@ -21,7 +21,7 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     what, head = (page.locator(f"#watch {s}").bounding_box() for s in (".what-button", ".playhead"))
     assert abs(what["x"] - head["x"]) < 24 and abs(what["y"] - head["y"]) < 12
     page.click(".what-button")
-    page.locator(".what-choice").first.click()
+    page.get_by_role("button", name="1 lane instead of 3").click()
     page.wait_for_function("() => inflight.pair.members.length === 2", timeout=120_000)
     page.wait_for_function("() => inflight.drawn === inflight.index && !inflight._pending")
     lanes, step = page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]")

@@ -99,11 +99,11 @@ def seek(page: Page, index: int) -> None:
     page.wait_for_function("(i) => inflight.drawn === i && !inflight._pending", arg=index)
 
 
-# The pixels of every canvas and the words around them, once they have not changed for a quarter of a second.
+# The pixels of every canvas and the words around them, once they have not changed for half a second.
 _STILL = """() => new Promise(done => { let before = null, same = 0; const look = () => {
     const now = [...document.querySelectorAll('.inflight canvas')].map(c => c.toDataURL()).join() + document.querySelector('.stage').innerText;
     same = now === before ? same + 1 : 0; before = now;
-    if (same < 15 || document.getAnimations().some(a => a.playState === 'running')) requestAnimationFrame(look); else done(now); }; look(); })"""
+    if (same < 30 || document.getAnimations().some(a => a.playState === 'running')) requestAnimationFrame(look); else done(now); }; look(); })"""
 
 
 def still(page: Page) -> str:

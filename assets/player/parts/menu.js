@@ -70,6 +70,7 @@ const KEYS = [
   [["click"], "select a request; Esc lets it go"],
   [["j", "k"], "select the next, the previous request"],
   [["x"], "of two runs, the other one"],
+  [["Tab"], "to the tokens, the mask, the caches, the blocks: there the arrows move, Enter selects, Esc leaves"],
   [["z"], "zoom the mask to the selected request; the wheel zooms too"],
   [["c"], "lanes over steps or measured time"],
   [["r"], "the reasons of this step"],

@@ -107,6 +107,10 @@ export class LengthsView {
     return { request: lane.request, lines: [[{ request: lane.request }, ` holds ${plural(lane.kvLen, "position")}${note}`]] };
   }
 
+  places() {
+    return this.app.frame.lanes.map(({ lane }) => ({ x: 0, y: lane * this.pitch, w: this.surface.w, h: this.pitch }));
+  }
+
   table(frame) {
     return {
       caption: "Length of each request's cache",
@@ -298,6 +302,10 @@ export class BlocksView {
     if (owners.length > 1) lines.push([`Shared by ${owners.length}: one copy in memory`]);
     const o = owners[0];
     return { request: o.request, lit: owners.map((owner) => owner.request), hot: { request: o.request, keys: [o.at * run.blockSize, (o.at + 1) * run.blockSize] }, lines };
+  }
+
+  places() {
+    return Array.from({ length: this.tiles }, (_, tile) => ({ x: (tile % this.cols) * this.bw, y: Math.floor(tile / this.cols) * this.bh, w: this.bw, h: this.bh }));
   }
 
   table(frame) {

@@ -226,6 +226,10 @@ export class PackedRow {
     };
   }
 
+  places() {
+    return this.cells;
+  }
+
   table(frame) {
     const { run } = this.app;
     return {

@@ -23,6 +23,7 @@ import { focusView, playerKeys } from "./keys.js";
 import { pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
 import { openAddress } from "./opening.js";
+import { Cursor } from "./cursor.js";
 import { take } from "./export.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Live } from "./live.js";
@@ -81,7 +82,8 @@ export class Player {
     this.transport = new Transport($(".transport"), this);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
     this.tables = new Tables(this, [...canvases, this.card].map((v) => [v, v.surface.canvas]));
-    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.transport, this.tables];
+    this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.transport, this.tables, ...this.cursors];
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
     pointElements(this);
     this.menu = new Menu($(".menu"), this);

@@ -153,6 +153,16 @@ export class MaskView {
     return maskHit(this, x, y);
   }
 
+  /** The cells in reading order; nothing where they are tiles. */
+  places() {
+    if (!this.drawn || !this.drawn.at.exact) return [];
+    const { at } = this.drawn;
+    const [q0, q1, k0, k1] = at.view;
+    const places = [];
+    for (let q = q0; q < q1; q += 1) for (let k = k0; k < k1; k += 1) places.push({ x: at.x(k), y: at.y(q), w: at.x(k + 1) - at.x(k), h: at.y(q + 1) - at.y(q) });
+    return places;
+  }
+
   // -- reading back --------------------------------------------------------------------------------------------------
 
   /** What the pixels say: queries × keys of 0 and 1, read from the middle of each cell of the visible canvas. */
