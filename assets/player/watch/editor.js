@@ -18,7 +18,6 @@ export class Editor {
     this.rows = []; // {el, prompt, tokens, arrival, request}
     this.limits = {};
     this._opening = false; // a recording of what the form says
-    this._visitor = null;
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
@@ -283,12 +282,6 @@ export class Editor {
     this.frame.say(sentence, bad);
   }
 
-  /** Who asks, to the server: a number of this page alone. */
-  get visitor() {
-    this._visitor ??= Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
-    return this._visitor;
-  }
-
   // -- running --------------------------------------------------------------------------------------------------------------
 
   async run() {
@@ -298,7 +291,7 @@ export class Editor {
   }
 
   async runSpec(spec) {
-    return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.visitor, tell));
+    return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.app.visit.visitor, tell));
   }
 
   /** Find the run again that went on when the page was last loaded; whether there was one. */

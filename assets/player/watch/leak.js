@@ -31,7 +31,7 @@ export class Leak {
       this._tell("starting");
       const spec = await app.editor.specOnScreen();
       if (!spec) return;
-      const answer = await app.server.ask("leak", spec, app.editor.visitor, ({ step, ahead }) => this._tell(ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
+      const answer = await app.server.ask("leak", spec, app.visit.visitor, ({ step, ahead }) => this._tell(ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
       if (!answer.url) throw new Error(answer.unkept || "the server kept nothing");
       const replay = await app.fetch(answer.url);
       if (app.run !== before.run) return; // another was opened meanwhile

@@ -16,6 +16,7 @@ export class Visit {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
+    this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join(""); // who asks, to the server
     this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
   }
 

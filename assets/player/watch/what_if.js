@@ -78,7 +78,7 @@ async function fork(app, spec, { says, knob, value }, tell) {
   const title = app.entry?.title || "A run";
   try {
     tell("Starting the engine.");
-    const answer = await app.server.ask("fork", { ...spec, knob, value }, editor.visitor, ({ ahead, total, index }) => tell(ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
+    const answer = await app.server.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index }) => tell(ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
     const doc = await app.fetch(answer.url);
     if (app.run !== before) return null; // another was opened meanwhile
     const members = doc.runs.map((replay, n) => ({ run: new Run(replay), entry: { name: null, ...answer.runs[n] }, replay, name: doc.names[n] }));
