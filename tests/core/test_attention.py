@@ -10,7 +10,7 @@ from core.attention.batch import pack
 from core.attention.kv_pool import KVPool, KVShape
 from core.attention.observe import LayerCall, PrivateMask, window_of
 from core.attention.spec import AttentionSpec, Backend
-from core.measure.equivalence import leaky_mask
+from core.measure.mistakes import leaky_mask
 from worlds.families import RUNS, WINDOW, world
 from worlds.passes import BLOCK, passes
 

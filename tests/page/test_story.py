@@ -31,6 +31,7 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     assert min(heights) >= before[2] - 6 and page.locator("[role=toolbar]:visible").count() == 1
     assert page.evaluate("inflight.lanes.chart.scale.per === inflight.lanes.other.scale.per")
     page.keyboard.press("x")
+    page.wait_for_function("() => inflight.drawn === inflight.index && inflight.frame")
     assert page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]") == [before[1], step]
     page.click(".other-lanes", position={"x": 400, "y": 40})
     assert page.evaluate("inflight.run.numLanes") == lanes

@@ -62,7 +62,7 @@ export class Pair {
    * Put one of them, or another run, on screen, at a step.
    * @param {{run: Run, entry: any, replay: any}} member
    */
-  show({ run, entry, replay }, step = this.app.frame.event.step) {
+  show({ run, entry, replay }, step = this.app.run.stepOf(this.app.index)) {
     const { app } = this;
     const { pinned, pass } = app;
     app.transport.toggle(false);
