@@ -17,7 +17,6 @@ from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.errors import InflightError
 from core.measure.mistakes import leaky_engine
 from core.models.adapter import ModelAdapter
 from core.runner.base import observing
