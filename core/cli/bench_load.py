@@ -12,16 +12,17 @@ import typer
 
 from core.cli.options import (
     SLO,
-    Device,
-    Dtype,
+    Burstiness,
     Json,
     Model,
     Out,
-    Threads,
+    Place,
+    Seed,
+    Tokens,
     check_policy,
     engine_for,
     parse_slos,
-    with_limits,
+    with_options,
     writable,
 )
 from core.cli.output import Work, finish, line, number, percent, percentile, seconds, sentence, table
@@ -47,7 +48,7 @@ _DEFAULT = Lengths()
 _WINDOW = 20_000  # tokens whose steps a stream keeps; older ones live on in its totals
 
 
-@with_limits
+@with_options
 def load(
     rate: Annotated[
         list[str] | None,
@@ -59,11 +60,11 @@ def load(
         list[str] | None, typer.Option(help="May be given several times.", show_default="static, continuous")
     ] = None,
     model: Model = None,
-    burstiness: Annotated[float, typer.Option(help="1 is Poisson, below 1 burstier.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of arrivals and lengths.")] = 0,
+    burstiness: Burstiness = 1.0,
+    seed: Seed = 0,
     point_seconds: Annotated[float, typer.Option(help="Time of a point, at most 20.")] = POINT_SECONDS,
-    prompt_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.prompt,
-    output_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.output,
+    prompt_tokens: Tokens = _DEFAULT.prompt,
+    output_tokens: Tokens = _DEFAULT.output,
     lengths: Annotated[
         Path | None, typer.Option(help="Lengths and arrivals: JSONL of our own or Mooncake's, Azure's or BurstGPT's CSV.")
     ] = None,
@@ -79,12 +80,10 @@ def load(
         int | None, typer.Option(min=1, help="A stream of this many requests.", rich_help_panel=_SIMULATE)
     ] = None,
     out: Out = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
     json: Json = False,
     *,
     limits: dict[str, Any],
+    place: Place,
 ) -> None:
     """Measure throughput against latency as ever more requests arrive, policy by policy."""
     writable(out)
@@ -101,7 +100,7 @@ def load(
         data, printed = _stream(simulate, configs, sweep, requests), _print_stream
     else:
         name = model or models.BUILTIN_MODELS[0]
-        data, printed = _load(simulate, configs, sweep, name, device, dtype, threads), _print_load
+        data, printed = _load(simulate, configs, sweep, name, place), _print_load
     finish(data, printed, out, json)
 
 
@@ -114,14 +113,12 @@ def _rates(given: list[str] | None) -> tuple[float, ...] | None:
         raise InflightError("--rate takes numbers of requests a second, or auto alone.") from None
 
 
-def _load(
-    simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, device: str, dtype: str, threads: int | None
-) -> dict[str, Any]:
+def _load(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, place: Place) -> dict[str, Any]:
     if simulate:
         cost = cost_named(simulate)
         engines: dict[str, Engine] = {name: SimulatedEngine(cost, config) for name, config in configs.items()}
     else:
-        first = engine_for(model, next(iter(configs.values())), device, dtype, threads)
+        first = engine_for(model, next(iter(configs.values())), place)
         engines = {name: Engine(first.adapter, first.tokenizer, config) for name, config in configs.items()}
     where = environment(next(iter(engines.values())).trace.header)
     points = len(engines) * len(sweep.rates or sweep.fractions) + (sweep.rates is None)

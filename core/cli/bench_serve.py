@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from core.bench.serve import serve_beside_offline
-from core.cli.options import Device, Dtype, Json, Model, Out, Threads, engine_for, with_limits, writable
+from core.cli.options import Burstiness, Json, Model, Out, Place, Seed, Tokens, engine_for, with_options, writable
 from core.cli.output import Work, finish, line, number, seconds, table
 from core.cli.serve import LANES
 from core.config import EngineConfig
@@ -21,28 +21,26 @@ from core.workload.workload import Workload
 _DEFAULT = Lengths()
 
 
-@with_limits
+@with_options
 def serve(
     requests: Annotated[int, typer.Option(min=1, help="How many, each with a client of its own.")] = 100,
     rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = 8.0,
-    burstiness: Annotated[float, typer.Option(help="1 is Poisson, below 1 burstier.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of arrivals and lengths.")] = 0,
-    prompt_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.prompt,
-    output_tokens: Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")] = _DEFAULT.output,
+    burstiness: Burstiness = 1.0,
+    seed: Seed = 0,
+    prompt_tokens: Tokens = _DEFAULT.prompt,
+    output_tokens: Tokens = _DEFAULT.output,
     model: Model = None,
     out: Out = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
     json: Json = False,
     *,
     limits: dict[str, Any],
+    place: Place,
 ) -> None:
     """Measure what serving costs: streaming clients over HTTP against the same engine offline, at the same arrivals."""
     writable(out)
     name = model or BUILTIN_MODELS[0]
     config = EngineConfig(**{"max_num_seqs": LANES, **limits})
-    engine = engine_for(name, config, device, dtype, threads)
+    engine = engine_for(name, config, place)
     shapes, times = Lengths(prompt_tokens, output_tokens).shapes(seed), arrivals(rate, seed, burstiness)
     drawn = islice(zip(shapes, times, strict=False), requests)
     adapter = engine.adapter
@@ -51,7 +49,8 @@ def serve(
     blocks = config.num_blocks or engine.kv_blocks[1]
     engine = type(engine)(adapter, engine.tokenizer, EngineConfig(**{**config.to_json(), "num_blocks": blocks}))
     given = {**limits, "max_num_seqs": config.max_num_seqs, "num_blocks": blocks}
-    options = ["--model", name, "--device", device, "--dtype", dtype, *(["--threads", str(threads)] if threads else [])]
+    options = ["--model", name, "--device", place.device, "--dtype", place.dtype]
+    options += ["--threads", str(place.threads)] if place.threads else []
     for option, value in given.items():
         flag = option.replace("_", "-")
         options += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.cli.options import Json, TraceFile, engine_for
+from core.cli.options import Json, Place, TraceFile, engine_for
 from core.cli.output import line, print_json, sentence
 from core.config import EngineConfig, Execution
 from core.errors import InflightError, InvalidTrace
@@ -74,4 +74,4 @@ def _engine(header: Mapping[str, Any]) -> Engine:
         raise InflightError("A simulated run has no model to run again.")
     name, device = str(header["model"].get("name")), str(header.get("device")).split(":")[0]
     config = EngineConfig.from_json(header["config"])
-    return engine_for(name, config, device, str(header.get("dtype")), header.get("threads"), Execution())
+    return engine_for(name, config, Place(device, str(header.get("dtype")), header.get("threads")), Execution())

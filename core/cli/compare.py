@@ -8,17 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import (
-    Device,
-    Dtype,
     Json,
     Model,
+    Place,
     PresetName,
-    Threads,
     WorkloadFile,
     check_policy,
     engine_for,
     plan,
-    with_limits,
+    with_options,
     writable,
 )
 from core.cli.output import Work, line, number, percent, print_json, seconds, table
@@ -33,7 +31,7 @@ from core.measure.environment import environment
 from core.measure.rounds import Progress
 
 
-@with_limits
+@with_options
 def compare(
     preset: PresetName = None,
     workload: WorkloadFile = None,
@@ -49,12 +47,10 @@ def compare(
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")] = 5,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the comparison here as JSON.")] = None,
     traces: Annotated[Path | None, typer.Option(help="Save each policy's run of median time in this folder.")] = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
     json: Json = False,
     *,
     limits: dict[str, Any],
+    place: Place,
 ) -> None:
     """Time the same requests under each policy in turn and compare their outputs.
 
@@ -70,12 +66,12 @@ def compare(
     for name in outside:
         if name not in BASELINES:
             raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}.")
-    asked = plan(preset, workload, model, limits, dtype)
+    asked = plan(preset, workload, model, limits, place)
     configs = [asked.config(name) for name in policies]
     writable(out)
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
-    first = engine_for(asked.model, configs[0], device, asked.dtype, threads)
+    first = engine_for(asked.model, configs[0], asked.place)
     engines = [first, *(Engine(first.adapter, first.tokenizer, config) for config in configs[1:])]
     requests = greedily(asked.workload) if outside else asked.workload
     contenders = [engine_contender(engine, requests) for engine in engines]

@@ -6,9 +6,9 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -27,8 +27,6 @@ Model = Annotated[
 ]
 PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset by name; see `presets`.")]
 WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) instead of a preset.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than help; many thousand end the process
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
@@ -39,7 +37,20 @@ SLO = Annotated[
     list[str] | None,
     typer.Option("--slo", help="A limit for goodput, in seconds: ttft=0.5, tpot=0.05 or e2e=3; may be given several times."),
 ]
+Burstiness = Annotated[float, typer.Option(help="1 is Poisson, below 1 burstier.")]
+Seed = Annotated[int, typer.Option(help="Of arrivals and lengths.")]
+Tokens = Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")]
 TraceFile = Annotated[Path, typer.Argument(help="A recorded trace (JSON lines).", show_default=False)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model runs, and in which numbers. threads: of torch on the CPU, None for as many as it takes by itself."""
+
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto"
+    threads: Threads = None
+
 
 LIMITS: dict[str, str] = {
     "max_num_seqs": "Lanes: requests running at once.",
@@ -61,46 +72,52 @@ EXECUTION: dict[str, str] = {
 _TYPES: dict[str, Any] = {"int": int, "int | None": int, "bool": bool, "bool | None": bool, "float": float, "Attention": str}
 
 
-def with_limits(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every limit of `EngineConfig` in place of its parameter `limits`, and if it has a parameter
-    `execution`, one for every field of `Execution`; only those given arrive.
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for every field of a record in place of one parameter for them all.
+
+    `limits` stands for those of `EngineConfig` and `execution` for those of `Execution`: of these only the ones given arrive, as a dict.
+    `place` stands for those of `Place`.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, tuple[type, dict[str, str]]] = {"limits": (EngineConfig, LIMITS), "execution": (Execution, EXECUTION)}
     groups = {name: group for name, group in groups.items() if name in signature.parameters}
+    hints = get_type_hints(Place, include_extras=True)
+    where = [_option(f.name, hints[f.name], f.default) for f in fields(Place) if "place" in signature.parameters]
 
     @functools.wraps(command)
     def call(*args: Any, **kwargs: Any) -> None:
         given = {name: {option: kwargs.pop(option) for option in helps} for name, (_, helps) in groups.items()}
         chosen = {name: {k: v for k, v in values.items() if v is not None} for name, values in given.items()}
+        if where:
+            kwargs["place"] = Place(**{p.name: kwargs.pop(p.name) for p in where})
         command(*args, **kwargs, **chosen)
 
     options = [
-        inspect.Parameter(
-            f.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[_TYPES[str(f.type)] | None, typer.Option(help=helps[f.name], show_default=False)],
-        )
+        _option(f.name, Annotated[_TYPES[str(f.type)] | None, typer.Option(help=helps[f.name], show_default=False)], None)
         for record, helps in groups.values()
         for f in fields(record)
         if f.name in helps
     ]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values() if p.name not in groups]
+    grouped = {*groups, "place"}
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values() if p.name not in grouped] + where
     call.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
     return call
 
 
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What is to run: requests, model by name and dtype, and the limits before a policy is chosen."""
+    """What is to run: requests, model by name, where, and the limits before a policy is chosen."""
 
     workload: Workload
     model: str
     limits: EngineConfig
     given: Mapping[str, Any]
-    dtype: str = "auto"
+    place: Place
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
@@ -109,15 +126,16 @@ class Plan:
         return config_for(policy or self.limits.policy, self.limits, self.given)
 
 
-def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], dtype: str = "auto") -> Plan:
+def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], place: Place) -> Plan:
     """A preset or a workload file, and what was given by name on top of it; raises InflightError."""
     if (preset is None) == (workload is None):
         raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
     if workload is not None:
-        return Plan(Workload.load(workload), model or BUILTIN_MODELS[0], EngineConfig(), limits, dtype)
+        return Plan(Workload.load(workload), model or BUILTIN_MODELS[0], EngineConfig(), limits, place)
     assert preset is not None
     chosen = preset_named(preset)
-    return Plan(chosen.workload, model or chosen.model, chosen.config, limits, chosen.dtype if dtype == "auto" else dtype)
+    place = replace(place, dtype=chosen.dtype) if place.dtype == "auto" else place
+    return Plan(chosen.workload, model or chosen.model, chosen.config, limits, place)
 
 
 def check_policy(policy: str) -> None:
@@ -125,9 +143,7 @@ def check_policy(policy: str) -> None:
         raise InvalidConfig(f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}.")
 
 
-def engine_for(
-    model: str, config: EngineConfig, device: str, dtype: str, threads: int | None, execution: Execution | None = None
-) -> Engine:
+def engine_for(model: str, config: EngineConfig, place: Place, execution: Execution | None = None) -> Engine:
     """Load a model, quietly: this program prints its own lines."""
     import torch  # seconds, which those who only read traces need not wait
     from transformers.utils import logging
@@ -136,9 +152,9 @@ def engine_for(
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return Engine.from_pretrained(model, config, device=device, dtype=dtype, execution=execution)
+    if place.threads is not None:
+        torch.set_num_threads(place.threads)
+    return Engine.from_pretrained(model, config, device=place.device, dtype=place.dtype, execution=execution)
 
 
 def parse_slos(given: list[str] | None) -> SLOs | None:

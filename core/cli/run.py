@@ -9,17 +9,15 @@ import typer
 
 from core.cli.options import (
     SLO,
-    Device,
-    Dtype,
     Json,
     Model,
+    Place,
     PresetName,
-    Threads,
     WorkloadFile,
     engine_for,
     parse_slos,
     plan,
-    with_limits,
+    with_options,
     writable,
 )
 from core.cli.output import Work, print_json, sentence
@@ -33,7 +31,7 @@ from core.workload.workload import Workload
 INTERRUPTED = 130
 
 
-@with_limits
+@with_options
 def run(
     preset: PresetName = None,
     workload: WorkloadFile = None,
@@ -48,12 +46,10 @@ def run(
             help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.", show_default=False
         ),
     ] = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
     json: Json = False,
     *,
     limits: dict[str, Any],
+    place: Place,
     execution: dict[str, Any],
 ) -> None:
     """Run a preset or a workload file and print what happened.
@@ -62,13 +58,13 @@ def run(
     """
     if not is_first():
         out = None
-    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, dtype)
+    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, place)
     config = asked.config(policy)
     writable(out)
     engine = (
         simulated_engine(simulate, config, asked.model)
         if simulate
-        else engine_for(asked.model, config, device, asked.dtype, threads, Execution(**execution))
+        else engine_for(asked.model, config, asked.place, Execution(**execution))
     )
     done = _work(engine, asked.workload)
     trace = engine.trace

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from core.assets import BUILTIN_MODELS
-from core.cli.options import Device, Dtype, Threads, check_policy, engine_for, with_limits
+from core.cli.options import Place, check_policy, engine_for, with_options
 from core.cli.output import sentence
 from core.config import EngineConfig, Execution
 from core.errors import InflightError
@@ -18,7 +18,7 @@ from core.threads import wait_passively
 LANES = 16  # more than a run to look at has
 
 
-@with_limits
+@with_options
 def serve(
     model: Annotated[
         str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id; clients can ask for no other.")
@@ -46,11 +46,9 @@ def serve(
     drain_seconds: Annotated[
         float, typer.Option(min=0, help="What requests under way are given when the server is told to end.")
     ] = 30,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    threads: Threads = None,
     *,
     limits: dict[str, Any],
+    place: Place,
     execution: dict[str, Any],
 ) -> None:
     """Serve a model over HTTP: /generate, OpenAI's /v1, /health, /metrics and live /events; /docs describes them.
@@ -70,7 +68,7 @@ def serve(
         raise InflightError("The API key is empty.")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     config = EngineConfig(**{"policy": policy, "max_num_seqs": LANES, **limits})
-    engine = engine_for(model, config, device, dtype, threads, Execution(**execution))
+    engine = engine_for(model, config, place, Execution(**execution))
     serving = ServingEngine(
         engine,
         ServingLimits(
