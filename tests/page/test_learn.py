@@ -15,6 +15,7 @@ from visualizer.documents.replay import replay
 from visualizer.lessons.document import document, recorded, runs_of_lessons
 from visualizer.lessons.glossary import hints
 from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.questions import asked
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import page_html
 from visualizer.page.lesson_file import lesson_html
@@ -38,7 +39,7 @@ def world() -> tuple[dict, dict, dict[str, str]]:
     files["learn/page.js"] = tab_script("learn")
     documents = {language: f"learn/{language}.json" for language in LANGUAGES}
     parts = {"learn": part("learn", "learn/page.js", {"server": False, "documents": documents, "tabs": TABS_HERE})}
-    return {"catalogue": catalogue, "tabs": TABS_HERE}, parts, files
+    return {"catalogue": catalogue, "tabs": TABS_HERE, "asked": asked()}, parts, files
 
 
 @pytest.fixture
@@ -120,6 +121,25 @@ def test_an_address_opens_a_stop_in_its_language(learn):
     page.keyboard.press("b")
     drawn(page, "static-batching", "first-done")
     assert "stop=first-done" in page.url and "lang=de" in page.url
+
+
+def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(learn, world):
+    stops = json.loads(world[2]["learn/en.json"])["questions"]["stops"]
+    page = learn()
+    page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
+    page.click(".runs-button")
+    links = page.locator(".runs-card .asked a")
+    assert links.all_inner_texts() == [stop["title"] for stop in stops]
+    links.last.click()
+    drawn(page, "questions", stops[-1]["name"])
+    for stop in stops:
+        page.evaluate("(name) => { location.hash = `part=learn&lesson=questions&stop=${name}`; }", stop["name"])
+        drawn(page, "questions", stop["name"])
+        assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == [stop["run"], stop["step"]]
+    page.evaluate("inflightLearn.close()")
+    page.click("#asked-temperature-zero + dd .link")
+    drawn(page, "questions", "temperature-zero")
+    assert "of 176" in page.inner_text(".names") and "lesson=questions&stop=temperature-zero" in page.url
 
 
 def test_the_player_is_given_back_as_it_was(learn, world):

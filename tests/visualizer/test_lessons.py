@@ -13,17 +13,19 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.lessons.document import At, document, lesson_document, recorded, runs_of_lessons
 from visualizer.lessons.facts import FACTS, Who
+from visualizer.lessons.facts.company import parts_at
 from visualizer.lessons.glossary import SEEN
 from visualizer.lessons.lesson import PaintMask
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.pictures import lanes_picture, mask_picture
+from visualizer.lessons.questions import asked
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
 from visualizer.page.lesson_file import lesson_html
 
 TRACES = recorded()
 ALL = [(lesson, stop) for lesson in LESSONS for stop in lesson.stops]
-_FILLED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|`[^`]*`|GPT-2|SGLang|vLLM|llama\.cpp|bf16")
+_FILLED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|`[^`]*`|GPT-2|SGLang|vLLM|llama\.cpp|bf16|float32")
 
 
 def strings(data: object) -> list[str]:
@@ -61,6 +63,40 @@ def test_no_number_is_typed(language):
         if path.stem not in ("page", "glossary"):
             for text in strings(texts(language, path.stem)):
                 assert not re.search(r"\d", _FILLED.sub("", text)), f"{path.stem}: {text}"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_of_the_eleven_questions_has_a_short_answer_and_a_step_that_shows_it(language):
+    made = document(TRACES, language)["questions"]
+    assert len(made["stops"]) == 11 and [s["name"] for s in made["stops"]] == [q["name"] for q in asked(language)["asked"]]
+    for stop in made["stops"]:
+        TRACES(stop["run"]).event(stop["step"])
+        answer = plain(stop["text"][0])
+        sentences = re.findall(r"[.;:?!](?= |$)", answer)
+        assert stop["title"].endswith("?") and len(stop["text"]) == 1 and 1 <= len(sentences) <= 7 and len(answer) < 480
+    drift = next(s for s in made["stops"] if s["name"] == "temperature-zero")
+    event, letters_of = TRACES(drift["run"]).event(drift["step"]), At(TRACES(drift["run"]), drift["step"]).letters
+    assert event.sampled and letters_of  # somebody writes there
+
+
+def test_what_was_measured_in_company_tells_rounding_from_a_wrong_mask():
+    at = At(TRACES("greedy-together-bf16"), 0)
+
+    def of(name: str) -> list:
+        return [evaluated(f"{name}:{pair}", at, {})[0] for pair in ("float32", "bf16", "unmasked")]
+
+    exact, rounded, wrong = of("differing")
+    assert exact == 0 and rounded > 0 and rounded < wrong and len(set(of("compared"))) == 1
+    drifts, leads = of("drift"), of("lead")
+    assert drifts[0] < 1e-3 < drifts[1] < drifts[2]
+    assert leads[1] <= 0.0625 < leads[2], "bf16 parts at a tie, to its last bit; a wrong mask does not need one"
+    parts = parts_at(TRACES("greedy-alone-bf16"), TRACES("greedy-together-bf16"))
+    alone, together = (
+        [s.token_id for e in TRACES(n).events for s in e.sampled if s.request == "r1"]
+        for n in ("greedy-alone-bf16", "greedy-together-bf16")
+    )
+    upto = sum(s.request == "r1" for e in TRACES("greedy-together-bf16").events if e.step < parts for s in e.sampled)
+    assert alone[:upto] == together[:upto] and alone[upto] != together[upto]
 
 
 def test_a_changed_trace_changes_the_sentence():

@@ -1,12 +1,11 @@
 """The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
 
 {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
- "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "questions": […]}
+ "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "questions": a lesson, in which every stop is a question}
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -21,8 +20,9 @@ from visualizer.lessons.glossary import SEEN, terms
 from visualizer.lessons.lesson import ChooseNumber, ChooseRequest, ChooseWords, Lesson, PaintMask, Question, Stop
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.places import At, Place
-from visualizer.lessons.questions import SHOWN, questions
-from visualizer.lessons.texts import FOLDER, LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
+from visualizer.lessons.questions import QUESTIONS
+from visualizer.lessons.tables import table
+from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
 
 Traces = Callable[[str], Trace]  # a recorded run by its name
 
@@ -34,8 +34,9 @@ def recorded(folder: Path = TRACES) -> Traces:
 
 def runs_of_lessons() -> set[str]:
     """The recorded runs that lessons, glossary and questions are about."""
-    places = [p for lesson in LESSONS for s in lesson.stops for p in (s.place, s.about, *s.places.values())]
-    return {place.run for place in (*places, *(p for p, _ in SEEN.values()), *(p for p, _ in SHOWN.values()))}
+    stops = [s for lesson in (*LESSONS, QUESTIONS) for s in lesson.stops]
+    places = [p for s in stops for p in (s.place, s.about, *s.places.values())]
+    return {place.run for place in (*places, *(p for p, _ in SEEN.values()))}
 
 
 def document(traces: Traces, language: str = "en") -> dict[str, Any]:
@@ -48,7 +49,7 @@ def document(traces: Traces, language: str = "en") -> dict[str, Any]:
         "words": texts(language, "page"),
         "lessons": [lesson_document(lesson, traces, language) for lesson in LESSONS],
         "terms": terms(traces, language),
-        "questions": questions(traces, language),
+        "questions": lesson_document(QUESTIONS, traces, language),
     }
 
 
@@ -58,7 +59,7 @@ def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, 
     words = texts(spoken, lesson.name)
     return {
         "name": lesson.name,
-        "number": LESSONS.index(lesson) + 1,
+        "number": LESSONS.index(lesson) + 1 if lesson in LESSONS else 0,
         "language": spoken,
         "title": words["title"],
         "question": words["question"],
@@ -91,7 +92,7 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         "views": list(stop.views),
         "pin": stop.pin,
         "ask": ask,
-        "table": names() if stop.table else None,
+        "table": table(stop.table, at, language) if stop.table else None,
         "then": None if stop.then is None else {"run": stop.then.run, "step": _at(stop.then, traces).step},
     }
 
@@ -149,12 +150,6 @@ def mask_document(at: At) -> dict[str, Any]:
         "keys": [label(k) for k in mask.keys],
         "allowed": ["".join("1" if cell else "0" for cell in row) for row in mask.allowed],
     }
-
-
-@cache
-def names() -> dict[str, Any]:
-    """What the limits are called in other engines: {"engines": [{"name", "url"}], "rows": [[what, name, …]]}."""
-    return json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
 
 
 def _among(question: ChooseRequest, at: At) -> list[str]:

@@ -53,8 +53,8 @@ class Stop:
     """name: the key of its texts. place: what the player shows; then: where it goes once the question is answered.
 
     views: the panels to look at; the others are dimmed. pin: the letter of a request to light. about: the place whose facts a
-    question is about, `then` or else `place`. places: others, by the names under which the texts mention them. table: the names that other
-    engines use are shown.
+    question is about, `then` or else `place`. places: others, by the names under which the texts mention them. table: one of
+    `visualizer.lessons.tables`, shown below the text.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Stop:
     then: Place | None = None
     pin: str | None = None
     places: dict[str, Place] = field(default_factory=dict)
-    table: bool = False
+    table: str | None = None
 
     @property
     def about(self) -> Place:

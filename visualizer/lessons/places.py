@@ -99,6 +99,18 @@ def ends(letter: str) -> Rule:
     )
 
 
+def last_chunk(letter: str) -> Rule:
+    """The step that reads the last of a request's prompt."""
+
+    def rule(trace: Trace) -> int:
+        reads = [
+            e.step for e in trace.events if any(letters(trace)[s.request] == letter and s.phase == "prefill" for s in e.segments)
+        ]
+        return _found(trace, iter(reads), len(reads) - 1)
+
+    return rule
+
+
 def mixes(event: StepEvent) -> bool:
     """Whether prompts and decodes are computed in one pass."""
     return any({s.phase for s in event.segments if s.pass_index == i} == {"prefill", "decode"} for i in range(len(event.passes)))

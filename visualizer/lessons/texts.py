@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -80,7 +81,7 @@ def number(found: int | float | Share, language: str) -> str:
     """A number as the language writes it."""
     if isinstance(found, Share):
         return f"{found.value * 100:.0f} %" if language == "de" else f"{found.value * 100:.0f}%"
-    text = f"{found:,}" if isinstance(found, int) else f"{found:.1f}"
+    text = f"{found:,}" if isinstance(found, int) else f"{found:.1f}" if found >= 1 else format(Decimal(f"{found:.2g}"), "f")
     return text.translate(str.maketrans(",.", ".,")) if language == "de" else text
 
 

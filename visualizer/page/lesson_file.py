@@ -24,7 +24,7 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     found = next((made for made in lessons["lessons"] if made["name"] == lesson), None)
     if found is None:
         raise InflightError(f"There is no lesson {lesson!r}.")
-    data: dict[str, object] = {"lesson": {**lessons, "lessons": [found], "questions": [], "languages": {}}}
+    data: dict[str, object] = {"lesson": {**lessons, "lessons": [found], "languages": {}}}
     catalogue = []
     for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
         data[run] = replay(traces(run))

@@ -11,6 +11,7 @@ import gradio as gr
 
 from visualizer.documents.catalogue import questions
 from visualizer.lessons.glossary import hints
+from visualizer.lessons.questions import asked
 from visualizer.page.bundle import inert_json, markup, script, standalone_html, style
 
 __all__ = ["Player", "standalone_html"]
@@ -30,6 +31,7 @@ class Player(gr.HTML):
             "questions": questions(),
             "tabs": list(tabs),
             "terms": hints(),
+            "asked": asked(),
             "server": True,
         }
         super().__init__(

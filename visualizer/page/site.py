@@ -19,6 +19,7 @@ from visualizer.lessons.document import recorded as recorded_traces
 from visualizer.lessons.document import runs_of_lessons
 from visualizer.lessons.glossary import hints
 from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.questions import asked
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
@@ -47,7 +48,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
         page = page_html(
-            {"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else [], "terms": hints()},
+            {"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else [], "terms": hints(), "asked": asked()},
             parts,
             "picture.png",
         )

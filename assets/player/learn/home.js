@@ -56,10 +56,13 @@ export class Home {
   }
 
   _questions(section, questions) {
-    section.hidden = !questions.length;
-    setText(section.querySelector("h3"), this.learn.words.questions);
-    section.querySelector("dl").replaceChildren(...questions.flatMap((q) => [
-      h("dt", {}, q.ask), h("dd", {}, ...said(q.answer, this.learn.app, this.learn.doc.terms), " ", this._see(q)),
+    const { learn } = this;
+    section.hidden = Boolean(learn.options.only);
+    setText(section.querySelector("h3"), questions.title);
+    section.querySelector("dl").replaceChildren(...questions.stops.flatMap((q, i) => [
+      h("dt", { id: `asked-${q.name}` }, q.title),
+      h("dd", {}, ...q.text.flatMap((spans) => said(spans, learn.app, learn.doc.terms)), " ",
+        h("button", { type: "button", class: "link", onclick: () => learn.open(questions, i) }, learn.words.see_it)),
     ]));
   }
 

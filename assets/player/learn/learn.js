@@ -80,14 +80,19 @@ export class Learn {
   async speak(language) {
     keep("inflight-language", language);
     await this._load(language);
-    if (this.lesson) await this.open(this.doc.lessons.find((l) => l.name === this.lesson.name), this.at);
+    if (this.lesson) await this.open(this._lesson(this.lesson.name), this.at);
     this._remember();
+  }
+
+  /** A lesson by its name, the questions people ask among them. */
+  _lesson(name) {
+    return [...this.doc.lessons, this.doc.questions].find((l) => l.name === name);
   }
 
   /** What the address says. */
   async _follow() {
     const wanted = this._wanted();
-    const lesson = this.doc.lessons.find((l) => l.name === (wanted.get("lesson") || this.options.only));
+    const lesson = this._lesson(wanted.get("lesson") || this.options.only);
     if (wanted.get("large") === "1") this.enlarge(true);
     if (!lesson) return this.close();
     const at = lesson.stops.findIndex((s) => s.name === wanted.get("stop"));
@@ -153,14 +158,14 @@ export class Learn {
     if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return; // gone on meanwhile
     for (const part of [".where", ".presenter-button"]) $(part).hidden = false;
     $(".lessons-button").hidden = Boolean(this.options.only);
-    setText($(".where"), `${lesson.number} · ${lesson.title}`);
+    setText($(".where"), lesson.number ? `${lesson.number} · ${lesson.title}` : lesson.title);
     $(".dots").replaceChildren(...lesson.stops.map((s, i) => h("li", {}, h("button", {
       type: "button", class: i < this.at ? "past" : null, "aria-current": i === this.at ? "step" : null, "aria-label": `${i + 1}: ${s.title}`, title: s.title, onclick: () => this.open(lesson, i),
     }))));
     setText($(".stop-title"), stop.title);
     $(".stop-text").lang = lesson.language;
     $(".stop-text").replaceChildren(...stop.text.map((spans) => h("p", {}, ...said(spans, this.app, this.doc.terms))));
-    if (stop.table) $(".stop-text").append(this._names(stop.table));
+    if (stop.table) $(".stop-text").append(this._table(stop.table));
     this._ask(stop);
     this._do(stop);
     setText($(".stop-count"), `${this.at + 1} ${words.of} ${lesson.stops.length}`);
@@ -173,11 +178,11 @@ export class Learn {
     this.drawn = `${lesson.name}/${stop.name}`;
   }
 
-  /** What the limits are called in other engines. */
-  _names({ engines, rows }) {
+  /** A table below the text: what things are called elsewhere, or what was measured. */
+  _table({ label, head: columns, rows }) {
     const head = ({ name, url }) => h("th", { scope: "col" }, url ? h("a", { href: url, target: "_blank", rel: "noopener" }, name) : name);
-    return h("div", { class: "names", tabindex: "0", role: "group", "aria-label": this.words.names }, h("table", {},
-      h("thead", {}, h("tr", {}, h("td", {}), ...engines.map(head))),
+    return h("div", { class: "names", tabindex: "0", role: "group", "aria-label": label }, h("table", {},
+      h("thead", {}, h("tr", {}, h("td", {}), ...columns.map(head))),
       h("tbody", {}, ...rows.map(([what, ...names]) => h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name)))))));
   }
 
@@ -199,7 +204,7 @@ export class Learn {
 
   /** The last stop: the learner changes the run. */
   _do(stop) {
-    const last = stop === this.lesson.stops.at(-1);
+    const last = stop.name === "now-you";
     this.$(".stop-do").hidden = !last;
     if (!last) return;
     const editor = this.app.server && this.options.tabs.length;

@@ -44,6 +44,12 @@ function ofThisVisit(app, dialog, kept, again) {
       h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: () => { visit.remove(kept); again(); } }, icon("trash"))));
 }
 
+/** The questions people ask, each a link to its answer and the step that shows it. */
+function asked(dialog, { title, shows, asked: list }) {
+  return h("section", { class: "asked" }, h("h3", {}, title), h("p", {}, shows),
+    h("ul", {}, ...list.map(({ name, title: question }) => h("li", {}, h("a", { href: `#part=learn&lesson=questions&stop=${name}`, onclick: () => dialog.close() }, question)))));
+}
+
 export function showRuns(app) {
   const dialog = bareCard(app.root, "Runs", "runs-card");
   const fill = () => {
@@ -56,7 +62,8 @@ export function showRuns(app) {
       ...(app.visit.runs.length ? [h("section", {}, h("h3", {}, "Runs of this visit"), h("p", {}, "Made here; they go when the page is closed."),
         h("div", { class: "run-choices visit" }, ...app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill))))] : []),
       ...groups.filter(([, entries]) => entries.length).map(([{ title, answer }, entries]) => h("section", {}, h("h3", {}, title), h("p", {}, answer),
-        h("div", { class: "run-choices" }, ...entries.map((entry) => recorded(app, dialog, entry))))));
+        h("div", { class: "run-choices" }, ...entries.map((entry) => recorded(app, dialog, entry))))),
+      ...(app.options.asked && app.options.tabs.some((tab) => tab.name === "learn") ? [asked(dialog, app.options.asked)] : []));
   };
   fill();
   dialog.showModal();
