@@ -9,7 +9,6 @@ from typing import Any
 from rich.text import Text
 
 from core.cli.output import line, number, percent, percentile, seconds, table
-from core.config import EngineConfig
 from core.measure.metrics import SLOs, metrics, request_times
 from core.trace.events import StepEvent
 from core.trace.phrases import letters, reason
@@ -48,7 +47,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     if len(lives) > MOST_ROWS:
         line(f"… and {len(lives) - MOST_ROWS} more; --json has them all.")
     line()
-    for text in totals(metrics(trace, slos), bool(trace.header.get("execution", {}).get("asynchronous"))):
+    for text in totals(metrics(trace, slos), trace.is_asynchronous):
         line(text)
     for text in circumstances(trace.header):
         line(text)
@@ -58,7 +57,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
 
 def headline(trace: Trace) -> Text:
     """Workload, policy and limits, model, device."""
-    header, config = trace.header, EngineConfig.from_json(trace.header["config"])
+    header, config = trace.header, trace.config
     model = header["model"]
     lanes = f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"
     budget = f", budget {config.max_num_batched_tokens}" if config.batching.token_budget else ""
@@ -142,7 +141,7 @@ def _time(parts: Mapping[str, float | None], wall: float, asynchronous: bool) ->
 def print_steps(trace: Trace) -> None:
     """One line a step: who computed how much in which lane, and what changed."""
     names = letters(trace)
-    num_lanes = EngineConfig.from_json(trace.header["config"]).num_lanes
+    num_lanes = trace.config.num_lanes
     holders: dict[str, int] = {}
     rows = [step_row(event, num_lanes, names, holders) for event in trace.events]
     table(STEP_COLUMNS, rows, right=STEP_COLUMNS[:5])

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure.metrics import metrics, wall_s
 from core.simulate.cost import Linear, Load, fit_loads, kv_bytes_per_token, measured
@@ -84,7 +83,7 @@ def _fitted(traces: tuple[Trace, Trace]) -> Linear:
 
 
 def _counts(trace: Trace) -> Mapping[str, float]:
-    numbers, lanes = metrics(trace), EngineConfig.from_json(trace.header["config"]).num_lanes
+    numbers, lanes = metrics(trace), trace.config.num_lanes
     held, positions = numbers["lane_steps"], numbers["positions"]
     loads, _ = measured(trace.events, 1)
     return {

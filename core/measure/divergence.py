@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.events import StepEvent
 from core.trace.phrases import count, reason, setting
@@ -73,7 +72,7 @@ def divergence(before: Trace, after: Trace) -> Divergence | None:
 
 def knobs(before: Trace, after: Trace) -> tuple[Knob, ...]:
     """The limits that differ between two runs."""
-    first, second = (EngineConfig.from_json(t.header["config"]).to_json() for t in (before, after))
+    first, second = (trace.config.to_json() for trace in (before, after))
     return tuple(Knob(name, first[name], second[name]) for name in first if first[name] != second[name])
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
 
@@ -238,7 +237,7 @@ def wall_s(trace: Trace) -> float:
 
 
 def _lane_steps(trace: Trace) -> dict[str, int]:
-    num_lanes = EngineConfig.from_json(trace.header["config"]).num_lanes
+    num_lanes = trace.config.num_lanes
     counts = dict.fromkeys(("useful", "padding", "barrier", "stalled", "empty"), 0)
     for event in trace.events:
         overrun = {row.request for row in event.overrun}
@@ -282,8 +281,8 @@ def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
         for name in ("schedule", "prepare", "forward", "sample")
     }
     in_steps = sum(event.t_end - event.t_start for event in trace.events)
-    apart = trace.header.get("execution", {}).get("asynchronous")
-    parts["other"] = in_steps - sum(_present(parts[name] for name in (("forward", "sample") if apart else tuple(parts))))
+    counted = ("forward", "sample") if trace.is_asynchronous else tuple(parts)
+    parts["other"] = in_steps - sum(_present(parts[name] for name in counted))
     parts["between"] = wall - in_steps
     return {name: _rounded(value) for name, value in parts.items()}
 

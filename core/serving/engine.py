@@ -207,7 +207,7 @@ class ServingEngine:
         and for a nickname that is none.
         """
         nickname = self._intake.nickname(nickname)
-        if likeliest and sampling.looks_back and self.engine.trace.header.get("execution", {}).get("asynchronous"):
+        if likeliest and sampling.looks_back and self.engine.trace.is_asynchronous:
             raise InvalidRequest(
                 "Here the likeliest tokens cannot be told beside penalties: a step is launched before the last is read."
             )

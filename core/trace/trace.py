@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace import file
 from core.trace.detokenize import pieces
@@ -30,9 +31,9 @@ class Texts:
 class Trace:
     """What ran.
 
-    header: plain data (`core.trace.header` reads it): model, device, dtype, policy, batching, config, workload, prompts (token ids by request), versions, when it was made and
-        whether it is a recording. events: one `StepEvent` for every step in which something happened. complete: False for a run
-        that was cut short. tokenizer: turns ids into text where no texts are on record.
+    header: plain data, which `core.trace.header` checks and types: model, device, dtype, policy, batching, config, workload, prompts
+    (token ids by request), versions, when it was made and whether it is a recording. events: one `StepEvent` for every step in which
+    something happened. complete: False for a run that was cut short. tokenizer: turns ids into text where no texts are on record.
     """
 
     header: dict[str, Any]
@@ -40,6 +41,16 @@ class Trace:
     complete: bool = True
     tokenizer: Any = field(default=None, repr=False)
     recorded_texts: Texts | None = field(default=None, repr=False)
+
+    @property
+    def config(self) -> EngineConfig:
+        """The limits under which it ran."""
+        return EngineConfig.from_json(self.header["config"])
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether steps were launched before the ones before them had been read."""
+        return bool((self.header.get("execution") or {}).get("asynchronous"))
 
     @property
     def prompts(self) -> dict[str, list[int]]:

@@ -47,7 +47,7 @@ def questions() -> list[dict[str, Any]]:
 def thumbnail(trace: Trace) -> list[list[list[int]]]:
     """Lane by lane who computed in it: [first step, end, hue] for steps that follow each other; hue -1: computed for nobody."""
     hues = deal(trace)
-    lanes: list[list[list[int]]] = [[] for _ in range(trace.header["config"]["max_num_seqs"])]
+    lanes: list[list[list[int]]] = [[] for _ in range(trace.config.max_num_seqs)]
     for i, event in enumerate(trace.events):
         held = {s.lane: hues[s.request] for s in event.segments}
         held |= {row.lane: -1 for forward in event.passes for row in forward.finished_rows}
