@@ -31,6 +31,13 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         metavar="HOST",
         help="a site beside this page whose runs a link may open (#trace=URL); may be given again (default: none)",
     )
+    parser.add_argument(
+        "--live",
+        action=argparse.BooleanOptionalAction,
+        default={"1": True, "0": False}.get(setting("INFLIGHT_LIVE", "")),
+        help="one engine that everybody who opens the page shares (default: yes, but on a Space)",
+    )
+    parser.add_argument("--live-model", metavar="NAME", help="its model: built in, a local folder or a hub id")
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):
         print(refusal, file=sys.stderr)
@@ -47,6 +54,9 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
             root_path=options.root_path,
             trust_visitors=options.trust_visitors,
             trace_hosts=options.trace_host,
+            live=options.live,
+            teacher_token=setting("INFLIGHT_TEACHER_TOKEN"),
+            **({"live_model": options.live_model} if options.live_model else {}),
         )
     except InflightError as error:
         print(error, file=sys.stderr)

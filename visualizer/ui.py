@@ -20,7 +20,9 @@ from gradio.context import LocalContext
 from starlette.middleware import Middleware
 from starlette.requests import Request
 
+from core.assets import BUILTIN_MODELS
 from core.errors import InflightError
+from core.models.cache import Models
 from core.models.tensor_parallel import world_size
 from core.threads import wait_passively
 from visualizer.documents.catalogue import TRACES
@@ -35,6 +37,7 @@ from visualizer.server.limits import Limits, is_space, limits
 from visualizer.server.middleware import MaxBody, OnlyAsked, PackedFront
 from visualizer.server.origins import origins
 from visualizer.server.routes import routes
+from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address
 
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
@@ -139,13 +142,18 @@ def launch(
     traces: Path = TRACES,
     trust_visitors: bool = False,
     trace_hosts: Sequence[str] = (),
+    live: bool | None = None,
+    live_model: str = BUILTIN_MODELS[0],
+    teacher_token: str | None = None,
     prevent_thread_lock: bool = False,
     **options,
 ) -> tuple[Any, ...]:
     """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
 
-    trust_visitors: on an address that others reach they get the limits of a page at home. trace_hosts: see `origins`. options: passed on to `Blocks.launch`, e.g.
-    `server_port`. Raises InflightError under torchrun.
+    trust_visitors: on an address that others reach they get the limits of a page at home. trace_hosts: see `origins`. live: whether
+    visitors share an engine, of `live_model`; by default everywhere but on a Space, where they are strangers to each other. teacher_token:
+    made up where none is given. options: passed on to `Blocks.launch`, e.g. `server_port`. Raises InflightError under torchrun, and for a
+    model that strangers may not run.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
@@ -154,7 +162,11 @@ def launch(
     host = "shared" if options.get("share") else options.get("server_name")
     here = here or limits(host=host, trusted=trust_visitors)
     store = Store(own_folder(), here.kept_bytes)
-    server = Server(store, here, traces)
+    if live_model not in BUILTIN_MODELS and not here.any_model:
+        raise InflightError(f"Where strangers can ask, one of the page's own models is shared: {', '.join(BUILTIN_MODELS)}.")
+    models = Models()
+    server = Server(store, here, traces, models)
+    shared = SharedEngine(live_model, models, here, teacher_token) if (not is_space() if live is None else live) else None
     files = write_files(store.folder)
     picture = Path(shutil.copy(PICTURE, store.folder / "picture.png"))
     for path in (*files.values(), picture):
@@ -169,7 +181,7 @@ def launch(
                 Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20),
                 Middleware(PackedFront),
             ],
-            "routes": routes(server, address_of(is_space()), _enter),
+            "routes": [*routes(server, address_of(is_space()), _enter), *(shared.routes() if shared else ())],
         },
         favicon_path=ICON,
         head=head(_whole(address(picture)))
@@ -182,6 +194,8 @@ def launch(
         prevent_thread_lock=True,
         **options,
     )
+    if shared is not None:
+        print(shared.announce(*served[1:3]), flush=True)
     if not prevent_thread_lock:
         _serve_until_interrupted(server)
     return served

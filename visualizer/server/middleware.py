@@ -73,6 +73,7 @@ class MaxBody:
 
 _ASKED = re.compile(  # by the page and by gradio_client; Gradio's others take uploads, fetch elsewhere for a visitor, or show its insides
     r"/|/(config|theme\.css|favicon\.ico|manifest\.json|robots\.txt|pwa_icon(/\d+)?)/?|/(assets|static|inflight)/.+"
+    r"|/serve/(generate|v1/(completions|chat/completions|models(/.+)?)|health|metrics|events|control|sessions?|openapi\.json)"  # the shared engine
     r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
 )
 _POLICY = (

@@ -1,0 +1,128 @@
+"""The page's process serves the engine too: loaded when first asked for, behind the page's own bounds; where a class finds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from core.models.cache import Models
+from visualizer.server.class_address import class_address, qr_code
+from visualizer.server.limits import HERE
+from visualizer.server.shared_engine import SharedEngine
+from worlds.page_server import ROOT, serve
+
+TOKEN = {"x-teacher-token": "t" * 22}
+
+
+@pytest.fixture(scope="module")
+def page():
+    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url:
+        yield url
+
+
+def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload(page, http):
+    said = http.post(f"{page}/serve/generate", json={"prompt": "O Romeo, ", "max_tokens": 8, "nickname": "Ann"}).json()
+    assert len(said["token_ids"]) == 8 and said["finish_reason"] == "length"
+    health = http.get(f"{page}/serve/health").json()
+    assert health["status"] == "ok" and health["requests"] == health["kv_blocks_used"] == 0
+    models = http.get(f"{page}/serve/v1/models").json()["data"]
+    assert [m["id"] for m in models] == [health["model"]]
+    trace = http.get(f"{page}/serve/session").text
+    assert said["text"] in "".join(json.loads(line).get("output", [""])[0] for line in trace.splitlines()) or trace
+    opened = http.post(f"{page}/gradio_api/call/upload", json={"data": [trace]}).json()["event_id"]
+    answer = http.get(f"{page}/gradio_api/call/upload/{opened}").text
+    assert '"url"' in answer and "error" not in answer.split("data:")[1]
+
+
+def test_viewers_are_told_texts_until_the_teacher_hides_them(page, http):
+    def messages() -> list[dict]:
+        with http.stream("GET", f"{page}/serve/events") as answer:
+            data = next(line for line in answer.iter_lines() if line.startswith("data: "))
+        return json.loads(data[6:])
+
+    http.post(f"{page}/serve/generate", json={"prompt": "Hark", "max_tokens": 2, "nickname": "Bob"})
+    assert "Bob" in [m["nickname"] for m in messages() if m["kind"] == "request"]
+    state = http.post(f"{page}/serve/control", json={"hide_texts": True, "hide_nicknames": True}, headers=TOKEN).json()
+    assert state["hide_texts"] and state["hide_nicknames"]
+    hidden = messages()
+    assert not any(m["nickname"] or m["prompt_token_ids"] for m in hidden if m["kind"] == "request")
+    assert not any(row[2] is not None for m in hidden if m["kind"] == "step" for row in m["sampled"])
+    assert http.get(f"{page}/serve/session").status_code == 403
+    assert http.get(f"{page}/serve/session", headers=TOKEN).status_code == 200
+    http.post(f"{page}/serve/control", json={"hide_texts": False, "hide_nicknames": False}, headers=TOKEN)
+
+
+def test_the_pages_bounds_hold_for_the_engine_too(page, http):
+    for path in ("serve/docs", "serve/", "serve", "serve/../config", "serve/v1", "serve/anything"):
+        assert http.get(f"{page}/{path}").status_code in (404, 307) or "swagger" not in http.get(f"{page}/{path}").text
+    answer = http.get(f"{page}/serve/health")
+    assert (
+        "default-src 'self'" in answer.headers["content-security-policy"] and "access-control-allow-origin" not in answer.headers
+    )
+    assert (
+        http.post(f"{page}/serve/generate", content=b"x" * 2**21, headers={"content-type": "application/json"}).status_code == 413
+    )
+    assert http.post(f"{page}/serve/generate", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+    assert http.post(f"{page}/serve/control", json={"clear": True}, headers={"x-teacher-token": "no"}).status_code == 403
+    told = http.get(f"{page}/inflight/class").json()
+    assert told["address"].startswith("http") and told["qr"].startswith("<svg")
+
+
+def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
+    """A Space does not let strangers share one unless it is told to."""
+    assert http.get(f"{space_url}/serve/health").status_code == 404
+
+
+def test_the_page_is_made_without_torch_and_the_engine_with_the_first_call():
+    code = (
+        "import sys, asyncio\n"
+        "from core.models.cache import Models\n"
+        "from visualizer.server.limits import HERE\n"
+        "from visualizer.server.shared_engine import SharedEngine\n"
+        "shared = SharedEngine('shakespeare-char', Models(), HERE)\n"
+        "routes = shared.routes()\n"
+        "print('torch' in sys.modules)\n"
+        "serving = shared.serving()\n"
+        "print('torch' in sys.modules, serving is shared.serving(), serving.name)\n"
+        "serving.close()\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=dict(os.environ)).stdout
+    assert said == "False\nTrue True shakespeare-char\n"
+
+
+def test_a_model_that_cannot_be_had_is_told_in_a_sentence_and_asked_for_again():
+    from starlette.applications import Starlette
+    from starlette.testclient import TestClient
+
+    shared = SharedEngine("/no/such/model", Models(), HERE)
+    client = TestClient(Starlette(routes=shared.routes()))
+    for _ in range(2):
+        answer = client.get("/serve/health")
+        assert answer.status_code == 503 and answer.json()["error"]["message"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("local", "shared", "environment", "found"),
+    [
+        ("http://127.0.0.1:7860/", None, {}, "http://127.0.0.1:7860/#part=live"),
+        ("http://192.168.1.5:7860/", None, {}, "http://192.168.1.5:7860/#part=live"),
+        ("http://[fd00::5]:7860/", None, {}, "http://[fd00::5]:7860/#part=live"),
+        ("http://0.0.0.0:7860/", "https://x.gradio.live", {}, "https://x.gradio.live/#part=live"),
+        ("http://0.0.0.0:7860/", None, {"SPACE_HOST": "me-it.hf.space"}, "https://me-it.hf.space/#part=live"),
+    ],
+)
+def test_where_a_class_finds_it(local, shared, environment, found):
+    assert class_address(local, shared, environment) == found
+
+
+def test_listening_everywhere_the_class_is_told_an_address_that_it_can_reach():
+    assert "0.0.0.0" not in class_address("http://0.0.0.0:7860/", None, {})
+
+
+def test_the_picture_of_the_address_is_one_svg_without_script():
+    picture = qr_code("http://192.168.1.5:7860/#part=live")
+    assert picture.startswith("<svg") and picture.count("<svg") == 1 and "script" not in picture and "viewBox" in picture

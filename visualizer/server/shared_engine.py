@@ -1,0 +1,123 @@
+"""The engine that everybody who opens the page shares: its server under `/serve`, loaded when somebody first asks for it. Knows no page.
+
+GET inflight/class   {"address", "qr"}: where a class finds it, and that as an SVG
+/serve/…             the server's own addresses, see `core.serving.http.app`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from core.config import EngineConfig
+from core.errors import InflightError
+from core.models.cache import Models
+from visualizer.server.class_address import class_address, qr_code
+from visualizer.server.limits import Limits
+
+if TYPE_CHECKING:
+    from core.serving.engine import ServingEngine
+
+LANES = 8
+App = Callable[..., Any]  # ASGI
+log = logging.getLogger("inflight")
+
+
+class SharedEngine:
+    """One of a process. teacher_token: made up where none is given. address: where a class finds it, once that is known."""
+
+    def __init__(self, model: str, models: Models, limits: Limits, teacher_token: str | None = None) -> None:
+        self.model, self.teacher_token = model, teacher_token or secrets.token_urlsafe(16)
+        self.address = ""
+        self._models, self._limits = models, limits
+        self._lock = threading.Lock()
+        self._serving: ServingEngine | None = None
+
+    def serving(self) -> ServingEngine:
+        """Loaded at the first call, which takes seconds: not for an event loop. Raises InflightError for a model that cannot be had.
+
+        On the CPU, so that the GPU is left to those who run a workload of their own.
+        """
+        from core.engine.engine import Engine  # with torch, which the first paint does not wait for
+        from core.serving.engine import ServingEngine
+        from core.serving.feed import Hidden
+        from core.serving.limits import ServingLimits
+
+        with self._lock:
+            if self._serving is None:
+                here = self._limits
+                serving = ServingEngine(
+                    Engine(*self._models.get(self.model, "cpu"), EngineConfig(max_num_seqs=LANES)),
+                    ServingLimits(
+                        max_requests=4 * here.requests,
+                        max_requests_per_client=here.requests,
+                        max_prompt_tokens=here.prompt_characters,
+                        max_new_tokens=here.new_tokens,
+                        max_lanes=here.lanes,
+                        max_budget=here.budget,
+                        max_viewers=400,
+                    ),
+                    self.model,
+                    Hidden(texts=False, nicknames=False),  # to see each other's is what it is for
+                )
+                serving.start()
+                self._serving = serving
+            return self._serving
+
+    def late(self, make: Callable[[ServingEngine], App]) -> App:
+        """What `make` makes of the engine, as an ASGI application that is made when it is first called."""
+        return _Late(lambda: make(self.serving()))
+
+    def routes(self) -> list[BaseRoute]:
+        async def where(request: Request) -> Response:
+            return Response(json.dumps({"address": self.address, "qr": qr_code(self.address)}), media_type="application/json")
+
+        return [Route("/inflight/class", where, methods=["GET"]), Mount("/serve", app=self.late(self._server))]
+
+    def announce(self, local: str, shared: str | None) -> str:
+        """What is said at the start. local, shared: the page's addresses, as `Blocks.launch` gives them."""
+        self.address = class_address(local, shared)
+        return (
+            f"Live: everybody at {self.address} shares one engine.\n"
+            f"The teacher's token, for its pace, policy, waves and what is hidden: {self.teacher_token}"
+        )
+
+    def _server(self, serving: ServingEngine) -> App:
+        from core.serving.http.app import create_app
+
+        return create_app(serving, teacher_token=self.teacher_token)
+
+
+class _Late:
+    """Loads in a thread, so that the page goes on; a failure is told in a sentence, and the next call tries again."""
+
+    def __init__(self, make: Callable[[], App]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._app: App | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        app = self._app
+        if app is None:
+            try:
+                app = await asyncio.to_thread(self._load)
+            except InflightError as error:
+                log.warning("the shared engine cannot be had: %s", error)
+                told = Response(json.dumps({"error": {"message": str(error)}}), 503, media_type="application/json")
+                await told(scope, receive, send)
+                return
+        await app(scope, receive, send)
+
+    def _load(self) -> App:
+        with self._lock:
+            if self._app is None:
+                self._app = self._make()
+            return self._app
