@@ -3,6 +3,7 @@
 With `player.py` the only module here that knows Gradio.
 """
 
+import asyncio
 import json
 import os
 import shutil
@@ -51,7 +52,7 @@ def build(server: Server, parts: dict[str, Any] | None = None, **options: Any) -
     tabs = next(iter(parts.values()))["options"]["tabs"] if parts else ()
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
         Player(server.catalogue, tabs=tabs, options=options, elem_id="watch")
-        _api(server)
+        _api(server, page)
         if parts:
             gr.HTML(
                 html_template="<div></div>",
@@ -63,7 +64,7 @@ def build(server: Server, parts: dict[str, Any] | None = None, **options: Any) -
     return page.queue(default_concurrency_limit=None)
 
 
-def _api(server: Server) -> None:
+def _api(server: Server, page: gr.Blocks) -> None:
     """What is asked and answered at once, as HTTP endpoints, `gradio_api/call/<name>`; jobs and files have `routes` of their own."""
 
     async def run(spec: dict[str, Any], request: gr.Request) -> AsyncIterator[dict[str, Any]]:
@@ -73,10 +74,14 @@ def _api(server: Server) -> None:
         """
         asked = dict(spec) if isinstance(spec, dict) else {}
         visitor = asked.pop("visitor", None) or request.session_hash
-        begun = server.begin("run", asked if isinstance(spec, dict) else spec, str(visitor)[:64])
+        whose = address_of(is_space())(request.request)
+        begun = server.begin("run", asked if isinstance(spec, dict) else spec, str(visitor)[:64], whose)
         if "error" in begun:
             yield {"seq": 0, "done": True, **begun}
             return
+        unread = page._queue.pending_messages_per_session.get(request.session_hash)
+        while unread and not unread.empty() and server.is_at_work(begun["job"]):
+            await asyncio.sleep(0.05)  # Gradio starts us though nobody may ever open the stream: until then nobody follows the job
         async for piece in server.follow(begun["job"]):
             for line in piece.decode().splitlines():
                 if line.startswith("data: "):

@@ -15,7 +15,7 @@ from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
 from visualizer.server.address import address_of
 from visualizer.server.limits import HERE, SPACE, check, check_tokens, limits
-from worlds.page_server import begin, follow, serve
+from worlds.page_server import begin, call, follow, last_of, serve
 from worlds.visitors import spec
 
 
@@ -51,6 +51,22 @@ def test_an_address_is_that_of_the_visitor(behind_proxy, forwarded, found):
     headers = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
     request = Request({"type": "http", "headers": headers, "client": ("10.0.0.1", 1234)})
     assert address_of(behind_proxy)(request) == found
+
+
+def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
+    """However it is asked for. These would wait five minutes for a request to come."""
+    asked = spec()
+    asked["workload"] = {**asked["workload"], "arrival_unit": "s"}
+    asked["workload"]["requests"][2]["arrival"] = 290
+    assert "event_id" in http.post(f"{page_url}/gradio_api/call/run", json={"data": [{**asked, "visitor": "unread"}]}).json()
+    assert "job" in begin(http, page_url, "run", asked, "unread too")
+    call(http, page_url, "state")  # Gradio's queue has begun the first by then
+    for visitor in ("unread", "unread too"):
+        until = time.monotonic() + 60
+        while "still going" in (answer := begin(http, page_url, "run", spec(), visitor)).get("error", ""):
+            assert time.monotonic() < until, "nobody reads this run, and it goes on"
+            time.sleep(0.2)
+        assert last_of(follow(http, page_url, answer["job"]))["url"]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +168,6 @@ def test_a_space_keeps_to_its_own_models(space_url, http):
 
 def test_addresses_of_recorded_runs_survive_a_restart(page_url, space_url, http):
     """Two pages that were started apart name them alike."""
-    from worlds.page_server import call
-
     first, second = (call(http, url, "state")["catalogue"] for url in (page_url, space_url))
     assert [e["url"] for e in first] == [e["url"] for e in second]
     gone = httpx.get(f"{page_url}/inflight/files/{'0' * 20}.json", trust_env=False)

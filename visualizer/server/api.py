@@ -80,6 +80,11 @@ class Server:
             raise Refused("This run is no longer on the server, which may have been restarted: run it again.")
         return self.jobs.follow(found, start)
 
+    def is_at_work(self, job: object) -> bool:
+        """Whether more may come of a job."""
+        found = self.jobs.find(job)
+        return found is not None and not found.feed.is_closed
+
     def cancel(self, job: object) -> dict[str, Any]:
         return {"cancelled": self.jobs.cancel(job)}
 
