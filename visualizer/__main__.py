@@ -59,13 +59,14 @@ def load_test(
         list[int] | None, typer.Option(min=1, help="How many come; may be given again.", show_default="30, 100, 200")
     ] = None,
     within: Annotated[float, typer.Option(min=0.0, help="Seconds within which all of them come.")] = 10.0,
+    browser: Annotated[bool, typer.Option("--browser", help="One real Chromium among them, timed until it has drawn.")] = False,
 ) -> None:
     """Let a class of visitors open the page and run a small preset; print what they waited for."""
     from visualizer.server.load_test import HEADING, measure
 
     line(HEADING)
     for number in visitors or (30, 100, 200):
-        line(measure(url, number, within).line())
+        line(measure(url, number, within, browser).line())
 
 
 commands = program(

@@ -74,14 +74,16 @@ def _api(server: Server, page: gr.Blocks) -> None:
         """
         asked = dict(spec) if isinstance(spec, dict) else {}
         visitor = asked.pop("visitor", None) or request.session_hash
-        whose = address_of(is_space())(request.request)
+        whose = address_of(is_space())(request.request) if request.request else ""
         begun = server.begin("run", asked if isinstance(spec, dict) else spec, str(visitor)[:64], whose)
         if "error" in begun:
             yield {"seq": 0, "done": True, **begun}
             return
         unread = page._queue.pending_messages_per_session.get(request.session_hash)
         while unread and not unread.empty() and server.is_at_work(begun["job"]):
-            await asyncio.sleep(0.05)  # Gradio starts us though nobody may ever open the stream: until then nobody follows the job
+            await asyncio.sleep(
+                0.05
+            )  # Gradio starts us though nobody may ever open the stream: until then nobody follows the job
         async for piece in server.follow(begun["job"]):
             for line in piece.decode().splitlines():
                 if line.startswith("data: "):
