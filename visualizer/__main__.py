@@ -46,6 +46,18 @@ def record_comparisons(
         line(f"{name}: {sum(file.stat().st_size for file in folder.iterdir()):,} bytes")
 
 
+def record_engines(
+    names: Annotated[list[str] | None, typer.Argument(help="Presets; all that engines are compared on by default.")] = None,
+    python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")] = 5,
+) -> None:
+    """Record vLLM and transformers beside our engine on a quiet machine, and write the comparisons to assets/comparisons."""
+    from visualizer.documents.record_engines import record_engines as measure
+
+    for name, folder in measure(names or (), python=python, repeats=repeats, say=sentence):
+        line(f"{name}: {sum(file.stat().st_size for file in folder.iterdir()):,} bytes")
+
+
 def export_site(folder: Annotated[Path, typer.Argument(help="Where to write it.")]) -> None:
     """Write the recorded runs and comparisons as a site that needs no server."""
     from visualizer.page.site import export_site as export
@@ -70,7 +82,14 @@ def load_test(
 
 
 commands = program(
-    {**COMMANDS, "record": record, "record-comparisons": record_comparisons, "load-test": load_test, "export-site": export_site}
+    {
+        **COMMANDS,
+        "record": record,
+        "record-comparisons": record_comparisons,
+        "record-engines": record_engines,
+        "load-test": load_test,
+        "export-site": export_site,
+    }
 )
 commands.command("page", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(page)
 

@@ -57,8 +57,10 @@ class Difference:
 
 
 def difference(before: Trace, after: Trace) -> Difference:
-    """Of two measured runs; raises InflightError where too few passes were measured, or none."""
+    """Of two measured runs; raises InflightError where too few passes were measured, or none, and for runs of two engines."""
     traces = (before, after)
+    if before.header.get("engine") != after.header.get("engine"):
+        raise InflightError("A pass costs one engine something else than another, so no sum tells why one took less time.")
     if not (before.events and after.events):
         raise InflightError("A run without steps took no time that could be told apart.")
     cost = _fitted(traces)

@@ -68,10 +68,14 @@ def test_the_sites_compare_tab_opens_from_disk(site, chromium):
     assert not any("/compare/" in url for url in asked)  # fetched when it is opened
     page.locator("#watch .tabs button", has_text="Compare").click()
     page.wait_for_function("() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined")
-    names = [entry["name"] for entry in recorded()]
+    names = [entry["name"] for entry in recorded() if not entry["group"]]
     assert page.locator(".compare .top .presets [data-name]").evaluate_all("all => all.map(e => e.dataset.name)") == names
+    page.locator(".compare .top select.group").select_option("engines-kv-pressure")
+    page.wait_for_function("() => inflightCompare.doc.name === 'engines-kv-pressure'")
+    assert page.locator(".compare .racer-name").all_inner_texts() == ["vLLM", "continuous", "transformers"]
     page.locator(f".compare .top [data-name={names[-1]}]").click()
     page.wait_for_function("(n) => inflightCompare.doc.name === n", arg=names[-1])
+    assert page.locator(".compare .top select.group").input_value() == ""
     assert not page.locator(".new-button").is_visible()
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
     page.locator("[data-chart=total_time] .main-svg").first.wait_for(timeout=60_000)

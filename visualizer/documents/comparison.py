@@ -22,13 +22,15 @@ from visualizer.charts import cost_curve, difference, kv_use, lane_steps, latenc
 from visualizer.charts.contenders import hues
 from visualizer.documents.comparison_table import csv_text, table
 from visualizer.documents.replay import replay
-from visualizer.words import findings, verdicts
+from visualizer.words import engines, findings, verdicts
 
 SCHEMA = 1
 BASELINES = {
     "generate-waves": "model.generate in left-padded waves: the article's static batching",
     "generate-serial": "model.generate, one request at a time",
     "transformers-continuous": "the continuous batching of transformers",
+    "transformers": "the continuous batching of transformers, on the same CPU",
+    "vLLM": "vLLM in a process of its own, on the same CPU",
 }
 
 FIGURES = {
@@ -47,7 +49,7 @@ class Shown:
     """A comparison and what is shown beside it.
 
     workload: name of what ran. load: of a sweep of rates, as `core.measure.load.sweep_load` tells it. environment: see `core.measure.environment`. source: "recorded" or "live". equivalence: by switch,
-    "honest" and "leak": `Equivalence.to_json()` and its sentence `says`.
+    "honest" and "leak": `Equivalence.to_json()` and its sentence `says`. group: under which heading it is listed, if under any.
     """
 
     comparison: Comparison
@@ -60,6 +62,7 @@ class Shown:
     cost: CostCurve | None = None
     equivalence: dict[str, dict[str, Any]] = field(default_factory=dict)
     load: dict[str, Any] | None = None
+    group: str = ""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -89,15 +92,15 @@ def document(shown: Shown) -> dict[str, Any]:
         "names": comparison.names,
         "hues": hues(comparison.names),
         "about": {name: about(name, comparison) for name in comparison.names},
-        "race": verdicts.racing(comparison),
+        "race": comparison.names if engines.others(comparison) else verdicts.racing(comparison),
         "walls": comparison.walls,
         "says": {
-            "headline": verdicts.total_time(comparison),
+            "headline": engines.decisions(comparison) or verdicts.total_time(comparison),
             "outputs": findings.outputs(comparison),
             "sure": verdicts.sure(comparison, shown.environment),
             "method": verdicts.method(comparison, any(name in BASELINES for name in comparison.names)),
             "where": where(shown.environment),
-            "notes": notes(comparison),
+            "notes": [*notes(comparison), *engines.caveats(comparison)],
         },
         "figures": _figures(shown),
         "table": table(comparison),

@@ -1,7 +1,8 @@
-"""Comparisons on disk: a folder each, with `comparison.json` and every run as the trace it is."""
+"""Comparisons on disk: a folder each, with `comparison.json` and every run as the trace it is, compressed."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.rounds import Run
+from core.recorders.raw import lines_of
 from core.trace.trace import Trace
 from visualizer.documents.comparison import SCHEMA, Shown
 
@@ -22,14 +24,16 @@ def save(shown: Shown, folder: Path) -> Path:
     names = {}
     for index, (name, run) in enumerate(shown.comparison.runs.items()):
         if run.trace is not None:
-            names[name] = f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl"
-            run.trace.save(folder / names[name])
-    for old in set(folder.glob("*.jsonl")) - {folder / file for file in names.values()}:
+            names[name] = f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl.gz"
+            text = "".join(line + "\n" for line in run.trace.lines())
+            (folder / names[name]).write_bytes(gzip.compress(text.encode(), mtime=0))  # the same run, the same bytes
+    for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
         old.unlink()
     plain = {
         "schema": SCHEMA,
         "title": shown.title,
         "shows": shown.shows,
+        "group": shown.group,
         "names": shown.comparison.names,
         "traces": names,
         **shown.data,
@@ -48,7 +52,7 @@ def load(folder: Path) -> Shown:
                 f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads schema {SCHEMA}."
             )
         names, entries = plain["names"], plain["policies"]
-        traces = {name: Trace.load(folder / file) for name, file in plain["traces"].items()}
+        traces = {name: Trace.from_lines(map(str.rstrip, lines_of(folder / file))) for name, file in plain["traces"].items()}
         runs = {name: Run.of(traces[name]) if name in traces else Run({}, entries[name]["metrics"]) for name in names}
         comparison = Comparison(
             names,
@@ -63,18 +67,17 @@ def load(folder: Path) -> Shown:
         cost = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
         return Shown(
             comparison, plain["workload"], plain["environment"], plain["source"], plain["title"], plain["shows"], plain["created"], cost,
-            plain["equivalence"], plain.get("load"),
+            plain["equivalence"], plain.get("load"), plain.get("group", ""),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InflightError(f"The comparison {folder.name} cannot be read: {type(error).__name__}.") from None
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
-    """The comparisons on record, `gpt2-six` first: what the page lists of them, without loading a run."""
+    """The comparisons on record, those of a group last and `gpt2-six` first: what the page lists of them, without loading a run."""
     entries = []
-    for path in sorted(folder.glob("*/comparison.json"), key=lambda p: (p.parent.name != "gpt2-six", p.parent.name)):
+    for path in folder.glob("*/comparison.json"):
         plain = json.loads(path.read_text(encoding="utf-8"))
-        entries.append(
-            {"name": path.parent.name, "title": plain["title"], "shows": plain["shows"], "recorded": plain["created"][:10]}
-        )
-    return entries
+        found = {"name": path.parent.name, "title": plain["title"], "shows": plain["shows"], "recorded": plain["created"][:10]}
+        entries.append({**found, "group": plain.get("group", "")})
+    return sorted(entries, key=lambda entry: (entry["group"], entry["name"] != "gpt2-six", entry["name"]))

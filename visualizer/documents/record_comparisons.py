@@ -93,14 +93,20 @@ def record_comparisons(
     unknown = [name for name in names if name not in RECORDINGS]
     if unknown:
         raise InflightError(f"There is no comparison {unknown[0]!r} to record; there are {', '.join(RECORDINGS)}.")
+    found = checked_quiet(load)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return _record_all(names or tuple(RECORDINGS), folder, repeats, device, found, say)
+
+
+def checked_quiet(load: Callable[[], float | None]) -> float | None:
+    """The machine's load; raises InflightError where it has other work to do."""
     found, cpus = load(), os.cpu_count()
     if too_busy(found, cpus):
         raise InflightError(
             f"This machine is busy: a load of {found:g} on {cpus} CPUs, and at most {QUIET:g} a CPU is allowed where times are published."
         )
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return _record_all(names or tuple(RECORDINGS), folder, repeats, device, found, say)
+    return found
 
 
 def _record_all(

@@ -182,6 +182,10 @@ export class Compare {
     this.$(".source").title = says.where;
     this.$(".source").dataset.source = doc.source;
     for (const chip of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".presets [data-name]"))) chip.classList.toggle("on", (this.entry ? this.entry.name : this.current?.title) === chip.dataset.name);
+    for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (this.root.querySelectorAll("select.group"))) {
+      list.value = [...list.options].some((o) => o.value === this.entry?.name) ? this.entry.name : "";
+      list.classList.toggle("on", list.value !== "");
+    }
     this.$(".scroll").scrollTop = 0;
     this._remember();
   }
@@ -277,12 +281,13 @@ export class Compare {
   }
 
   _chips() {
+    this.$(".groups").replaceChildren(...this._groups());
     for (const holder of this.root.querySelectorAll(".presets")) {
-      holder.replaceChildren(...this.catalogue.recorded.map((entry) => {
+      holder.replaceChildren(...this.catalogue.recorded.filter((entry) => !entry.group).map((entry) => {
         const chip = h("button", { type: "button", class: "button", title: entry.shows, onclick: () => this.open(entry) }, entry.title);
         chip.dataset.name = entry.name;
         return chip;
-      }), ...this.made.map((made) => {
+      }), ...(holder.classList.contains("small") ? this._groups() : []), ...this.made.map((made) => {
         const chip = h("button", { type: "button", class: "button", title: `Measured here: ${made.shows}. It goes when the page is closed.`, onclick: () => {
           this.entry = null;
           this.current = made;
@@ -292,6 +297,17 @@ export class Compare {
         return chip;
       }), ...(holder.classList.contains("small") ? [h("button", { type: "button", class: "button", onclick: () => this._share() }, "Share")] : []));
     }
+  }
+
+  /** Comparisons that stand under a heading: a list each. */
+  _groups() {
+    const groups = new Set(this.catalogue.recorded.map((entry) => entry.group).filter(Boolean));
+    return [...groups].map((group) => {
+      const entries = this.catalogue.recorded.filter((entry) => entry.group === group);
+      return h("select", { class: "button group", "aria-label": group, onchange: (e) => this.open(entries.find((entry) => entry.name === e.target.value)) },
+        h("option", { value: "", disabled: true, selected: true }, group),
+        ...entries.map((entry) => h("option", { value: entry.name, title: entry.shows }, entry.title)));
+    });
   }
 
   // -- asking the server -------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class _Recorded(NamedTuple):
 def vllm(asked: Asked, engine: Vllm) -> Contender:
     """An engine that runs already, on what it was asked for."""
     return Contender.of(
-        "vllm", lambda: _Recorded(*engine.run()), _read, {"version": engine.version, **asked.config.to_json(), "policy": "vllm"}
+        "vLLM", lambda: _Recorded(*engine.run()), _read, {"version": engine.version, **asked.config.to_json(), "policy": "vLLM"}
     )
 
 
@@ -68,7 +68,7 @@ def transformers_batching(asked: Asked, model: Any) -> Contender:
 
             yield run
 
-    return Contender("transformers-continuous", ready, _read, {**config.to_json(), "policy": "transformers-continuous"})
+    return Contender("transformers", ready, _read, {**config.to_json(), "policy": "transformers"})
 
 
 def _read(recorded: _Recorded) -> Run:

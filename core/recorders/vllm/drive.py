@@ -67,7 +67,7 @@ def run(engine: Any, asked: Asked, path: str) -> float:
 
     def add(request: Request) -> None:
         asks = request.sampling
-        sampling = SamplingParams(temperature=0.0, max_tokens=asks.max_new_tokens, ignore_eos=asks.ignore_eos)
+        sampling = SamplingParams(temperature=0.0, max_tokens=asks.max_new_tokens, ignore_eos=asks.ignore_eos, detokenize=False)
         engine.add_request(request.id, {"prompt_token_ids": asked.prompts[request.id]}, sampling)
 
     started = time.perf_counter()

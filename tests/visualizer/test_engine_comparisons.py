@@ -1,0 +1,55 @@
+"""vLLM and transformers beside ours, as the page ships it: who decides alike, what was not recorded, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from core.errors import InflightError
+from core.measure.divergence import divergence
+from visualizer.documents.comparison import document
+from visualizer.documents.comparison_files import RECORDED, load
+from visualizer.documents.record_engines import record_engines
+from visualizer.words import engines as engine_words
+
+
+@pytest.fixture
+def engines():
+    return load(RECORDED / "engines-kv-pressure")
+
+
+def test_other_engines_are_compared_decision_by_decision(engines):
+    """vLLM decides as ours in every step; a single token that differs, or a request left out of a step, is named with its step."""
+    comparison = engines.comparison
+    theirs, ours = comparison.runs["vLLM"].trace, comparison.runs["continuous"].trace
+    said = document(engines)["says"]
+    assert f"vLLM 0.32.0 decides as continuous in all {len(ours.events)} steps" in said["headline"]
+    assert divergence(ours, theirs) is None and ours.outputs == theirs.outputs
+    assert "transformers 5.23.0 decides otherwise from step" in said["headline"]
+    assert sum("handed over" in note for note in said["notes"]) == 2
+    event = theirs.events[30]
+    (first, *others) = event.sampled
+    theirs.events[30] = replace(event, sampled=(first._replace(token_id=first.token_id + 1), *others))
+    assert "vLLM 0.32.0 decides otherwise from step 30" in engine_words.decisions(comparison)
+    theirs.events[30] = replace(event, segments=event.segments[1:])
+    assert "from step 30 on" in engine_words.decisions(comparison) and "computes nothing" in engine_words.decisions(comparison)
+
+
+def test_what_another_engine_did_not_record_stays_absent(engines):
+    shown = document(engines)
+    assert "difference" not in {figure["name"] for figure in shown["figures"]}  # a pass costs each engine something of its own
+    assert shown["race"] == ["vLLM", "continuous", "transformers"]
+    vllm, ours = shown["runs"]["vLLM"], shown["runs"]["continuous"]
+    assert all(e["timings"]["sample"] is None for e in vllm["events"]) and ours["events"][0]["timings"]["sample"] is not None
+    assert {"prepare", "sample", "logprob", "margin"} == set(vllm["header"]["absent"])
+
+
+def test_comparisons_with_other_engines_need_them(tmp_path, monkeypatch):
+    monkeypatch.delenv("INFLIGHT_VLLM_PYTHON", raising=False)
+    with pytest.raises(InflightError, match="an environment of its own"):
+        record_engines(folder=tmp_path, load=lambda: 0.0)
+    with pytest.raises(InflightError, match="no comparison of engines on 'magic'"):
+        record_engines(["magic"], tmp_path, python="python", load=lambda: 0.0)
+    with pytest.raises(InflightError, match="busy"):
+        record_engines(folder=tmp_path, python="python", load=lambda: 99.0)

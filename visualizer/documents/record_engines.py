@@ -1,0 +1,79 @@
+"""The comparisons with other engines that ship with the page: the same requests on vLLM, on our `continuous` and on transformers, step by step.
+
+vLLM runs in an environment of its own. Refuses a machine that has other work to do.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from core.engine.engine import Engine
+from core.errors import InflightError
+from core.measure.baselines.recorded import transformers_batching, vllm
+from core.measure.compare import compare, engine_contender
+from core.measure.environment import environment
+from core.measure.rounds import load_average
+from core.models.cache import Models
+from core.recorders.asked import Asked
+from core.recorders.vllm.record import PYTHON, Vllm, vllm_python
+from core.workload.presets import Preset, preset
+from visualizer.documents.comparison import Shown
+from visualizer.documents.comparison_files import RECORDED, save
+from visualizer.documents.record_comparisons import checked_quiet
+from visualizer.words.engines import GROUP
+
+PRESETS = ("short-and-long", "long-prompt-arrives", "long-prompt-chunked", "kv-pressure", "shared-prefix", "poisson-32")
+
+
+def record_engines(
+    names: Sequence[str] = (),
+    folder: Path = RECORDED,
+    *,
+    python: str | None = None,
+    repeats: int = 5,
+    load: Callable[[], float | None] = load_average,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[tuple[str, Path]]:
+    """Measure and write the comparison of each of these presets, by default all, yielding each as it is written.
+
+    python: of an environment with vLLM. Raises InflightError, before anything is measured, where none is named, for an unknown name and
+    for a machine that is not quiet.
+    """
+    python = python or vllm_python()
+    if python is None:
+        raise InflightError(f"vLLM needs an environment of its own: name its Python by --python or {PYTHON}.")
+    if unknown := [name for name in names if name not in PRESETS]:
+        raise InflightError(f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(PRESETS)}.")
+    found = checked_quiet(load)
+    return _record_all(names or PRESETS, folder, python, repeats, found, say)
+
+
+def _record_all(
+    names: Sequence[str], folder: Path, python: str, repeats: int, found: float | None, say: Callable[[str], None]
+) -> Iterator[tuple[str, Path]]:
+    for name in names:
+        shown = measured(preset(name), python, repeats, say)
+        shown.environment["load_average"] = found
+        yield name, save(shown, folder / shown.workload)
+
+
+def measured(asked_for: Preset, python: str, repeats: int = 5, say: Callable[[str], None] = lambda text: None) -> Shown:
+    """vLLM, our `continuous` and transformers in rotated order, with as many threads each."""
+    adapter, tokenizer = Models().get(asked_for.model, "cpu")
+    asked = Asked.of(asked_for, tokenizer)
+    engine = Engine(adapter, tokenizer, asked.config)
+    say(f"{asked_for.name}: loading vLLM")
+    with Vllm(asked, python, torch.get_num_threads()) as other:
+        contenders = [vllm(asked, other), engine_contender(engine, asked.workload), transformers_batching(asked, adapter.model)]
+        where = environment(engine.trace.header)
+        result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
+    for run in result.runs.values():
+        if run.trace is not None:
+            run.trace.header = {**run.trace.header, "source": "recorded"}
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    name = f"engines-{asked_for.name}"
+    return Shown(result, name, where, "recorded", asked_for.title, asked_for.shows, created, group=GROUP)

@@ -1,0 +1,65 @@
+"""Other engines beside ours: whether they decide alike, step by step, and what their times include. Knows no page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.measure.compare import Comparison
+from core.measure.divergence import Divergence, divergence
+from core.trace.phrases import count, letters
+from core.trace.trace import Trace
+
+GROUP = "Other engines"
+
+
+def others(comparison: Comparison) -> dict[str, Trace]:
+    """The contenders that are not our engine and left a trace of their steps."""
+    traces = {name: run.trace for name, run in comparison.runs.items()}
+    return {name: trace for name, trace in traces.items() if trace is not None and "engine" in trace.header}
+
+
+def decisions(comparison: Comparison) -> str:
+    """Who decides as our engine in every step, and where each of the others parts from it first. Empty without another engine."""
+    theirs = others(comparison)
+    mine = next((name for name in comparison.names if name not in theirs), None)
+    ours = comparison.runs[mine].trace if mine is not None else None
+    if not theirs or mine is None or ours is None:
+        return ""
+    found = {name: divergence(ours, trace) for name, trace in theirs.items()}
+    alike = [_engine(name, theirs[name]) for name, parting in found.items() if parting is None]
+    said = []
+    if alike:
+        tokens = sum(len(event.sampled) for event in ours.events)
+        one = len(alike) == 1
+        said.append(
+            f"{' and '.join(alike)} {'decides' if one else 'decide'} as {mine} in all {count(len(ours.events), 'step')} and "
+            f"{'writes' if one else 'write'} the same {count(tokens, 'token')}."
+        )
+    said += [_parting(_engine(name, theirs[name]), mine, p, letters(ours)) for name, p in found.items() if p is not None]
+    return f"The same requests under the same limits: {' '.join(said)}"
+
+
+def _parting(name: str, mine: str, found: Divergence, letter: Mapping[str, str]) -> str:
+    who = f"{letter[found.request]} " if found.request else ""
+    wrote = "the same tokens" if found.same_tokens else "other tokens"
+    return (
+        f"{name} decides otherwise from step {found.step} on: with {mine} {who}{found.before}, there {who}{found.after}. "
+        f"It takes {count(found.steps[1], 'step')}, {mine} {found.steps[0]:,}, and it writes {wrote}."
+    )
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """What the times of other engines include, and what they do not say."""
+    theirs = others(comparison)
+    if not theirs:
+        return []
+    size = next(iter(theirs.values())).header["config"]["block_size"]
+    return [
+        "A time goes from the first request handed over to the end of the last step: loading a model and its KV pool are not in it, keeping "
+        f"the record is, and nobody turns tokens into text. KV blocks hold {size} tokens for everybody.",
+        "A model of 5 million parameters on a CPU is not what these engines are made for: such times say little of them elsewhere.",
+    ]
+
+
+def _engine(name: str, trace: Trace) -> str:
+    return f"{name} {trace.header['engine']['version']}"
