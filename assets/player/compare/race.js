@@ -270,6 +270,6 @@ export class Race {
 
   /** What is drawn of each run: lane cells by kind, tokens and requests done at this moment. */
   counts() {
-    return Object.fromEntries(this.racers.map((r) => [r.name, { ...r.lanes.counted, tokens: r.tokensAt(this.now), landed: r._shown, seconds: r.seconds, steps: r.steps, done: !r.final.hidden, final: r.final.textContent }]));
+    return Object.fromEntries(this.racers.map((r) => [r.name, { ...r.lanes.counted, tokens: r.tokensAt(this.now), landed: r.shown, seconds: r.seconds, steps: r.steps, done: !r.final.hidden, final: r.final.textContent }]));
   }
 }

@@ -39,7 +39,7 @@ export class Racer {
     this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
     this.lanes = new LaneChart(canvas, this);
-    this._shown = -1;
+    this.shown = -1;
     /** @type {Palette | null} */
     this._of = null; // whose colours the chips have
   }
@@ -128,8 +128,8 @@ export class Racer {
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
     const landed = this.landedAt(now);
-    if (landed.length !== this._shown || this._of !== race.palette) {
-      [this._shown, this._of] = [landed.length, race.palette];
+    if (landed.length !== this.shown || this._of !== race.palette) {
+      [this.shown, this._of] = [landed.length, race.palette];
       const most = race.layout === "phone" ? 5 : 14;
       const shown = landed.slice(-most);
       this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),

@@ -12,9 +12,7 @@ export class Surface {
       const { clientWidth: w, clientHeight: hh } = canvas.parentElement;
       if (w === this.w && hh === this.h && d === this.d) return;
       [this.w, this.h, this.d] = [w, hh, d];
-      canvas.width = Math.max(1, Math.round(w * d));
-      canvas.height = Math.max(1, Math.round(hh * d));
-      this.g._font = null; // a new size forgets the state
+      resize(canvas, Math.max(1, Math.round(w * d)), Math.max(1, Math.round(hh * d)));
       onresize();
     };
     this.measure = measure;
@@ -33,6 +31,14 @@ export class Surface {
     g.clearRect(0, 0, this.w, this.h);
     return g;
   }
+}
+
+/** Give a canvas a new size, in device pixels; its context, which then forgets its state. */
+export function resize(canvas, width, height) {
+  [canvas.width, canvas.height] = [width, height];
+  const g = canvas.getContext("2d");
+  g._font = null;
+  return g;
 }
 
 /** Set a context's font where it changes; the widths of texts are remembered by font. */

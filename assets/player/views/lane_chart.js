@@ -6,7 +6,7 @@
 import { dims } from "../parts/colours.js";
 import { clamp } from "../parts/dom.js";
 import { milliseconds, plural } from "../parts/format.js";
-import { measure, setFont, Surface } from "../parts/surface.js";
+import { measure, resize, setFont, Surface } from "../parts/surface.js";
 import { countLaneSteps, indexAt, lanePieces, queueColumns } from "../run/lane_layout.js";
 import { DECODE, OVERRUN, PREFILL, STALLED, WASTED } from "../run/run.js";
 
@@ -96,9 +96,7 @@ export class LaneChart {
 
   _begin(canvas) {
     const { surface } = this;
-    [canvas.width, canvas.height] = [surface.canvas.width, surface.canvas.height];
-    const g = canvas.getContext("2d");
-    g._font = null; // a new size forgets the state
+    const g = resize(canvas, surface.canvas.width, surface.canvas.height);
     g.setTransform(surface.d, 0, 0, surface.d, 0, 0);
     return g;
   }
