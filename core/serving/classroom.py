@@ -12,6 +12,7 @@ from typing import Any
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError, InvalidConfig, InvalidRequest
 from core.serving.engine import ServingEngine, When
+from core.serving.shadow import Shadow, shadow_config
 from core.serving.stream import TokenStream
 from core.serving.waves import WAVES
 from core.workload.request import SamplingParams
@@ -25,6 +26,7 @@ class Classroom:
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
+        self._shadow: Shadow | None = None
         serving.on_change = self._tell
         serving.ask(self._tell)
 
@@ -39,6 +41,7 @@ class Classroom:
             "held": serving.num_held,
             "hide_texts": serving.feed.hidden.texts,
             "hide_nicknames": serving.feed.hidden.nicknames,
+            "shadow": self._shadow.policy if self._shadow is not None else None,
             "accepting": serving.accepting and serving.status != "draining",
         }
 
@@ -75,6 +78,31 @@ class Classroom:
         """Whether requests are taken; a wave comes all the same."""
         self._serving.accepting = accepting
         self._serving.ask(self._tell)
+
+    def shadow(self, policy: str | None) -> None:
+        """Simulate another policy beside the engine, from its next run on, which begins once it is idle; None for none. See `Shadow`.
+
+        Raises InvalidConfig for a policy that cannot have the engine's limits.
+        """
+        serving = self._serving
+        if policy is not None:
+            config = serving.config_to_come or serving.engine.config
+            shadow_config(config, policy, serving.engine.kv_blocks[1])
+        if self._shadow is not None:
+            self._shadow.close()
+        self._shadow, serving.on_message = None, None
+        if policy is not None:
+
+            def say(message: dict[str, Any]) -> None:
+                serving.ask(lambda: serving.feed.add(message))
+
+            self._shadow = Shadow(policy, lambda: serving.engine.now, say, lambda: serving.feed.closed)
+            serving.on_message = self._shadow.hear
+            self._shadow.hear({"kind": "pace", "steps_per_s": serving.steps_per_s})
+            self._shadow.start()
+            if serving.config_to_come is None:
+                serving.change(config, "idle")
+        serving.ask(self._tell)
 
     async def wave(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
         """Queue a prepared wave, by its name in `WAVES` or as (prompt, sampling) each: all of it or nothing, in this order.

@@ -67,6 +67,9 @@ class ServingEngine:
         )
         self.num_step_failures = 0
         self.accepting = True
+        self.on_message: Callable[[dict[str, Any] | StepEvent], None] | None = (
+            None  # called by the thread with whatever the feed is told
+        )
         self.on_change: Callable[[], None] = lambda: None  # called by the thread when other limits are in force, or waited for
         self._pace, self._alternatives = Pace(), Alternatives()
         self._engine_works = True
@@ -145,7 +148,7 @@ class ServingEngine:
 
         def change() -> None:
             self._pace.set(steps_per_s)
-            self.feed.add({"kind": "pace", "steps_per_s": steps_per_s})
+            self._say({"kind": "pace", "steps_per_s": steps_per_s})
 
         self.ask(change)
 
@@ -277,6 +280,11 @@ class ServingEngine:
         except queue.Empty:
             return
 
+    def _say(self, message: dict[str, Any] | StepEvent) -> None:
+        self.feed.add(message)
+        if self.on_message is not None:
+            self.on_message(message)
+
     # -- requests, by the thread -------------------------------------------------------------------------------------
 
     def _accept(self, stream: TokenStream) -> None:
@@ -300,7 +308,7 @@ class ServingEngine:
             stream.times.arrived = arrived
             self._streams[stream.id] = stream
             self._alternatives.ask(stream.id, stream.likeliest, stream.sampling)
-            self.feed.add(
+            self._say(
                 {
                     "kind": "request",
                     "id": stream.id,
@@ -338,7 +346,7 @@ class ServingEngine:
         self._withdrawn.clear()
         self.metrics.configured(engine.config, engine.kv_blocks[1])
         header = {name: value for name, value in engine.trace.header.items() if name not in ("prompts", "workload")}
-        self.feed.add({"kind": "run", "run": self._session.run, "header": copy.deepcopy(header)})
+        self._say({"kind": "run", "run": self._session.run, "header": copy.deepcopy(header)})
 
     def _prepare(self, config: EngineConfig, when: When) -> None:
         """A run with other limits is to come."""
@@ -426,7 +434,7 @@ class ServingEngine:
                 if token.finish_reason is not None:
                     self.metrics.finished(stream, token.finish_reason)
             self.metrics.step(event)
-            self.feed.add(event)
+            self._say(event)
         finally:  # whatever failed above, nobody waits for a token that is there
             self._hand_over(handed)
 

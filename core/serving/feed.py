@@ -17,7 +17,7 @@ from core.trace.events import Sampled, StepEvent
 
 KEPT = 4096  # messages
 _MOST_AT_ONCE = 256
-_STATES = ("run", "class", "pace")  # kinds of which the latest message says how things are
+_STATES = ("run", "class", "pace", "shadow")  # kinds of which the latest message says how things are
 
 
 class Hidden(NamedTuple):
@@ -79,7 +79,7 @@ class Feed:
     {"kind": "shadow", …}               what another policy would have done by now, see `core.serving.shadow`
     {"kind": "skipped", "messages"}     to a reader alone: so many were missed
 
-    A reader that does not get all of a run is told the latest "run", "class" and "pace" first.
+    A reader that does not get all of a run is told the latest "run", "class", "pace" and "shadow" first.
     """
 
     def __init__(self, kept: int = KEPT, hidden: Hidden = Hidden()) -> None:  # noqa: B008 (frozen)

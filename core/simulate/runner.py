@@ -11,7 +11,7 @@ Tokens are made up (always the same one), so an end-of-sequence token never come
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +29,7 @@ from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import SIMULATED, Cost, Linear, Load, cost_named
 from core.workload.request import SamplingParams
 
-_TOKEN = Sample(0, 0.0, 0.0)
+TOKEN = Sample(0, 0.0, 0.0)
 
 
 class SimulatedClock:
@@ -52,6 +52,7 @@ class SimulatedRunner:
     asynchronous = False
     execution: dict[str, Any] = {}
     notes: Sequence[str] = ()
+    eos_token_ids: frozenset[int] = frozenset()  # of its made-up tokens
 
     def __init__(self, cost: Cost, clock: SimulatedClock) -> None:
         self.cost, self.clock = cost, clock
@@ -79,7 +80,7 @@ class SimulatedRunner:
         self.clock.now = started + seconds
         self._passes += 1
         self._passes_beyond += self.cost.beyond(load)
-        return PassResult([_TOKEN] * samples, started, self.clock.now, 0.0, seconds, 0.0)
+        return PassResult([TOKEN] * samples, started, self.clock.now, 0.0, seconds, 0.0)
 
 
 class SimulatedModel:
@@ -88,11 +89,18 @@ class SimulatedModel:
     plug = "none"
     tensor_parallel = 1
 
-    def __init__(self, name: str, cost: Cost, vocab_size: int = 50257, max_model_len: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        cost: Cost,
+        vocab_size: int = 50257,
+        max_model_len: int | None = None,
+        eos_token_ids: frozenset[int] = frozenset(),
+    ) -> None:
         self.name, self.vocab_size, self.max_model_len = name, vocab_size, max_model_len
         self.shapes: dict[int, KVShape] = {}
         self.windows: dict[int, int | None] = {0: None}
-        self.eos_token_ids: frozenset[int] = frozenset()
+        self.eos_token_ids = eos_token_ids
         self.device, self.dtype = torch.device("meta"), torch.float16  # nothing is stored anywhere
         self.kv_bytes_per_token = cost.kv_bytes_per_token
         self.config = SimpleNamespace(model_type=SIMULATED)
@@ -102,7 +110,7 @@ class SimulatedModel:
 class SimulatedEngine(Engine):
     """An engine whose forward pass is a cost model. name: of the model it stands for. tokenizer: for text prompts.
 
-    window: keep the steps of the last so many tokens alone.
+    window: keep the steps of the last so many tokens alone. runner: what makes up the tokens.
     """
 
     def __init__(
@@ -115,11 +123,14 @@ class SimulatedEngine(Engine):
         vocab_size: int = 50257,
         max_model_len: int | None = None,
         window: int | None = None,
+        runner: Callable[[Cost, SimulatedClock], SimulatedRunner] = SimulatedRunner,
     ) -> None:
         clock = SimulatedClock()
-        self.cost, self._simulated = cost, SimulatedRunner(cost, clock)
+        self.cost, self._simulated = cost, runner(cost, clock)
         super().__init__(
-            SimulatedModel(name or cost.to_json().get("model") or SIMULATED, cost, vocab_size, max_model_len),
+            SimulatedModel(
+                name or cost.to_json().get("model") or SIMULATED, cost, vocab_size, max_model_len, self._simulated.eos_token_ids
+            ),
             tokenizer,
             config,
             runner=lambda num_blocks: self._simulated,

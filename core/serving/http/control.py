@@ -20,7 +20,7 @@ class ControlBody(BaseModel):
     """What is given is done, in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still but for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
-    is under way, "barrier" lets nobody into a lane any more. wave: a prepared one by its name.
+    is under way, "barrier" lets nobody into a lane any more. wave: a prepared one by its name. shadow: another policy, simulated beside the engine; null for none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -37,6 +37,7 @@ class ControlBody(BaseModel):
     accepting: bool | None = None
     steps_per_s: Annotated[float, Field(ge=0, le=1000)] | None = None
     steps: Count = 0
+    shadow: Annotated[str, Field(max_length=40)] | None = None
     wave: Annotated[str, Field(max_length=40)] | None = None
 
     @property
@@ -66,6 +67,8 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
             serving.clear()
         if body.hide_texts is not None or body.hide_nicknames is not None:
             classroom.hide(texts=body.hide_texts, nicknames=body.hide_nicknames)
+        if "shadow" in body.model_fields_set:
+            classroom.shadow(body.shadow)
         if body.accepting is not None:
             classroom.accept(body.accepting)
         if "steps_per_s" in body.model_fields_set:
