@@ -4,13 +4,22 @@ type Run = import("./run/run.js").Run;
 type Palette = import("./parts/colours.js").Palette;
 type App = import("./watch/player.js").Player;
 
+/** Where steps come from while a run goes on; back: puts that run on screen. */
+interface Edge {
+  going: boolean;
+  run: Run | null;
+  back(): void;
+}
+
 /** A request as the fold knows it. Steps are indices of events. */
 interface RunRequest {
   id: string;
   index: number;
   letter: string;
   hue: number;
+  by: string;
   maxNew: number | null;
+  before: { generated: number; computed: number | null; token: number | null } | null;
   arrived: number | null;
   waits: [first: number, last: number, preempted: boolean][];
   stays: Stay[];
@@ -129,6 +138,9 @@ interface Window {
   inflightLearn: import("./learn/learn.js").Learn;
   inflightLearnMount: Function;
   inflightLearnFiles: { style: string; markup: string };
+  inflightLive: import("./live/live.js").Live;
+  inflightLiveMount: Function;
+  inflightLiveFiles: { style: string; markup: string };
   inflightCompareFiles: { style: string; markup: string };
   inflightEarly?: Record<string, Promise<any>>;
   inflightBring?: Function;

@@ -30,15 +30,15 @@ class Hidden(NamedTuple):
 class _Message:
     """Plain data or a step; its JSON is made when somebody first reads it."""
 
-    __slots__ = ("_data", "_hidden", "_json", "number")
+    __slots__ = ("_hidden", "_json", "data", "number")
 
     def __init__(self, number: int, data: dict[str, Any] | StepEvent) -> None:
-        self.number, self._data = number, data
+        self.number, self.data = number, data
         self._json, self._hidden = "", Hidden()
 
     def json(self, hidden: Hidden) -> str:
         if not self._json or self._hidden != hidden:
-            self._json, self._hidden = json.dumps(_told(self._data, hidden), ensure_ascii=False, separators=(",", ":")), hidden
+            self._json, self._hidden = json.dumps(_told(self.data, hidden), ensure_ascii=False, separators=(",", ":")), hidden
         return self._json
 
 
@@ -59,10 +59,21 @@ _NO_TOKEN: tuple[Any, Any, Any] = (None, None, None)  # id, log-probability and 
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages together. last: the number of the last one, from which a reader goes on. messages: a JSON array."""
+    """Messages together. last: the number of the last one, from which a reader goes on. hidden: what viewers are not told."""
 
     last: int
-    messages: str
+    taken: tuple[_Message, ...]
+    hidden: Hidden
+
+    @property
+    def messages(self) -> str:
+        """A JSON array, for viewers."""
+        return f"[{','.join(message.json(self.hidden) for message in self.taken)}]"
+
+    @property
+    def data(self) -> list[dict[str, Any] | StepEvent]:
+        """The messages themselves, with all that is hidden: for readers in this process."""
+        return [message.data for message in self.taken]
 
 
 class Feed:
@@ -139,11 +150,10 @@ class Feed:
             taken = self._messages[start : start + _MOST_AT_ONCE]
             states, hidden = [self._states[kind] for kind in _STATES if kind in self._states], self.hidden
             more = taken[-1].number < self._next - 1
-        texts = [message.json(hidden) for message in taken]
         if missed:
-            before = [state.json(hidden) for state in states if state.number < taken[0].number]
-            texts = [f'{{"kind":"skipped","messages":{missed}}}', *before, *texts]
-        return Batch(taken[-1].number, f"[{','.join(texts)}]"), more
+            before = [state for state in states if state.number < taken[0].number]
+            taken = [_Message(first - 1, {"kind": "skipped", "messages": missed}), *before, *taken]
+        return Batch(taken[-1].number, tuple(taken), hidden), more
 
     async def _news(self, last: int) -> None:
         event, loop = asyncio.Event(), asyncio.get_running_loop()

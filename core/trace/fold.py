@@ -8,7 +8,7 @@ Knows nothing of policies, colours, sentences or pages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -120,6 +120,12 @@ class Fold:
         for draft in event.drafts:
             self.reject(draft)
         self.end_some(event, "after")
+
+    def keep(self, requests: Set[str]) -> None:
+        """Forget every other request: each of them is over and holds no lane. For a run that has no end."""
+        for known in (self.num_tokens, self.since, self.arrived, self.lost, self.chunks, self.finished):
+            for request in known.keys() - requests:
+                del known[request]
 
     # -- record by record --------------------------------------------------------------------------------------------
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import plotly.graph_objects as go
 
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 
 HUES = ("#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F")
@@ -13,21 +15,38 @@ GROUND, PANEL, RULE, INK, MUTED, EMPTY = "#faf8f4", "#ffffff", "#e3ddd2", "#1b1b
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
-def deal(trace: Trace) -> dict[str, int]:
-    """A hue for every admitted request, as the player deals them: of those that the fewest live requests have, the next one."""
-    hues: dict[str, int] = {}
-    live: set[str] = set()
-    last = -1
-    for event in trace.events:
+class Hues:
+    """Deals a hue to every request when it is first admitted, as the player does: of those that the fewest live requests have, the next one."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, int] = {}  # of requests in a lane, or preempted
+        self._last = -1
+
+    def deal(self, event: StepEvent) -> dict[str, int]:
+        """The hues of requests that are admitted for the first time in the run's next event."""
+        dealt: dict[str, int] = {}
+        self._gone(
+            [*(f.request for f in event.finished if f.when == "before"), *(x.request for x in event.left if x.when == "before")]
+        )
         for admitted in event.admitted:
-            if admitted.request not in hues:
-                used = Counter(hues[r] for r in live)
+            if admitted.request not in self.live:
+                used = Counter(self.live.values())
                 fewest = min(used[h] for h in range(len(HUES)))
-                after = ((last + i) % len(HUES) for i in range(1, len(HUES) + 1))
-                last = hues[admitted.request] = next(h for h in after if used[h] == fewest)
-            live.add(admitted.request)
-        live -= {f.request for f in event.finished}
-    return hues
+                after = ((self._last + i) % len(HUES) for i in range(1, len(HUES) + 1))
+                self._last = next(h for h in after if used[h] == fewest)
+                self.live[admitted.request] = dealt[admitted.request] = self._last
+        self._gone([x.request for x in event.left if x.when == "after"])
+        return dealt
+
+    def _gone(self, requests: Iterable[str]) -> None:
+        for request in requests:
+            self.live.pop(request, None)
+
+
+def deal(trace: Trace) -> dict[str, int]:
+    """The hue of every admitted request of a run."""
+    hues = Hues()
+    return {request: hue for event in trace.events for request, hue in hues.deal(event).items()}
 
 
 def tint(colour: str, share: float = 0.18) -> str:

@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cache
 from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import Sampled, StepEvent
+from core.trace.fold import Fold
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
@@ -68,16 +69,35 @@ def _camel(name: str) -> str:
 class Deltas:
     """The same data piece by piece: `delta(events)` is what these events add. One for each run, fed in order.
 
-    header and tokenizer: the trace's.
+    header and tokenizer: the trace's. Requests that the header does not know are met before the step in which they arrive.
     """
 
     def __init__(self, header: dict[str, Any], tokenizer: Any) -> None:
-        prompts = header["prompts"]
-        self._captioner = Captioner(header, {request: len(ids) for request, ids in prompts.items()})
+        self._prompts: dict[str, Sequence[int]] = dict(header["prompts"])
+        self._captioner = Captioner(header, {request: len(ids) for request, ids in self._prompts.items()})
         self._tokenizer = tokenizer
-        self._prompts = prompts
         self._detokenizers: dict[str, Detokenizer] = {}
         self._arrived = 0
+
+    @property
+    def fold(self) -> Fold:
+        """What the events so far add up to."""
+        return self._captioner.fold
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """Of whoever may still be named."""
+        return dict(self._captioner.letters)
+
+    def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None) -> None:
+        """A request that will arrive. prompt: its token ids."""
+        self._prompts[request] = prompt
+        self._captioner.meet(request, len(prompt), max_new_tokens)
+
+    def keep(self, requests: Set[str]) -> None:
+        """Nothing more will be said of any other request: each of them is over and holds no lane."""
+        self._prompts = {r: ids for r, ids in self._prompts.items() if r in requests}
+        self._captioner.keep(requests)
 
     def delta(self, events: Sequence[StepEvent]) -> dict[str, Any]:
         """`{"events", "captions", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives."""

@@ -11,7 +11,7 @@ A job's stream says at once when its reader leaves, and one delta costs a reader
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import cache
 from typing import Any
 
@@ -37,30 +37,26 @@ def routes(
         except (ValueError, RecursionError):
             asked = None
         if not isinstance(asked, dict):
-            return _answer({"error": "A job is asked for as a JSON object with a kind and a spec."}, 400)
+            return answer({"error": "A job is asked for as a JSON object with a kind and a spec."}, 400)
         enter(request)
         address = address_of(request)
         visitor = asked.get("visitor")
-        return _answer(server.begin(asked.get("kind"), asked.get("spec"), _visitor(visitor, address), address))
+        return answer(server.begin(asked.get("kind"), asked.get("spec"), _visitor(visitor, address), address))
 
     async def follow(request: Request) -> Response:
-        start = request.query_params.get("from", "0")
         try:
-            deltas = server.follow(request.path_params["job"], int(start) if start.isdecimal() and len(start) < 9 else 0)
+            return streamed(server.follow(request.path_params["job"], number_from(request, "from") or 0))
         except InflightError as error:
-            return _answer({"error": str(error)}, 404)
-        return StreamingResponse(
-            deltas, media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
-        )
+            return answer({"error": str(error)}, 404)
 
     async def cancel(request: Request) -> Response:
-        return _answer(server.cancel(request.path_params["job"]))
+        return answer(server.cancel(request.path_params["job"]))
 
     async def file(request: Request) -> Response:
         try:
             path, name = server.store.file(request.path_params["name"])
         except InflightError as error:
-            return _answer({"error": str(error)}, 404)
+            return answer({"error": str(error)}, 404)
         server.warm_up()  # the page is there: a run may come
         headers = {"cache-control": _FOREVER, "x-content-type-options": "nosniff"}
         if name and path.suffix == ".html":  # an export: it is looked at from disk, never here
@@ -81,8 +77,21 @@ def routes(
 _TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".js": "text/javascript", ".gz": "application/gzip"}
 
 
-def _answer(data: Any, status: int = 200) -> Response:
-    return Response(json.dumps(data), status, media_type="application/json")  # in ASCII: a lone surrogate has no UTF-8
+def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Plain data as JSON."""
+    return Response(json.dumps(data), status, headers, "application/json")  # in ASCII: a lone surrogate has no UTF-8
+
+
+def streamed(events: AsyncIterator[bytes]) -> Response:
+    """Server-sent events, which nothing on their way may gather or keep."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+def number_from(request: Request, name: str) -> int | None:
+    """A whole number of the address, None where there is none."""
+    given = request.query_params.get(name, "")
+    return int(given) if given.isdecimal() and len(given) < 12 else None
 
 
 @cache

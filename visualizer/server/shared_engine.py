@@ -2,6 +2,7 @@
 
 GET inflight/class   {"address", "qr"}: where a class finds it, and that as an SVG
 /serve/…             the server's own addresses, see `core.serving.http.app`
+inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from core.config import EngineConfig
+from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.models.cache import Models
+from visualizer.server.address import address_of
+from visualizer.server.asks import Asks
 from visualizer.server.class_address import class_address, qr_code
 from visualizer.server.limits import Limits
+from visualizer.server.live import Live
+from visualizer.server.live_routes import live_app, live_of
 
 if TYPE_CHECKING:
+    from core.serving.classroom import Classroom
     from core.serving.engine import ServingEngine
 
 LANES = 8
@@ -41,6 +47,8 @@ class SharedEngine:
         self._models, self._limits = models, limits
         self._lock = threading.Lock()
         self._serving: ServingEngine | None = None
+        self._classroom: Classroom | None = None
+        self._live: Live | None = None
 
     def serving(self) -> ServingEngine:
         """Loaded at the first call, which takes seconds: not for an event loop. Raises InflightError for a model that cannot be had.
@@ -48,6 +56,7 @@ class SharedEngine:
         On the CPU, so that the GPU is left to those who run a workload of their own.
         """
         from core.engine.engine import Engine  # with torch, which the first paint does not wait for
+        from core.serving.classroom import Classroom
         from core.serving.engine import ServingEngine
         from core.serving.feed import Hidden
         from core.serving.limits import ServingLimits
@@ -70,6 +79,10 @@ class SharedEngine:
                     Hidden(texts=False, nicknames=False),  # to see each other's is what it is for
                 )
                 serving.start()
+                self._classroom, self._live = (
+                    Classroom(serving),
+                    live_of(serving),
+                )  # shown from the first step on, whoever comes when
                 self._serving = serving
             return self._serving
 
@@ -77,11 +90,21 @@ class SharedEngine:
         """What `make` makes of the engine, as an ASGI application that is made when it is first called."""
         return _Late(lambda: make(self.serving()))
 
-    def routes(self) -> list[BaseRoute]:
+    def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008 (a function)
+        """whom: where a request comes from."""
+
         async def where(request: Request) -> Response:
             return Response(json.dumps({"address": self.address, "qr": qr_code(self.address)}), media_type="application/json")
 
-        return [Route("/inflight/class", where, methods=["GET"]), Mount("/serve", app=self.late(self._server))]
+        return [
+            Route("/inflight/class", where, methods=["GET"]),
+            Mount("/serve", app=self.late(self._server)),
+            Mount("/inflight/live", app=self.late(lambda serving: self._live_app(serving, whom))),
+        ]
+
+    def _live_app(self, serving: ServingEngine, whom: Callable[[Request], str]) -> App:
+        assert self._live is not None
+        return live_app(self._live, Asks(serving), whom)
 
     def announce(self, local: str, shared: str | None) -> str:
         """What is said at the start. local, shared: the page's addresses, as `Blocks.launch` gives them."""
@@ -94,7 +117,12 @@ class SharedEngine:
     def _server(self, serving: ServingEngine) -> App:
         from core.serving.http.app import create_app
 
-        return create_app(serving, teacher_token=self.teacher_token)
+        return create_app(serving, classroom=self._classroom, teacher_token=self.teacher_token)
+
+
+def live_options() -> dict[str, Any]:
+    """What the page's Live tab is told; see assets/player/live/live.js."""
+    return {"policies": [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]}
 
 
 class _Late:

@@ -5,6 +5,7 @@ See `visualizer.words.vocabulary` for what a sentence is.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from core.config import EngineConfig
@@ -30,15 +31,29 @@ class Captioner:
     """Follows a run event by event. header: the trace's; prompt_lengths: tokens of each prompt."""
 
     def __init__(self, header: dict[str, Any], prompt_lengths: dict[str, int]) -> None:
-        self._fold = Fold.of(prompt_lengths)
-        self._prompt = prompt_lengths
-        self._letters: dict[str, str] = {}
+        self.fold = Fold.of(prompt_lengths)
+        self._prompt = dict(prompt_lengths)
+        self.letters: dict[str, str] = {}
+        self._arrived = 0
         self._config = EngineConfig.from_json(header["config"])
         self._asked = {
             r["id"]: r.get("sampling", {}).get("max_new_tokens") for r in header["workload"].get("requests", ()) if "id" in r
         }
         self._is_asynchronous = bool((header.get("execution") or {}).get("asynchronous"))
         self._last_end: float | None = None
+
+    def meet(self, request: str, prompt_length: int, max_new_tokens: int | None) -> None:
+        """A request that will arrive and that the header does not know."""
+        self._prompt[request] = self.fold.num_tokens[request] = prompt_length
+        self._asked[request] = max_new_tokens
+
+    def keep(self, requests: Set[str]) -> None:
+        """No other request will be in an event; who freed a lane may still be named."""
+        self.fold.keep(requests)
+        self._prompt = {r: n for r, n in self._prompt.items() if r in requests}
+        self._asked = {r: n for r, n in self._asked.items() if r in requests}
+        named = {freed.request for freed in self.fold.freed.values()}
+        self.letters = {r: name for r, name in self.letters.items() if r in requests or r in named}
 
     def caption(self, event: StepEvent) -> dict[str, Any]:
         """The sentences of the next event.
@@ -47,22 +62,23 @@ class Captioner:
         kept the step from doing more.
         """
         waited = self._waited(event)
-        self._fold.begin(event)
+        self.fold.begin(event)
         for arrived in event.arrived:
-            self._letters[arrived.request] = letter(len(self._letters))
-        context = StepContext(event, self._fold, self._config, self._prompt, self._asked, self._letters, waited)
+            self.letters[arrived.request] = letter(self._arrived)
+            self._arrived += 1
+        context = StepContext(event, self.fold, self._config, self._prompt, self._asked, self.letters, waited)
         caption = {
             "say": sentence(context),
             "why": reasons(context),
             "waits": reason(event.waiting.why) if event.waiting.why else "",
             "bound": bound(event.budget.binding),
         }
-        self._fold.end(event)
+        self.fold.end(event)
         self._last_end = event.t_end
         return caption
 
     def _waited(self, event: StepEvent) -> float:
         """Seconds that the device waited for the host before this step; with nobody to serve it waited for no host."""
-        if not self._is_asynchronous or self._last_end is None or not self._fold.has_work:
+        if not self._is_asynchronous or self._last_end is None or not self.fold.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)

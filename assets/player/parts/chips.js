@@ -13,7 +13,7 @@ export function chip(app, request, held = true) {
 }
 
 /**
- * @param {{run: {request(id: string): any}, index?: number}} app
+ * @param {{run: {request(id: string): any, letters?: Record<string, string>}, index?: number}} app
  * @param {Span[]} list
  * @param {(request: RunRequest) => boolean} held whether it is in a lane
  */
@@ -21,7 +21,7 @@ export function spans(app, list, held = (_request) => true) {
   return (list || []).map((span) => {
     if (typeof span === "string") return document.createTextNode(span);
     const request = span.request || app.run.request(span.r);
-    return request ? chip(app, request, held(request)) : document.createTextNode(String(span.r ?? ""));
+    return request ? chip(app, request, held(request)) : document.createTextNode(String(app.run.letters?.[span.r] ?? span.r ?? ""));
   });
 }
 

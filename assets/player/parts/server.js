@@ -14,9 +14,9 @@ export class Server {
     return answer.event_id;
   }
 
-  async _post(path, body, signal = undefined) {
+  async _post(path, body, signal = undefined, headers = {}) {
     const answer = await fetch(this.base + path, {
-      method: "POST", headers: { "Content-Type": "application/json", ...(await visitor()) }, body: JSON.stringify(body), signal,
+      method: "POST", headers: { "Content-Type": "application/json", ...headers, ...(await visitor()) }, body: JSON.stringify(body), signal,
     });
     if (!answer.ok) throw await refusal(answer);
     return answer.json();
@@ -41,6 +41,17 @@ export class Server {
     }
   }
 
+  /** What lies at an address of the server's own; throws its sentence. */
+  async fetched(path, headers = {}) {
+    const answer = await fetch(this.base + path, { headers });
+    if (!answer.ok) throw await refusal(answer);
+    return answer;
+  }
+
+  async get(path, headers = {}) {
+    return (await this.fetched(path, headers)).json();
+  }
+
   async call(name, ...args) {
     const id = await this._begin(name, args);
     let result;
@@ -58,24 +69,37 @@ export class Server {
     return job;
   }
 
-  /** The deltas of a job from its first on, none lost and none twice, until its last; a connection that breaks is taken up again. */
-  async *follow(job, signal = undefined) {
-    let next = 0;
+  /** The deltas of a job from its first on, until its last. */
+  follow(job, signal = undefined) {
+    return this.deltas(`inflight/jobs/${job}`, { signal, from: 0 });
+  }
+
+  /**
+   * The deltas at an address, none lost and none twice, until one is the last; a connection that breaks is taken up again.
+   * from: the number of the first that is wanted; null leaves it to the server. broke: called each time; without it, patience has an end.
+   * @param {string} path
+   * @param {{signal?: AbortSignal, from?: number | null, broke?: (sentence: string) => void}} options
+   */
+  async *deltas(path, { signal, from = null, broke }) {
+    let next = from;
     for (let broken = 0; ; broken += 1) {
       try {
-        for await (const { data } of this._messages(`inflight/jobs/${job}?from=${next}`, signal)) {
+        const place = next === null ? "" : `${path.includes("?") ? "&" : "?"}from=${next}`;
+        for await (const { data } of this._messages(path + place, signal)) {
           if (!data) continue;
           const delta = JSON.parse(data);
-          next = delta.seq + 1;
+          if ("seq" in delta) next = delta.seq + 1;
           broken = 0;
           yield delta;
           if (delta.done) return;
         }
+        broke?.("The server went away.");
       } catch (error) {
-        if (error.name === "AbortError" || error instanceof Refusal || broken >= AGAIN.length) throw error;
+        if (error.name === "AbortError" || (!broke && (error instanceof Refusal || broken >= AGAIN.length))) throw error;
+        broke?.(error instanceof Refusal ? error.message : "The server cannot be reached.");
       }
-      if (broken >= AGAIN.length) throw new Error("the server went away");
-      await new Promise((resolve) => { setTimeout(resolve, AGAIN[broken]); });
+      if (!broke && broken >= AGAIN.length) throw new Error("the server went away");
+      await pause(AGAIN[Math.min(broken, AGAIN.length - 1)], signal);
     }
   }
 
@@ -91,22 +115,36 @@ export class Server {
     return last;
   }
 
+  /** Ask an address of the server's own for something; throws its sentence. */
+  post(path, body, headers = {}) {
+    return this._post(path, body, undefined, headers);
+  }
+
   async cancel(job) {
     return this._post(`inflight/jobs/${job}/cancel`, {});
   }
 }
 
-/** What the server says it will not do. */
-export class Refusal extends Error {}
+/** Wait, unless that is no longer wanted. */
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}
+
+/** What the server says it will not do. retryAfter: seconds after which to ask again, where it says so. */
+export class Refusal extends Error {
+  constructor(sentence, retryAfter = null) {
+    super(sentence);
+    this.retryAfter = retryAfter;
+  }
+}
 
 async function refusal(answer) {
-  let sentence;
-  try {
-    sentence = (await answer.json()).error;
-  } catch {
-    sentence = null;
-  }
-  return new Refusal(sentence || `the server answered ${answer.status}`);
+  const said = await answer.json().catch(() => null);
+  const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message); // our own shape, or OpenAI's
+  return new Refusal(sentence || `the server answered ${answer.status}`, Number(answer.headers.get("retry-after")) || null);
 }
 
 /** On a ZeroGPU Space a run is paid for by its visitor's quota: the page around the Space knows in which headers, as Gradio's own client asks it. */

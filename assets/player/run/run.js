@@ -32,6 +32,7 @@ export class Run {
     this.header = replay.header;
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps are to come
+    this.room = Infinity; // steps that are kept at most, where the oldest go
     this.totals = replay.totals || []; // {name, value, means}
     this.events = [];
     this.captions = [];
@@ -45,6 +46,8 @@ export class Run {
     this.longest = 1; // longest cache so far
     this.numWaiting = []; // step -> requests waiting
     this._byId = new Map();
+    this._hues = new Map(); // request -> hue, where whoever tells the run has dealt it
+    this._asked = new Map();
     this._laneNow = []; // lane -> stay index, while folding
     this._lastHue = -1;
     this._leaving = []; // stays that leave after the step
@@ -57,16 +60,19 @@ export class Run {
     this._planned = new Map(((this.header.workload || {}).requests || []).map((r) => [r.id, r]));
     this.numPlanned = this._planned.size;
     this.windows = (this.header.model || {}).windows || [null];
-    this.append(replay.events || [], replay.captions || [], replay.texts, replay.letters);
+    this._first = replay.begin ? replay.begin.step : 0; // the number of the first step that is here, for what happened before it
+    this._note(replay);
+    for (const known of replay.begin ? replay.begin.requests : []) this._resume(known);
+    this.append(replay.events || [], replay.captions || []);
   }
 
   get length() {
     return this.events.length;
   }
 
-  /** The step number of an index: idle steps have no event, so numbers may skip. */
+  /** The step number of an index: idle steps have no event, so numbers may skip. What happened before the first step here has indices below 0. */
   stepOf(i) {
-    return this.events[i].step;
+    return i < 0 ? this._first + i : this.events[i].step;
   }
 
   indexOf(step) {
@@ -77,16 +83,43 @@ export class Run {
     return this._byId.get(id);
   }
 
-  append(events, captions = [], texts = null, letters = null) {
+  /** What is known beside the events, by request. texts: new pieces; asked: {by, maxNew}. */
+  _note({ texts = null, letters = null, hues = null, asked = null } = {}) {
     Object.assign(this.letters, letters);
-    if (texts) {
-      for (const side of ["prompt", "output"]) {
-        for (const [id, pieces] of Object.entries(texts[side] || {})) {
-          if (Object.hasOwn(this.texts[side], id)) for (const piece of pieces) this.texts[side][id].push(piece);
-          else Object.defineProperty(this.texts[side], id, { value: [...pieces], enumerable: true, writable: true, configurable: true });
-        }
+    for (const [id, hue] of Object.entries(hues || {})) this._hues.set(id, hue);
+    for (const [id, what] of Object.entries(asked || {})) this._asked.set(id, what);
+    for (const side of texts ? ["prompt", "output"] : []) {
+      for (const [id, pieces] of Object.entries(texts[side] || {})) {
+        if (Object.hasOwn(this.texts[side], id)) for (const piece of pieces) this.texts[side][id].push(piece);
+        else Object.defineProperty(this.texts[side], id, { value: [...pieces], enumerable: true, writable: true, configurable: true });
       }
     }
+  }
+
+  /** A request that was there before the first step here, as visualizer/documents/live.py tells of it. */
+  _resume({ id, hue, arrived, waits, stays, kvLen, blocks, computed, token, generated, reason }) {
+    const request = this._meet(id);
+    const from = (step) => step - this._first;
+    const to = (step) => (step === null ? Infinity : from(step));
+    Object.assign(request, { hue, arrived, before: { generated, computed, token }, waits: waits.map(([first, last, preempted]) => [from(first), to(last), preempted]) });
+    if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
+    for (const [lane, first, last] of stays) {
+      const stay = { index: this.stays.length, request, lane, from: from(first), to: to(last), end: last === null ? null : "preempted", blocks: [], blockSteps: [], kvLen: 0 };
+      this.stays.push(stay);
+      request.stays.push(stay);
+      if (last !== null) continue;
+      Object.assign(stay, { kvLen, hit: kvLen, blocks: [...blocks], blockSteps: blocks.map(() => -1) });
+      request.live = true;
+      while (this._laneNow.length <= lane) this._laneNow.push(-1);
+      this._laneNow[lane] = stay.index;
+    }
+    if (reason) request.finished = { step: -1, reason };
+    this.longest = Math.max(this.longest, kvLen);
+  }
+
+  /** More of the run; also: see `_note`. */
+  append(events, captions = [], /** @type {any} */ also = {}) {
+    this._note(also);
     for (const event of events) this._fold(event);
     for (const caption of captions) this.captions.push(caption);
     this._steps = null;
@@ -97,12 +130,15 @@ export class Run {
     let request = this._byId.get(id);
     if (!request) {
       const plan = this._planned.get(id);
+      const asked = this._asked.get(id);
       request = {
         id,
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
-        maxNew: plan && plan.sampling ? plan.sampling.max_new_tokens : null,
+        by: (asked && asked.by) || "", // who asked, as they call themselves
+        maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
+        before: null, // {generated, computed, token}: what had happened before the first step here, times in seconds
         arrived: null, // seconds
         waits: [], // [first step, last step, preempted]
         stays: [],
@@ -176,7 +212,7 @@ export class Run {
       this._stopWaiting(met, i);
       if (met.hue < 0) {
         const live = this.requests.filter((r) => r.hue >= 0 && (r.live || (r.waits.length && r.waits.at(-1)[1] === Infinity)));
-        met.hue = this._lastHue = dealHue(live.map((r) => r.hue), this._lastHue);
+        met.hue = this._lastHue = this._hues.get(request) ?? dealHue(live.map((r) => r.hue), this._lastHue);
       }
       while (this._laneNow.length <= lane) this._laneNow.push(-1);
       const stay = { index: this.stays.length, request: met, lane, from: i, to: Infinity, end: null, blocks: [], blockSteps: [], kvLen: 0 };
@@ -249,7 +285,7 @@ export class Run {
   }
 
   numGenerated(request, i) {
-    return countUpTo(request.samples, i);
+    return (request.before ? request.before.generated : 0) + countUpTo(request.samples, i);
   }
 
   /** The text of a token by its position in prompt + output. */
@@ -279,7 +315,7 @@ export class Run {
     const event = this.events[i];
     const lanes = this.holders[i].map((index, lane) => {
       const stay = index < 0 ? null : this.stays[index];
-      const before = stay && i > stay.from ? this.kvLens[i - 1][lane] : (stay && stay.hit) || 0;
+      const before = stay && i > Math.max(0, stay.from) ? this.kvLens[i - 1][lane] : (stay && stay.hit) || 0;
       return { lane, stay, request: stay && stay.request, status: this.statuses[i][lane], kvLen: this.kvLens[i][lane], before };
     });
     const vanished = event.preempted.map((p) => {

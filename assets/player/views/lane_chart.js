@@ -201,13 +201,15 @@ export class LaneChart {
     g.textBaseline = "middle";
     for (const stay of run.stays) {
       const end = Math.min(stay.to, run.length - 1);
-      const x = scale.from(stay.from);
+      if (end < 0) continue;
+      const from = Math.max(0, stay.from);
+      const x = scale.from(from);
       const { letter } = stay.request;
       const width = measure(g, letter);
-      if (end < stay.from || scale.to(end) - x < width + 6) continue;
+      if (end < from || scale.to(end) - x < width + 6) continue;
       this._light(g, stay.request);
       const y = this.axis + (stay.lane + 0.5) * this.pitch;
-      const dx = stay.end === "preempted" || run.events[stay.from].preempted.length ? 8 : 3;
+      const dx = stay.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
       g.fillStyle = palette.of(stay.request).tint; // a pale flag: ink reads on it whatever lies below
       g.fillRect(x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
       g.fillStyle = palette.ink;
@@ -232,7 +234,8 @@ export class LaneChart {
       g.fillStyle = palette.of(request).solid;
       for (const [from, to] of request.waits) {
         const end = Math.min(to, run.length - 1);
-        if (end >= from) g.fillRect(scale.from(from), base - 5, Math.max(1, scale.to(end) - scale.from(from)), 5);
+        const start = Math.max(0, from);
+        if (end >= start) g.fillRect(scale.from(start), base - 5, Math.max(1, scale.to(end) - scale.from(start)), 5);
       }
     }
   }

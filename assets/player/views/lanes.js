@@ -92,7 +92,7 @@ export class LanesView {
     const { app } = this;
     const { w } = this.surface;
     let span = Math.max(...[run, ...app.pair.charted].map((r) => this._span(r)));
-    if (!run.complete) span = this.clock ? span * 1.25 : Math.max(32, 2 ** Math.ceil(Math.log2(span * 1.05))); // room to grow: the axis doubles, it does not creep
+    if (!run.complete) span = this.clock ? span * 1.25 : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
     return {
       scale: laneScale(run, this.clock, GUTTER, (w - GUTTER - 2) / span),
       axis: app.presenter ? 26 : 18, font: app.presenter ? 16 : app.layout === "phone" ? 12 : 11, end: w,

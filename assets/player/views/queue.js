@@ -101,7 +101,8 @@ export class QueueView {
       row.el.classList.toggle("dim", dims(app.focus, wait.request));
       const prompt = app.run.promptLength(wait.request);
       const since = app.run.stepOf(wait.since);
-      setText(row.text, wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`);
+      const { by } = wait.request;
+      setText(row.text, `${by ? `${by}: ` : ""}${wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`}`);
       setText(row.since, `since step ${since}`);
       setText(row.why, n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "");
     });

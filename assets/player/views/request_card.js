@@ -4,6 +4,7 @@ import { h, setText } from "../parts/dom.js";
 import { count, milliseconds, plural } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
+import { countUpTo } from "../run/run.js";
 
 /**
  * The times of a request up to step i, in seconds since its arrival; null for what has not happened.
@@ -12,20 +13,27 @@ import { chip } from "../parts/chips.js";
  * @param {number} i
  */
 export function timesOf(run, request, i) {
-  const n = run.numGenerated(request, i);
-  const at = request.samples.slice(0, n).map((step) => {
+  const { before } = request;
+  const at = request.samples.slice(0, countUpTo(request.samples, i)).map((step) => {
     const event = run.events[step];
     const sampled = event.sampled.find((s) => s.request === request.id);
     return event.passes[sampled.passIndex].tEnd;
   });
-  const first = run.events.findIndex((e, step) => step <= i && e.segments.some((s) => s.request === request.id));
-  const began = first < 0 ? null : run.events[first].passes[run.events[first].segments.find((s) => s.request === request.id).passIndex].tStart;
+  const began = before?.computed ?? startOf(run, request, i);
+  const first = before?.token ?? at[0] ?? null;
   const gaps = at.slice(1).map((t, k) => t - at[k]);
+  const n = run.numGenerated(request, i);
   return {
-    waited: began === null ? null : began - request.arrived, ttft: n ? at[0] - request.arrived : null, gaps,
-    tpot: gaps.length ? (at.at(-1) - at[0]) / gaps.length : null,
+    waited: began === null ? null : began - request.arrived, ttft: first === null ? null : first - request.arrived, gaps,
+    tpot: n > 1 && at.length ? (at.at(-1) - first) / (n - 1) : null,
     preemptions: request.waits.filter(([from, , preempted]) => preempted && from <= i).length,
   };
+}
+
+/** When the first pass for a request began, among the steps up to i; null if there is none. */
+function startOf(run, request, i) {
+  const event = run.events.find((e, step) => step <= i && e.segments.some((s) => s.request === request.id));
+  return event ? event.passes[event.segments.find((s) => s.request === request.id).passIndex].tStart : null;
 }
 
 /** What the cache of n positions takes: the model's own bytes a position, or null where they are not known. */
@@ -75,7 +83,7 @@ export class RequestCard {
     if (!request) return;
     if (this._request !== request || this._run !== run) {
       [this._request, this._run] = [request, run];
-      this.name.replaceChildren(chip(app, request, true), ` request ${request.id}`);
+      this.name.replaceChildren(chip(app, request, true), request.by ? h("bdi", {}, request.by) : "", ` request ${request.id}`);
     }
     const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);

@@ -55,8 +55,8 @@ export class TextsView {
     const masked = app.pair.leaks && app.leak.on ? app.pair.members[0].run : null;
     setText(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
     while (this.rows.length < shown.length) {
-      const row = { chip: h("span", {}), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
-      row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
+      const row = { chip: h("span", {}), by: h("span", { class: "by" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
+      row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.by, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
       this.rows.push(row);
       this.box.append(row.el);
     }
@@ -75,6 +75,8 @@ export class TextsView {
       const before = run.numGenerated(request, frame.i - 1);
       const output = run.texts.output[request.id] || [];
       const prompt = run.texts.prompt[request.id] || [];
+      setText(row.by, request.by);
+      row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
       const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak changes its text
       setText(row.output, tail(output, Math.min(before, output.length, leaves), OUTPUT));

@@ -12,13 +12,14 @@ export class Live {
   constructor(app) {
     this.app = app;
     this.id = null;
+    this.going = false;
     this.run = null; // the one that goes on, or went on last
     this.ended = null; // {run, entry} of the last, where it came to an end
   }
 
   /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
   async start(spec, visitor, tell) {
-    if (this.app.running) {
+    if (this.going) {
       tell.failed("A run is already going: cancel it first.");
       return false;
     }
@@ -44,7 +45,7 @@ export class Live {
     const { app } = this;
     this._abort = new AbortController();
     this.id = null;
-    app.running = true;
+    this.going = true;
     app.following = true;
     let ended = null;
     this.run = null;
@@ -58,10 +59,10 @@ export class Live {
             app.transport.toggle(false);
             this.run = new Run({ header: { ...this._header, source: "live" }, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
-            this.show({ run: this.run, entry: null, replay: null, index: 0 });
+            if (app.edge === this) this.show({ run: this.run, entry: null, replay: null, index: 0 });
           }
           if (app.run === this.run) app.extend(delta);
-          else this.run.append(delta.events, delta.captions, delta.texts, delta.letters); // somebody looks at another run meanwhile
+          else this.run.append(delta.events, delta.captions, delta); // somebody looks at another run meanwhile
         }
         if (delta.progress) tell.progress(...progressOf(delta.progress));
         if (delta.done) ended = delta;
@@ -71,7 +72,8 @@ export class Live {
       else ended = { error: this.id && !(error instanceof Refusal) ? `The run broke off: ${error.message}.` : error.message };
     }
     remember(null);
-    app.running = app.following = false;
+    this.going = false;
+    if (app.edge === this) app.following = false;
     ended ??= { error: "The run broke off: the server went away." };
     if (this.run) {
       this.run.goesOn = false;
@@ -103,7 +105,7 @@ export class Live {
 
   /** Say why; where a run was on screen before, it comes back, and the two can be changed for each other. */
   _failed(sentence, before, tell) {
-    if (!this.run || !before.run) return tell.failed(sentence);
+    if (!this.run || !before.run || this.app.edge !== this) return tell.failed(sentence);
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
     const offer = (shown, other, text) => {
       this.show(shown);
@@ -138,12 +140,12 @@ export class Live {
     badge.hidden = !app.running;
     if (!app.running) return;
     badge.classList.toggle("behind", !app.following);
-    const behind = this.run === app.run ? app.run.length - 1 - app.index : 0;
+    const behind = app.edge.run === app.run ? app.run.length - 1 - app.index : 0;
     setText(badge, app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
   }
 
   async cancel() {
-    if (!this.app.running) return;
+    if (!this.going) return;
     if (this.id) await this.app.server.cancel(this.id);
     else this._abort.abort();
   }

@@ -52,7 +52,6 @@ export class Player {
     this.hot = null; // the hovered token: {request, q, row, column, keys}
     this.presenter = false;
     this.following = false; // the live edge
-    this.running = false;
     this.layout = "desk";
     this.narrow = false; // a tablet on which not all buttons fit
     this.tab = "mask";
@@ -92,7 +91,7 @@ export class Player {
     this.visit = new Visit(this);
     this.pair = new Pair(this);
     this.leak = new Leak(this);
-    this.live = new Live(this);
+    this.edge = /** @type {Edge} */ (this.live = new Live(this));
     this.editor = new Editor($(".drawer"), this);
     this.bar = new Bar(this);
     this.intro = new Intro($(".intro"), this);
@@ -102,6 +101,8 @@ export class Player {
     onTheme(() => this._theme());
     this.start();
   }
+
+  get running() { return Boolean(this.edge?.going); }
 
   // -- opening a run ---------------------------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ export class Player {
   extend(delta) {
     const { run } = this;
     const wasEmpty = run.length === 0;
-    run.append(delta.events || [], delta.captions || [], delta.texts, delta.letters);
+    run.append(delta.events || [], delta.captions || [], delta);
     if (!run.length) return;
     if (wasEmpty) {
       this.empty(null);
@@ -344,7 +345,7 @@ export class Player {
   }
 
   follow() {
-    this.live.back();
+    this.edge.back();
     this.following = true;
     this.seek(Infinity, true);
   }

@@ -1,0 +1,171 @@
+"""The live batch: whoever comes in the middle sees what those see who were there from the start; readers who fall behind skip; what is hidden
+is not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.config import POLICIES
+from core.trace.trace import Trace
+from visualizer.charts.theme import deal
+from visualizer.documents.catalogue import TRACES
+from visualizer.documents.live import HIDDEN, LiveRun
+from visualizer.documents.replay import replay
+from visualizer.server.live import CHAPTER, CHAPTERS, Live
+from visualizer.server.tail import Tail
+from worlds.player import trace_of
+
+SCRIPT = Path(__file__).parents[1] / "js" / "beginnings.js"
+
+
+def most_new(trace: Trace) -> dict[str, int]:
+    return {r["id"]: r["sampling"]["max_new_tokens"] for r in trace.header["workload"]["requests"]}
+
+
+def messages(trace: Trace) -> list:
+    """What an engine tells of a run, as `core.serving.feed` has it: every request just before the step in which it arrives."""
+    bare = {name: value for name, value in trace.header.items() if name not in ("prompts", "workload")}
+    asked = most_new(trace)
+    told: list = [{"kind": "run", "header": bare}]
+    for event in trace.events:
+        for arrived in event.arrived:
+            told.append(
+                {
+                    "kind": "request",
+                    "id": arrived.request,
+                    "prompt_token_ids": trace.prompts[arrived.request],
+                    "max_new_tokens": asked[arrived.request],
+                    "nickname": f"by {arrived.request}",
+                }
+            )
+        told.append(event)
+    return told
+
+
+def begun(trace: Trace, every: int) -> list[dict]:
+    """Replays that begin at every so many steps of a run, each going on to its end."""
+    run = LiveRun({**trace.header, "prompts": {}}, trace.tokenizer)
+    told, beginnings, deltas = messages(trace)[1:], [], []
+    steps = 0
+    for message in told:
+        if isinstance(message, dict):
+            run.meet(message["id"], message["prompt_token_ids"], message["max_new_tokens"], message["nickname"])
+            continue
+        if steps % every == 0:
+            beginnings.append((len(deltas), json.loads(json.dumps(run.beginning()))))
+        deltas.append(json.loads(json.dumps(run.delta([message]))))
+        steps += 1
+    return [joined(beginning, deltas[at:]) for at, beginning in beginnings]
+
+
+def joined(beginning: dict, deltas: list[dict]) -> dict:
+    """A beginning and what came after it as one replay."""
+    whole = {**beginning, "events": [], "captions": []}
+    for delta in deltas:
+        whole["events"] += delta["events"]
+        whole["captions"] += delta["captions"]
+        for part in ("letters", "hues", "asked"):
+            whole[part] = {**whole.get(part, {}), **delta[part]}
+        for side in ("prompt", "output"):
+            for request, pieces in delta["texts"][side].items():
+                whole["texts"][side].setdefault(request, []).extend(pieces)
+    return whole
+
+
+@pytest.mark.parametrize("name", [*POLICIES, "kv-pressure", "shared-prefix"])
+def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: Path) -> None:
+    """Lanes, caches, blocks, waiting, letters, hues, texts, times: from every third step on."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    trace = trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
+    others = begun(trace, 3)
+    whole = {
+        **replay(trace),
+        "hues": deal(trace),
+        "asked": {r: {"by": f"by {r}", "maxNew": most} for r, most in most_new(trace).items()},
+    }
+    if trace.tokenizer is None:  # a recorded trace has its texts beside it; here tokens stand for themselves
+        whole["texts"] = others[0]["texts"]
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps({"whole": whole, "begun": others}), encoding="utf-8")
+    done = subprocess.run([node, SCRIPT, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "", done.stdout[:2000]
+    assert len(others) > 3 and others[2]["captions"] == whole["captions"][6:]
+
+
+def read(piece: bytes) -> list[dict]:
+    return [json.loads(line[6:]) for line in piece.decode().splitlines() if line.startswith("data: ")]
+
+
+async def now(tail: Tail, start: int | None = None, chapters: int | None = None) -> list[dict]:
+    """What a reader is sent at once."""
+    async for piece in tail.read(start, chapters):
+        return read(piece)
+    return []
+
+
+def live_of(trace: Trace) -> Live:
+    """The live batch of a run that is over."""
+    live = Live(lambda: None, trace.tokenizer)  # type: ignore[arg-type, return-value]
+    for message in messages(trace):
+        live.take([message])
+    return live
+
+
+def test_a_slow_reader_skips_and_is_told_and_memory_is_bounded():
+    """A reader that was away for longer than is kept goes on at a beginning; a quick one is sent every message once."""
+    trace = trace_of("sequential")
+    live = live_of(trace)
+    quick = asyncio.run(now(live.tail))
+    assert (quick[0]["anew"], quick[0]["missed"]) == (True, 0)
+    assert [m["seq"] for m in quick[1:]] == list(range(len(trace.events) + 1))
+    assert asyncio.run(now(live.tail, start=5))[0]["seq"] == 5
+    for _ in range(2 * CHAPTERS * CHAPTER // len(trace.events)):
+        for message in messages(trace):
+            live.take([message])
+    late = asyncio.run(now(live.tail, start=5))
+    assert late[0]["anew"] and late[0]["missed"] == late[1]["seq"] - 5 > 0 and "begin" in late[1]
+    assert len(late) <= CHAPTERS * (CHAPTER + 2)
+    few = asyncio.run(now(live.tail, chapters=2))
+    assert sum("begin" in message for message in few) == 2 and few[1:] == late[-len(few) + 1 :]
+
+
+def test_what_is_hidden_is_in_nothing_that_is_sent_and_comes_back():
+    """Texts and nicknames, those of earlier steps included; every reader begins anew with what is to be shown now."""
+    trace = Trace.load(TRACES / "gpt2-six.jsonl")
+    live = live_of(trace)
+    seen = asyncio.run(now(live.tail))
+    last = seen[-1]["seq"]
+    assert "by r0" in json.dumps(seen) and HIDDEN not in json.dumps(seen)
+    live.take([{"kind": "class", "hide_texts": True, "hide_nicknames": True}])
+    veiled = asyncio.run(now(live.tail, start=last + 1))
+    assert veiled[0]["anew"] and veiled[0]["missed"] == 0 and "by r0" not in json.dumps(veiled)
+    pieces = [p for m in veiled for side in m.get("texts", {}).values() for by in side.values() for p in by]
+    assert pieces and set(pieces) == {HIDDEN}
+    live.take([{"kind": "class", "hide_texts": False, "hide_nicknames": False}])
+    again = asyncio.run(now(live.tail))
+    assert [m.get("texts") for m in again if "events" in m] == [m.get("texts") for m in seen if "events" in m]
+
+
+def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
+    live = live_of(trace_of("continuous"))
+    encoded = []
+    dumps = json.dumps
+    monkeypatch.setattr("visualizer.server.tail.json.dumps", lambda *a, **k: encoded.append(a) or dumps(*a, **k))
+
+    async def crowd():
+        return await asyncio.gather(*(now(live.tail) for _ in range(200)))
+
+    everybody = asyncio.run(crowd())
+    assert all(sent == everybody[0] for sent in everybody)
+    own = sum("seq" in message for message in everybody[0])
+    assert len(encoded) == own + 200  # and to each of them what holds now

@@ -1,0 +1,164 @@
+"""A run that has no end as the browser plays it: deltas as a recorded run's, and beginnings from which a newcomer goes on.
+
+    {"header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
+    {"events", "captions", "letters", "texts", "hues", "asked"}                                       a delta
+
+Knows neither who asked nor who watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.trace.events import StepEvent
+from visualizer.charts.theme import Hues
+from visualizer.documents.replay import Deltas, public_header
+
+HIDDEN = "•"  # in place of every token's text
+
+
+@dataclass
+class Life:
+    """What a newcomer has to know of a request that is there. Steps are numbers, times seconds since the run began.
+
+    waits: [first step, last step or None, preempted]. stays: [lane, first step, last step or None]. computed: when its first pass began.
+    token: when its first token was there.
+    """
+
+    by: str
+    max_new_tokens: int | None
+    letter: str = ""
+    hue: int = -1
+    arrived: float = 0.0
+    waits: list[list[Any]] = field(default_factory=list)
+    stays: list[list[Any]] = field(default_factory=list)
+    computed: float | None = None
+    token: float | None = None
+    generated: int = 0
+    reason: str | None = None  # once it is over: it may still hold its lane
+    prompt: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.reason is not None and not (self.stays and self.stays[-1][2] is None)
+
+
+class LiveRun:
+    """One run, fed in order. header: the trace's, requests and prompts apart: those are met one by one, before they arrive. number: of the run."""
+
+    def __init__(self, header: dict[str, Any], tokenizer: Any, number: int = 0) -> None:
+        self._number = number
+        self._header = {**public_header(header), "source": "live"}
+        self._header.pop("workload", None)
+        self._deltas = Deltas({"prompts": {}, "workload": {}, **self._header}, tokenizer)
+        self._hues = Hues()
+        self._lives: dict[str, Life] = {}
+        self._step = 0  # the next one
+
+    def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None, by: str = "") -> None:
+        """A request that will arrive. prompt: its token ids; by: who asks, as they call themselves."""
+        self._deltas.meet(request, prompt, max_new_tokens)
+        self._lives[request] = Life(by, max_new_tokens)
+
+    def delta(self, events: Sequence[StepEvent]) -> dict[str, Any]:
+        """What these events add."""
+        delta = self._deltas.delta(events)
+        hues: dict[str, int] = {}
+        for event in events:
+            hues |= self._hues.deal(event)
+            self._follow(event)
+        for request, letter in delta["letters"].items():
+            self._lives[request].letter = letter
+            self._lives[request].prompt = delta["texts"]["prompt"][request]
+        for request, pieces in delta["texts"]["output"].items():
+            self._lives[request].output += pieces
+        for request, hue in hues.items():
+            self._lives[request].hue = hue
+        asked = {r: {"by": self._lives[r].by, "maxNew": self._lives[r].max_new_tokens} for r in delta["letters"]}
+        self._lives = {request: life for request, life in self._lives.items() if not life.is_gone}
+        return {**delta, "hues": hues, "asked": asked}
+
+    def beginning(self) -> dict[str, Any]:
+        """How things stand, for whoever knows nothing of the run; what is over is forgotten."""
+        self._deltas.keep(self._lives.keys())
+        fold = self._deltas.fold
+        here = {request: self._lives[request] for request in fold.arrived if request in self._lives}
+        return {
+            "header": self._header,
+            "begin": {
+                "run": self._number,
+                "step": self._step,
+                "requests": [
+                    {
+                        "id": request,
+                        "letter": life.letter,
+                        "hue": life.hue,
+                        "arrived": life.arrived,
+                        "waits": [list(wait) for wait in life.waits],
+                        "stays": [list(stay) for stay in life.stays],
+                        "kvLen": fold.computed.get(request, 0),
+                        "blocks": list(fold.tables.get(request, ())),
+                        "computed": life.computed,
+                        "token": life.token,
+                        "generated": life.generated,
+                        "reason": life.reason,
+                    }
+                    for request, life in here.items()
+                ],
+            },
+            "letters": self._deltas.letters,
+            "asked": {request: {"by": life.by, "maxNew": life.max_new_tokens} for request, life in here.items()},
+            "texts": {
+                "prompt": {request: life.prompt for request, life in here.items()},
+                "output": {request: list(life.output) for request, life in here.items()},
+            },
+        }
+
+    def _follow(self, event: StepEvent) -> None:
+        step, lives = event.step, self._lives
+        self._step = step + 1
+        for arrived in event.arrived:
+            lives[arrived.request].arrived = arrived.t
+            lives[arrived.request].waits.append([step, None, False])
+        for finished in event.finished:
+            life = lives[finished.request]
+            life.reason = finished.finish_reason
+            if finished.when == "before" and life.waits[-1][1] is None:
+                life.waits[-1][1] = step - 1
+        for left in event.left:
+            if left.when == "before":
+                lives[left.request].stays[-1][2] = step - 1
+        for preempted in event.preempted:
+            lives[preempted.request].stays[-1][2] = step - 1
+            lives[preempted.request].waits.append([step, None, True])
+        for admitted in event.admitted:
+            lives[admitted.request].waits[-1][1] = step - 1
+            lives[admitted.request].stays.append([admitted.lane, step, None])
+        for segment in event.segments:
+            life = lives[segment.request]
+            if life.computed is None:
+                life.computed = event.passes[segment.pass_index].t_start
+        for sampled in event.sampled:
+            life = lives[sampled.request]
+            life.generated += 1
+            if life.token is None:
+                life.token = event.passes[sampled.pass_index].t_end
+        for left in event.left:
+            if left.when == "after":
+                lives[left.request].stays[-1][2] = step
+
+
+def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, Any]:
+    """A beginning or a delta without the texts or the nicknames, where they are not to be shown."""
+    if not texts and "texts" in message:
+        veiled = {
+            side: {request: [HIDDEN] * len(pieces) for request, pieces in by_request.items()}
+            for side, by_request in message["texts"].items()
+        }
+        message = {**message, "texts": veiled}
+    if not nicknames and "asked" in message:
+        message = {**message, "asked": {request: {**asked, "by": ""} for request, asked in message["asked"].items()}}
+    return message

@@ -1,0 +1,122 @@
+"""What visitors of the Live tab asked of the engine that serves: each request outlives its page for a while, so that a page that was loaded
+again finds it. Whoever has the key that the page made up reads the text and may cancel; ids, which everybody sees, are made from it.
+
+Knows no HTTP. To be used on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InflightError, InvalidRequest
+from core.workload.request import SamplingParams
+from visualizer.server.fanout import Feed
+
+if TYPE_CHECKING:
+    from core.serving.engine import ServingEngine
+    from core.serving.stream import TokenStream
+
+GRACE = 20.0  # seconds for which a request goes on that nobody reads
+PERIOD = 0.1  # seconds for which pieces of text are gathered
+_KEPT = 512  # requests that are over whose text can still be read
+_KEY = range(16, 65)  # characters of a key
+
+
+class Ask:
+    """One request. feed: {"text"} as it comes, and a last {"done", "finish_reason", "queue_s", "ttft_s", "e2e_s"} or {"done", "error"}."""
+
+    def __init__(self, stream: TokenStream) -> None:
+        self.stream, self.feed = stream, Feed(PERIOD)
+        self.readers = 0
+
+    async def follow(self) -> None:
+        """Take the text in until the request is over."""
+        stream, times = self.stream, self.stream.times
+        last: dict[str, Any]
+        try:
+            async for piece in stream:
+                if piece.text:
+                    self.feed.append({"text": piece.text})
+            last = {"finish_reason": stream.finish_reason, "tokens": stream.num_tokens}
+            last |= {"queue_s": times.queue_s, "ttft_s": times.ttft_s, "e2e_s": times.e2e_s}
+        except InflightError as error:
+            last = {"error": str(error)}
+        self.feed.append({"done": True, **last})
+        self.feed.close()
+
+
+class Asks:
+    def __init__(self, serving: ServingEngine) -> None:
+        self._serving = serving
+        self._asks: OrderedDict[str, Ask] = OrderedDict()
+        self._following: set[asyncio.Task[None]] = set()
+
+    async def begin(self, asked: dict[str, Any], client: str) -> str:
+        """The id of the request that was put in line; the same for a key that has asked before.
+
+        asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for what is not taken.
+        """
+        key, prompt, nickname = asked.get("key"), asked.get("prompt"), asked.get("nickname")
+        if not isinstance(key, str) or len(key) not in _KEY:
+            raise InvalidRequest("A request is asked for with a key of 16 to 64 characters, which its page makes up.")
+        if not isinstance(prompt, str) or not (nickname is None or isinstance(nickname, str)):
+            raise InvalidRequest("A prompt and a nickname are texts.")
+        if key in self._asks:
+            return self._asks[key].stream.id
+        try:
+            given = {name: asked[name] for name in ("max_new_tokens", "temperature", "seed") if asked.get(name) is not None}
+            sampling = SamplingParams(**given)
+        except TypeError:
+            raise InvalidRequest("The number of new tokens, the temperature and the seed are numbers.") from None
+        ids = await asyncio.to_thread(self._serving.check, prompt, sampling)
+        stream = await self._serving.submit(ids, sampling, client=client, id=request_id(key), nickname=nickname)
+        ask = self._asks[key] = Ask(stream)
+        task = asyncio.create_task(ask.follow())
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+        self._expect_reader(ask)
+        for old in [k for k, a in self._asks.items() if a.feed.is_closed][:-_KEPT]:
+            del self._asks[old]
+        return stream.id
+
+    async def read(self, key: str, start: int = 0) -> AsyncIterator[bytes]:
+        """The text of a request from a number on, as server-sent events; raises InvalidRequest where there is none."""
+        ask = self._asks[key]
+        ask.readers += 1
+        try:
+            async with contextlib.aclosing(ask.feed.read(start)) as pieces:  # type: ignore[type-var]
+                async for piece in pieces:
+                    yield piece
+        finally:
+            ask.readers -= 1
+            self._expect_reader(ask)
+
+    def knows(self, key: str) -> bool:
+        return key in self._asks
+
+    def cancel(self, key: str) -> bool:
+        """Whether there was such a request; its lane and blocks are free in the next step."""
+        if key not in self._asks:
+            return False
+        self._asks[key].stream.cancel()
+        return True
+
+    def _expect_reader(self, ask: Ask) -> None:
+        """End a request that nobody reads."""
+
+        def check() -> None:
+            if not ask.readers:
+                ask.stream.cancel()
+
+        if not ask.feed.is_closed:
+            asyncio.get_running_loop().call_later(GRACE, check)
+
+
+def request_id(key: str) -> str:
+    """What everybody sees of a request: it tells nothing of the key."""
+    return f"live-{hashlib.sha256(key.encode()).hexdigest()[:12]}"

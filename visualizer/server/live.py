@@ -1,0 +1,108 @@
+"""What the Live tab shows: an engine's messages, as `core.serving.feed` numbers them, turned into the player's deltas once for all who watch.
+
+    messages of an engine ─→ LiveRun (captions, texts, letters) ─→ Tail ─→ any number of readers
+
+Where the messages come from is another's business: they may be a file's that grows. Has a thread of its own, so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from core.trace.events import StepEvent
+from visualizer.documents.live import LiveRun, shown
+from visualizer.server.tail import Tail
+
+CHAPTER = 64  # steps after which a newcomer may begin
+CHAPTERS = 8
+PERIOD = 0.25  # seconds for which steps are gathered
+Message = dict[str, Any] | StepEvent
+log = logging.getLogger("inflight")
+
+
+class Live:
+    """source: the engine's messages, several at a time, from a run's first on. tokenizer: one that nobody else uses."""
+
+    def __init__(self, source: Callable[[], AsyncIterator[Sequence[Message]]], tokenizer: Any) -> None:
+        self._source, self._tokenizer = source, tokenizer
+        self.tail = Tail(CHAPTERS)
+        self._run: LiveRun | None = None
+        self._steps = 0  # since the chapter's beginning
+        self._hidden = (False, False)
+        self._is_late = False  # the beginning of the present run was missed
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), name="live", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def _follow(self) -> None:
+        try:
+            async for messages in self._source():
+                self.take(messages)
+        except Exception:  # a bug: the engine serves on, those who watch are told
+            log.exception("the live batch can no longer be shown")
+            self.tail.tell({"broken": "The live batch can no longer be shown; the server has said why in its log."})
+        finally:
+            self.tail.close()
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Steps that come together are told together."""
+        events: list[StepEvent] = []
+        before = ""
+        for message in messages:
+            kind, before = before, "" if isinstance(message, StepEvent) else message["kind"]
+            if kind == "skipped" and before == "run":
+                continue  # said again to one that missed it: no beginning
+            if isinstance(message, StepEvent):
+                events.append(message)
+            elif message["kind"] == "request":
+                if self._run is not None:
+                    prompt, most = message["prompt_token_ids"], message["max_new_tokens"]
+                    self._run.meet(message["id"], prompt, most, message.get("nickname") or "")
+            else:
+                self._tell(events)
+                events = []
+                self._other(message)
+        self._tell(events)
+
+    def _other(self, message: dict[str, Any]) -> None:
+        kind = message["kind"]
+        if kind == "run":
+            self._run = LiveRun(message["header"], self._tokenizer, message.get("run", 0))
+            self._begin()
+            if self._is_late:
+                self._is_late = False
+                self.tail.tell({"late": False})
+        elif kind == "skipped":
+            self._run, self._is_late = None, True  # until the next one: what is known of this one no longer holds
+            self.tail.tell({"late": True})
+        elif kind == "pace":
+            self.tail.tell({"pace": message["steps_per_s"]})
+        else:
+            told = {name: value for name, value in message.items() if name != "kind"}
+            if kind == "class":
+                self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
+            self.tail.tell({kind: told})
+
+    def _tell(self, events: Sequence[StepEvent]) -> None:
+        if not events or self._run is None:
+            return
+        if self._steps >= CHAPTER:
+            self._begin()
+        self.tail.append(self._run.delta(events))
+        self._steps += len(events)
+
+    def _begin(self) -> None:
+        assert self._run is not None
+        self.tail.append(self._run.beginning(), begins=True)
+        self._steps = 0
+
+    def _hide(self, texts: bool, nicknames: bool) -> None:
+        if (texts, nicknames) != self._hidden:
+            self._hidden = (texts, nicknames)
+            self.tail.change(partial(shown, texts=not texts, nicknames=not nicknames))

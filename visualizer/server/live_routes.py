@@ -1,0 +1,99 @@
+"""The addresses of the Live tab. Knows HTTP, and nothing of what is computed.
+
+GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `visualizer.server.tail`
+POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"} or {"error", "retry_after"}
+GET  inflight/live/requests/KEY?from=N      the text of one's own request
+POST inflight/live/requests/KEY/cancel      → {"cancelled"}
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from core.errors import InflightError, TooManyRequests, Unavailable
+from visualizer.server.asks import Asks
+from visualizer.server.live import PERIOD, Live
+from visualizer.server.routes import answer, number_from, streamed
+
+if TYPE_CHECKING:
+    from core.serving.engine import ServingEngine
+
+VIEWERS = 400  # at once
+
+
+def live_of(serving: ServingEngine) -> Live:
+    """What an engine that serves does, from now on."""
+
+    async def source() -> AsyncIterator[list[Any]]:
+        async for batch in serving.feed.read(coalesce_s=PERIOD):
+            yield batch.data
+
+    live = Live(source, copy.deepcopy(serving.tokenizer))
+    live.start()
+    return live
+
+
+def live_app(live: Live, asks: Asks | None, address_of: Callable[[Request], str]) -> Router:
+    """To be mounted. asks: None where nobody can ask, as what is shown is a recording that grows. address_of: whom a request comes from."""
+    watching = 0
+
+    async def watch(request: Request) -> Response:
+        if watching >= VIEWERS:
+            return _refused(TooManyRequests(f"{VIEWERS} are watching, which is all this page takes.", retry_after=10))
+        return streamed(watched(number_from(request, "from"), number_from(request, "chapters")))
+
+    async def watched(start: int | None, chapters: int | None) -> AsyncIterator[bytes]:
+        nonlocal watching
+        watching += 1
+        try:
+            async for piece in live.tail.read(start, chapters):
+                yield piece
+        finally:
+            watching -= 1
+
+    if asks is None:
+        return Router([Route("/steps", watch, methods=["GET"])])
+
+    async def ask(request: Request) -> Response:
+        try:
+            asked = json.loads(await request.body())
+        except (ValueError, RecursionError):
+            asked = None
+        if not isinstance(asked, dict):
+            return answer({"error": "A request is asked for as a JSON object with a key and a prompt."}, 400)
+        try:
+            return answer({"id": await asks.begin(asked, address_of(request))})
+        except InflightError as error:
+            return _refused(error)
+
+    async def read(request: Request) -> Response:
+        key = request.path_params["key"]
+        if not asks.knows(key):
+            return answer({"error": "This request is no longer on the server, which may have been restarted."}, 404)
+        return streamed(asks.read(key, number_from(request, "from") or 0))
+
+    async def cancel(request: Request) -> Response:
+        return answer({"cancelled": asks.cancel(request.path_params["key"])})
+
+    return Router(
+        [
+            Route("/steps", watch, methods=["GET"]),
+            Route("/requests", ask, methods=["POST"]),
+            Route("/requests/{key}", read, methods=["GET"]),
+            Route("/requests/{key}/cancel", cancel, methods=["POST"]),
+        ]
+    )
+
+
+def _refused(error: InflightError) -> Response:
+    if isinstance(error, Unavailable):
+        status = 429 if isinstance(error, TooManyRequests) else 503
+        return answer({"error": str(error), "retry_after": error.retry_after}, status, {"retry-after": str(error.retry_after)})
+    return answer({"error": str(error)}, 422)
