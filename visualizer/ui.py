@@ -38,7 +38,7 @@ from visualizer.server.limits import Limits, is_space, limits
 from visualizer.server.middleware import MaxBody, OnlyAsked, PackedFront
 from visualizer.server.origins import origins
 from visualizer.server.routes import routes
-from visualizer.server.shared_engine import SharedEngine
+from visualizer.server.shared_engine import SharedEngine, live_options
 from visualizer.server.store import Store, address
 
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
@@ -178,7 +178,8 @@ def launch(
     picture = Path(shutil.copy(PICTURE, store.folder / "picture.png"))
     for path in (*files.values(), picture):
         store.pin(path)
-    page = build(server, parts_of(files, address), traceHosts=elsewhere, uploadBytes=here.upload_bytes)
+    live_tab = live_options() if shared else None
+    page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes)
     page.space_id = None  # Gradio's header for a Space that is looked at alone asks fonts and pictures from elsewhere
     page._queue.sleep_when_free = 0.02  # Gradio looks every millisecond whether somebody asks, which costs a tenth of a core
     served = page.launch(
@@ -188,7 +189,10 @@ def launch(
                 Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20),
                 Middleware(PackedFront),
             ],
-            "routes": [*routes(server, address_of(is_space()), _enter), *(shared.routes() if shared else ())],
+            "routes": [
+                *routes(server, address_of(is_space()), _enter),
+                *(shared.routes(address_of(is_space())) if shared else ()),
+            ],
         },
         favicon_path=ICON,
         head=head(_whole(address(picture)))

@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 from visualizer.page.bundle import PLAYER, inert_json, markup, script, style
 
 TABS = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare", "learn")]
+LIVE = {"name": "live", "title": "Live"}  # where an engine serves
 
 
 @cache
@@ -38,9 +39,9 @@ def packed_plotly() -> bytes:
 
 
 def write_files(folder: Path) -> dict[str, Path]:
-    """Write what the page fetches, named by content: `{"compare", "learn", "plotly"}`."""
+    """Write what the page fetches, named by content: `{"compare", "learn", "live", "plotly"}`."""
     folder.mkdir(parents=True, exist_ok=True)
-    scripts = {name: (tab_script(name).encode(), f"{name}-{{}}.js") for name in ("compare", "learn")}
+    scripts = {name: (tab_script(name).encode(), f"{name}-{{}}.js") for name in ("compare", "learn", "live")}
     contents = {**scripts, "plotly": (packed_plotly(), "plotly-{}.js.gz")}
     paths = {}
     for kind, (content, name) in contents.items():
@@ -63,13 +64,15 @@ def page_html(options: dict[str, Any]) -> str:
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
 
-def options(paths: dict[str, Path], url: Callable[[Path], str]) -> dict[str, Any]:
-    """What `parts_script` needs to know of a page with a server. url: the address under which a file is served."""
+def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What `parts_script` needs to know of a page with a server. url: the address under which a file is served. live: the options of the Live
+    tab, see live.js, where there is one."""
     of_a_server = {"server": True, "base": ""}
-    return {
-        "compare": part("compare", url(paths["compare"]), {**of_a_server, "plotly": url(paths["plotly"])}),
-        "learn": part("learn", url(paths["learn"]), of_a_server),
-    }
+    found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
+    tabs = TABS
+    if live is not None:
+        found["live"], tabs = {"base": "", **live}, [*TABS[:2], LIVE, *TABS[2:]]
+    return {name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()}
 
 
 def part(name: str, script: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ export function pageParts(holder, parts) {
   };
 
   document.addEventListener("inflight-tab", (/** @type {CustomEvent} */ e) => open(e.detail.name, e.detail.wish));
-  const wanted = () => addressed().get("part");
+  const wanted = () => addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null); // a teacher's link is short
   window.addEventListener("hashchange", () => {
     const part = wanted() || "watch";
     if (part === (page.dataset.part || "watch")) return;

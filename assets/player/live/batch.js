@@ -1,0 +1,114 @@
+// The shared batch as it reaches this page: chapters of deltas, folded into a run whose oldest steps go as new ones come. Knows no DOM.
+//
+//   inflight/live/steps ─→ chapters (a beginning, then deltas) ─→ Run ─→ told.steps(run) | told.begins(run) | told.state(…)
+
+import { Run } from "../run/run.js";
+
+export const MINE = "★"; // behind the letter of one's own requests
+
+/** Who listens: begins(run): another run, or the same with other steps kept; steps(delta): more of it; state(): what else is known has changed. */
+export class Batch {
+  /**
+   * @param {import("../parts/server.js").Server} server
+   * @param {(id: string) => boolean} isMine
+   * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void}} told
+   */
+  constructor(server, isMine, told) {
+    this.server = server;
+    this.isMine = isMine;
+    this.told = told;
+    /** @type {Run | null} */
+    this.run = null; // once it has steps
+    this.state = {}; // {class, pace, shadow …}: the latest of each
+    this.missed = false; // whether steps were skipped just now
+    this.broken = ""; // why nothing comes
+    this.most = 8; // chapters that are kept
+    /** @type {any[]} */
+    this._chapters = []; // {beginning, deltas}
+  }
+
+  /** Steps that the axis has room for. */
+  get room() {
+    return this.most * CHAPTER;
+  }
+
+  /** Follow until the signal says no. */
+  async follow(signal) {
+    const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}`, { signal, broke: (sentence) => {
+      this.broken = sentence;
+      this.told.state();
+    } });
+    try {
+      for await (const delta of deltas) this.take(delta);
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  }
+
+  take(delta) {
+    const wasBroken = this.broken;
+    this.broken = delta.broken || "";
+    if (delta.anew) {
+      this._chapters = [];
+      this.missed = delta.missed > 0;
+    }
+    const { seq, anew, missed, header, begin, events, captions, letters, hues, asked, texts, broken, ...state } = delta;
+    if (begin) this._begin(delta);
+    else if (events) this._more(delta);
+    if (Object.keys(state).length || anew || wasBroken !== this.broken) {
+      Object.assign(this.state, state);
+      this.told.state();
+    }
+  }
+
+  /** One's own requests are others now. */
+  relabel() {
+    if (this.run) this._fold();
+  }
+
+  _begin(beginning) {
+    const last = this._chapters.at(-1);
+    const same = last && last.beginning.begin.run === beginning.begin.run;
+    if (!same) this._chapters = [];
+    this._chapters.push({ beginning, deltas: [] });
+    if (same && this._chapters.length > this.most) {
+      this._chapters.shift();
+      this._fold();
+    }
+  }
+
+  _more(delta) {
+    const chapter = this._chapters.at(-1);
+    if (!chapter) return;
+    chapter.deltas.push(delta);
+    if (this.run && this._of === this._chapters[0]) {
+      this._append(this.run, delta);
+      this.told.steps();
+    } else this._fold();
+  }
+
+  /** The run anew from what is kept. */
+  _fold() {
+    const [first, ...others] = this._chapters;
+    const before = this._of;
+    this._of = first;
+    const run = new Run({ ...this._mine(first.beginning), complete: false });
+    run.goesOn = true;
+    run.room = this.room;
+    for (const { deltas } of [first, ...others]) for (const delta of deltas) this._append(run, delta);
+    this.run = run;
+    this.told.begins(run, Boolean(before && before.beginning.begin.run === first.beginning.begin.run));
+  }
+
+  _append(run, delta) {
+    run.append(delta.events, delta.captions, this._mine(delta));
+  }
+
+  /** With one's own letters marked. */
+  _mine(delta) {
+    const letters = Object.entries(delta.letters || {}).map(([id, letter]) => [id, this.isMine(id) ? letter + MINE : letter]);
+    return { ...delta, letters: Object.fromEntries(letters) };
+  }
+}
+
+const CHAPTER = 64; // steps, about: see visualizer/server/live.py

@@ -1,0 +1,213 @@
+// The Live tab: one engine's batch, the same for everybody who opens the page. It follows the newest step on the page's own player; who
+// scrubs back stops nobody else.
+//
+//   Batch (what everybody is sent) ─→ the page's player        Mine (one's own requests) ─→ the card beside it ←─ Teacher
+
+import { h, setText } from "../parts/dom.js";
+import { addressed, setAddress } from "../parts/link.js";
+import { drawSoon, fillTabs, layoutOf, onTheme, paintTheme, prefersDark, showToast } from "../parts/look.js";
+import { Server } from "../parts/server.js";
+import { AskForm } from "./ask_form.js";
+import { Batch } from "./batch.js";
+import { Lately } from "./lately.js";
+import { Mine } from "./mine.js";
+import { OwnList } from "./own_list.js";
+import { saveSession, showAddress } from "./take.js";
+import { Teacher } from "./teacher.js";
+import { nowWords, says } from "./words.js";
+
+const SOON = 8000; // ms for which it is said that steps were skipped
+const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
+
+export class Live {
+  /** root: the element of live.html. options: {tabs, base, policies: [{name, shows}], asks: whether anybody can ask}. */
+  constructor(root, /** @type {any} */ options = {}) {
+    this.root = root;
+    this.options = { tabs: [], base: undefined, policies: [], asks: true, ...options };
+    this.page = document.documentElement;
+    this.$ = (s) => root.querySelector(s);
+    this.app = null; // the page's player, once it is there
+    this.server = new Server(this.options.base);
+    this.before = null; // what the player showed
+    this._theme();
+    this._size();
+    fillTabs(root, this.options.tabs, "live");
+    this.mine = new Mine(this.server, () => this._mineChanged());
+    this.batch = new Batch(this.server, (id) => this.mine.has(id), {
+      begins: (run, same) => this._begins(run, same), steps: () => this._steps(), state: () => this._state(),
+    });
+    if (this.root.dataset.layout === "phone") this.batch.most = ON_A_PHONE;
+    const { batch } = this;
+    this.edge = { going: true, get run() { return batch.run; }, back: () => this._onScreen() };
+    this.teacher = new Teacher(this);
+    this.form = new AskForm(this.$(".ask"), this.mine, () => this.batch.relabel());
+    this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
+    this.lately = new Lately(this.$(".lately"), this.mine, () => ({ app: this.app, run: this.batch.run }));
+    this.$(".ask").hidden = !this.options.asks;
+    this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
+    const take = (button, act) => this.$(button).addEventListener("click", () => act(this).catch((error) => showToast(root, error.message, 6000)));
+    take(".qr-button", showAddress);
+    take(".save-button", saveSession);
+    this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // the player's keys are not meant
+    new ResizeObserver(() => this._size()).observe(root);
+    onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
+    this.ready = this._player();
+  }
+
+  // -- the part is opened and left ---------------------------------------------------------------------------------------
+
+  async shown() {
+    this.teacher.read(addressed());
+    setAddress("#part=live");
+    this._theme();
+    await this.ready;
+    if (this.page.dataset.part !== "live" || this.following) return;
+    this._enter();
+    this.following = new AbortController();
+    this.batch.follow(this.following.signal);
+    this.redraw();
+  }
+
+  left() {
+    this.following?.abort();
+    this.following = null;
+    if (!this.before) return;
+    const { app, before } = this;
+    this.before = null;
+    app.edge = app.live;
+    app.following = before.following;
+    if (app.presenter) app.present(false);
+    app.empty(null);
+    if (before.run) {
+      Object.assign(app, { run: before.run, entry: before.entry, replay: before.replay });
+      app.entered({ step: before.step, pin: before.pin, tab: before.tab });
+    } else app.start();
+  }
+
+  async _player() {
+    while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
+    this.app = window.inflight;
+  }
+
+  /** Take the player over; what it showed comes back with `left`. */
+  _enter() {
+    const { app } = this;
+    const shown = app.run?.length ? app.run.stepOf(app.index) : null;
+    this.before = { run: app.run, entry: app.entry, replay: app.replay, step: shown, pin: app.pinned?.letter, tab: app.tab, following: app.following };
+    app._opening = null; // what is being fetched is for the Watch tab
+    app.transport.toggle(false);
+    app.editor.toggle(false);
+    app.edge = this.edge;
+    app.following = true;
+    if (app.layout === "phone") app.chooseTab("text");
+    if (this.batch.run) this._onScreen();
+    else app.empty("Nothing has run here yet.");
+  }
+
+  // -- what everybody is sent ----------------------------------------------------------------------------------------------
+
+  _begins(run, same) {
+    const { app } = this;
+    if (!this.before) return;
+    if (same && this._drawn && app.run === this._drawn) this._renew(run);
+    else {
+      this._drawn = run;
+      this._onScreen();
+    }
+    this._drawn = run;
+    this.redraw();
+  }
+
+  /** The batch on the player, at its newest step. */
+  _onScreen() {
+    const { app, batch: { run } } = this;
+    if (!run || app.run === run) return;
+    this._drawn = run;
+    app.following = true;
+    Object.assign(app, { run, entry: null, replay: null });
+    app.entered({ step: run.stepOf(run.length - 1) });
+  }
+
+  _steps() {
+    if (!this.before) return;
+    const { app, batch: { run } } = this;
+    if (app.run === run) {
+      if (app.following) app.index = run.length - 1;
+      app.redraw();
+    }
+    this.redraw();
+  }
+
+  /** The same run with other steps kept: where we are and what is lit stays, as far as it is there. */
+  _renew(run) {
+    const { app } = this;
+    const pinned = (app.pinned && run.request(app.pinned.id)) || null;
+    const index = app.following ? run.length - 1 : run.indexOf(app.run.stepOf(app.index));
+    if (app.mask.zoom?.request) app.mask.zoom = pinned && { request: pinned };
+    Object.assign(app, { run, index, pinned, frame: null, hot: null, hovered: null, focus: pinned && [pinned] });
+    app.redraw();
+  }
+
+  _state() {
+    if (this.batch.missed) {
+      this.missedAt = performance.now();
+      this.batch.missed = false;
+      setTimeout(() => this.redraw(), SOON);
+    }
+    this.redraw();
+  }
+
+  _mineChanged() {
+    this.redraw();
+  }
+
+  // -- the card ------------------------------------------------------------------------------------------------------------
+
+  redraw() {
+    drawSoon(this);
+  }
+
+  draw() {
+    if (!this.app || !this.own) return;
+    const { batch, $ } = this;
+    const skipped = this.missedAt !== undefined && performance.now() - this.missedAt < SOON;
+    const said = says(batch, { skipped, asks: this.options.asks, teaches: this.teacher.isOn });
+    setText($(".live-says"), said);
+    $(".live-says").hidden = !said;
+    setText($(".now"), nowWords(batch.state));
+    $(".save-button").hidden = !batch.run || (batch.state.class?.hide_texts && !this.teacher.isOn);
+    $(".qr-button").hidden = !this.options.asks;
+    this.teacher.button.hidden = !this.options.asks;
+    this.own.draw();
+    this.lately.draw();
+    this.teacher.draw();
+  }
+
+  // -- around it -----------------------------------------------------------------------------------------------------------
+
+  _theme() {
+    /** @type {HTMLElement | null} */
+    const player = document.querySelector("#watch .inflight[data-theme]");
+    const dark = player ? player.dataset.theme === "dark" : prefersDark();
+    if (this.dark === dark) return;
+    this.dark = dark;
+    paintTheme(this.root, dark);
+  }
+
+  _size() {
+    this.root.dataset.layout = layoutOf(this.root.clientWidth || window.innerWidth);
+  }
+}
+
+/** Fill `holder` with the tab of this script's markup and style, once. */
+export function mountLive(holder, options) {
+  const { style, markup } = window.inflightLiveFiles;
+  document.head.append(h("style", {}, style));
+  holder.innerHTML = markup; // our own file, nothing of anybody's data
+  const root = holder.querySelector(".inflight-live");
+  root.classList.add("inflight");
+  window.inflightLive = new Live(root, options);
+  return window.inflightLive;
+}
+
+window.inflightLiveMount = mountLive;

@@ -1,0 +1,144 @@
+// The teacher's panel: limits and policy, pace, waves, what is hidden. Whoever has the token may; the session keeps it, this tab alone.
+
+import { h, setText } from "../parts/dom.js";
+import { setAddress } from "../parts/link.js";
+import { bareCard } from "../parts/card.js";
+import { plural } from "../parts/format.js";
+import { paceWords } from "./words.js";
+
+const TOKEN = "inflight-teacher"; // in the session's storage
+const FASTEST = 20; // steps a second, on the slider
+
+export class Teacher {
+  /** @param {import("./live.js").Live} live */
+  constructor(live) {
+    this.live = live;
+    /** @type {HTMLElement} */
+    this.panel = live.$(".teacher");
+    this.button = live.$(".teacher-button");
+    this.token = kept();
+    this.isOn = false; // the server took the token
+    this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
+  }
+
+  /** The token of a printed link. */
+  read(address) {
+    const token = address.get("teacher");
+    if (token) {
+      this.token = token;
+      setAddress("#part=live"); // it is not left where others may read it
+    }
+    if (this.token && !this.isOn) this._begin(this.token);
+  }
+
+  /** Ask for the token. */
+  _ask(sentence = "") {
+    const dialog = bareCard(this.live.root, "Teacher", "teacher-card");
+    const field = h("input", { type: "password", class: "link-field", autocomplete: "off", "aria-label": "Token" });
+    const form = h("form", { method: "dialog" }, h("h2", {}, "Teacher"), h("p", {}, sentence || "The token was printed where the page was started."), field,
+      h("div", { class: "card-buttons" }, h("button", { class: "button primary" }, "Go on"), h("button", { class: "button", value: "no", formnovalidate: true }, "Cancel")));
+    form.addEventListener("submit", (/** @type {any} */ e) => {
+      if (e.submitter?.value !== "no" && field.value) this._begin(field.value.trim(), true);
+    });
+    dialog.replaceChildren(form);
+    dialog.showModal();
+  }
+
+  async _begin(token, byHand = false) {
+    try {
+      const set = await this.live.server.get("serve/control", { "X-Teacher-Token": token });
+      [this.token, this.isOn] = [token, true];
+      keep(token);
+      this._build(set);
+      this._toggle(true);
+    } catch (error) {
+      keep("");
+      if (byHand) this._ask(error.message);
+    }
+    this.live.redraw();
+  }
+
+  _toggle(on = this.panel.hidden) {
+    this.panel.hidden = !on;
+    this.button.setAttribute("aria-expanded", String(on));
+  }
+
+  async _set(what) {
+    setText(this.error, "");
+    try {
+      const set = await this.live.server.post("serve/control", what, { "X-Teacher-Token": this.token });
+      this.live.batch.state = { ...this.live.batch.state, pace: set.steps_per_s };
+    } catch (error) {
+      setText(this.error, error.message);
+    }
+    this.live.redraw();
+  }
+
+  _build({ waves = [] }) {
+    const { policies } = this.live.options;
+    const number = (name, label, most) => h("label", { class: "field" }, h("span", {}, label), h("input", { name, type: "number", inputmode: "numeric", min: "1", max: String(most), step: "1", required: true }));
+    const act = (text, what, title = null) => h("button", { type: "button", class: "button", title, onclick: () => this._set(what()) }, text);
+    const check = (name, label, what) => h("label", { class: "check" }, h("input", { name, type: "checkbox", onchange: (e) => this._set(what(e.target.checked)) }), h("span", {}, label));
+    this.limits = h("form", { class: "limits" },
+      h("label", { class: "field" }, h("span", {}, "Policy"), h("select", { name: "policy" }, ...policies.map((p) => h("option", { value: p.name, title: p.shows }, p.name)))),
+      number("max_num_seqs", "Lanes", 64), number("max_num_batched_tokens", "Budget", 16384),
+      h("button", { class: "button primary" }, "Set"));
+    this.limits.addEventListener("submit", (e) => {
+      e.preventDefault();
+      this._touched = false;
+      const [policy, lanes, budget] = this._fields();
+      this._set({ policy: policy.value, max_num_seqs: Number(lanes.value), max_num_batched_tokens: Number(budget.value) });
+    });
+    this.limits.addEventListener("input", () => { this._touched = true; });
+    this.pace = h("input", { type: "range", min: "0", max: String(FASTEST), step: "1", "aria-label": "Steps a second", onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }) });
+    this.paceSays = h("span", { class: "pace-says" });
+    this.error = h("p", { class: "ask-error", role: "alert" });
+    this.checks = h("div", { class: "checks" },
+      check("hide_texts", "Hide texts", (on) => ({ hide_texts: on })), check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
+      check("accepting", "Take requests", (on) => ({ accepting: on })));
+    this.panel.replaceChildren(
+      h("h2", {}, "Teacher"), this.error, this.limits,
+      h("div", { class: "pace" }, h("span", { class: "label" }, "Pace"), this.pace, this.paceSays,
+        act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null }))),
+      h("div", { class: "waves" }, h("span", { class: "label" }, "Waves"), ...waves.map((w) => act(w.name, () => ({ wave: w.name }), `${w.shows} ${plural(w.requests, "request")}.`))),
+      this.checks,
+      h("div", { class: "waves" }, act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")));
+  }
+
+  _fields() {
+    return ["policy", "max_num_seqs", "max_num_batched_tokens"].map((name) => /** @type {any} */ (this.limits.elements.namedItem(name)));
+  }
+
+  get _pace() {
+    return this.live.batch.state.pace;
+  }
+
+  draw() {
+    setText(this.button, this.isOn ? "Teacher" : "Teacher …");
+    if (!this.isOn) return;
+    const set = this.live.batch.state.class;
+    setText(this.paceSays, paceWords(this._pace));
+    if (document.activeElement !== this.pace) this.pace.value = String(this._pace ?? FASTEST);
+    if (!set) return;
+    const shown = set.next || set;
+    if (!this._touched && !this.limits.contains(document.activeElement)) for (const field of this._fields()) field.value = String(shown[field.name] ?? "");
+    for (const box of this.checks.querySelectorAll("input")) box.checked = Boolean(set[box.name]);
+  }
+}
+
+function kept() {
+  try {
+    return sessionStorage.getItem(TOKEN) || "";
+  } catch {
+    return "";
+  }
+}
+
+function keep(token) {
+  try {
+    if (token) sessionStorage.setItem(TOKEN, token);
+    else sessionStorage.removeItem(TOKEN);
+  } catch {
+    // storage may be switched off: the token is then typed again
+  }
+}
