@@ -14,14 +14,24 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 
 PASSIVE = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+WAYS: dict[str, dict[str, str]] = {
+    "one": {"OMP_NUM_THREADS": "1"},
+    "spinning": {},
+    "passive": PASSIVE,
+    "spinning briefly": {"GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"},
+}
+"""Ways in which a run's threads may wait, as settings of OpenMP: `python -m core bench threads` compares them."""
+SERVING = "passive"
+"""The way of whoever serves people: the one that fares best where it fares worst."""
+SETTINGS = frozenset(name for way in WAYS.values() for name in way)
 
 
 def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
-    """Have this process's threads sleep while they wait, unless the environment says otherwise; whether that is still possible.
+    """Have this process's threads wait as is best beside others, unless the environment says otherwise; whether that is still possible.
 
     OpenMP reads it once, when torch is loaded: after that it is too late.
     """
-    for name, value in PASSIVE.items():
+    for name, value in WAYS[SERVING].items():
         environment.setdefault(name, value)
     return "torch" not in sys.modules
 

@@ -34,6 +34,7 @@ BENCHES: dict[str, Target] = {
     "load": "bench_load:load",
     "serve": "bench_serve:serve",
     "gpu": "bench_gpu:gpu",
+    "threads": "bench_threads:threads",
 }
 
 PROGRAM = "python -m core"
