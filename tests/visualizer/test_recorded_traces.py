@@ -13,7 +13,7 @@ from core.models.cache import Models
 from core.models.load import BUILTIN_FOLDER
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import TRACES
+from visualizer.documents.catalogue import RUNS, TRACES
 from visualizer.documents.record import MISTAKES, differences, run_mistake, run_preset
 from visualizer.server.store import Store
 
@@ -46,8 +46,8 @@ def test_a_recording_says_when_where_and_on_what(name: str):
     assert header["workload"] == PRESETS[name].workload.to_json()
 
 
-def test_nothing_is_on_record_but_presets_and_mistakes():
-    assert {str(p.relative_to(TRACES).with_suffix("")) for p in TRACES.rglob("*.jsonl")} == {*PRESETS, *MISTAKES}
+def test_nothing_is_on_record_but_presets_engines_and_mistakes():
+    assert {str(p.relative_to(TRACES).with_suffix("")) for p in TRACES.rglob("*.jsonl")} == {*RUNS, *MISTAKES}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -76,7 +76,7 @@ def test_a_difference_is_named():
 
 def test_the_catalogue_lists_them_in_order(tmp_path):
     entries = Store(tmp_path, 2**24, lambda path: f"file={path.name}").catalogue()
-    assert [e["name"] for e in entries] == list(PRESETS)
+    assert [e["name"] for e in entries] == list(RUNS)
     for entry in entries:
         assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"
         assert (tmp_path / f"{entry['id']}.json").exists()

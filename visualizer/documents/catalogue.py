@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,24 @@ from visualizer.words.questions import QUESTIONS, question_of
 
 TRACES = ASSETS / "traces"
 
+OTHER_ENGINES = {
+    preset.name: preset
+    for preset in (
+        replace(
+            PRESETS["kv-pressure"],
+            name="vllm-kv-pressure",
+            title="Cache full, in vLLM",
+            shows="vLLM's own steps on the requests of Cache full, recorded inside vLLM.",
+        ),
+    )
+}
+"""Runs of another engine on a preset's requests; `record-engines` records them."""
+RUNS = {**PRESETS, **OTHER_ENGINES}
+
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Trace]]:
     """Each recorded run with its entry, in the order of the presets."""
-    for preset in PRESETS.values():
+    for preset in RUNS.values():
         path = folder / f"{preset.name}.jsonl"
         if path.exists():
             trace = Trace.load(path)

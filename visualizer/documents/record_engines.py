@@ -21,6 +21,7 @@ from core.models.cache import Models
 from core.recorders.asked import Asked
 from core.recorders.vllm.record import PYTHON, Vllm, vllm_python
 from core.workload.presets import Preset, preset
+from visualizer.documents.catalogue import OTHER_ENGINES, TRACES
 from visualizer.documents.comparison import Shown
 from visualizer.documents.comparison_files import RECORDED, save
 from visualizer.documents.record_comparisons import checked_quiet
@@ -32,13 +33,15 @@ PRESETS = ("short-and-long", "long-prompt-arrives", "long-prompt-chunked", "kv-p
 def record_engines(
     names: Sequence[str] = (),
     folder: Path = RECORDED,
+    traces: Path = TRACES,
     *,
     python: str | None = None,
     repeats: int = 5,
     load: Callable[[], float | None] = load_average,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[tuple[str, Path]]:
-    """Measure and write the comparison of each of these presets, by default all, yielding each as it is written.
+    """Measure and write the comparison of each of these presets, by default all, yielding each as it is written, and the runs of vLLM that
+    the page shows by themselves.
 
     python: of an environment with vLLM. Raises InflightError, before anything is measured, where none is named, for an unknown name and
     for a machine that is not quiet.
@@ -49,15 +52,23 @@ def record_engines(
     if unknown := [name for name in names if name not in PRESETS]:
         raise InflightError(f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(PRESETS)}.")
     found = checked_quiet(load)
-    return _record_all(names or PRESETS, folder, python, repeats, found, say)
+    return _record_all(names or PRESETS, folder, traces, python, repeats, found, say)
 
 
 def _record_all(
-    names: Sequence[str], folder: Path, python: str, repeats: int, found: float | None, say: Callable[[str], None]
+    names: Sequence[str],
+    folder: Path,
+    traces: Path,
+    python: str,
+    repeats: int,
+    found: float | None,
+    say: Callable[[str], None],
 ) -> Iterator[tuple[str, Path]]:
     for name in names:
         shown = measured(preset(name), python, repeats, say)
         shown.environment["load_average"] = found
+        if (run := f"vllm-{name}") in OTHER_ENGINES and (trace := shown.comparison.runs["vLLM"].trace) is not None:
+            trace.save(traces / f"{run}.jsonl")
         yield name, save(shown, folder / shown.workload)
 
 

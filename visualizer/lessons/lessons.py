@@ -354,6 +354,7 @@ LESSONS: tuple[Lesson, ...] = (
                 question=ChooseWords(("lanes", "budget", "blocks"), _binding),
             ),
             Stop("more", Place("poisson-32", first(mixes, 3)), ("lanes", "row")),
+            Stop("vllm", Place("vllm-kv-pressure", _PREEMPTS), ("lanes", "queue")),
             Stop("now-you", Place("poisson-32", first(mixes, 3)), ("lanes", "queue")),
         ),
     ),

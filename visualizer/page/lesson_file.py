@@ -8,8 +8,7 @@ from collections.abc import Callable
 from core.assets import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import entry
+from visualizer.documents.catalogue import RUNS, entry
 from visualizer.documents.replay import replay
 from visualizer.lessons.document import document
 from visualizer.page.bundle import inert_json, page_html
@@ -28,7 +27,7 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     catalogue = []
     for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
         data[run] = replay(traces(run))
-        catalogue.append(entry(PRESETS[run], traces(run)) | {"url": run})
+        catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
     learn = part("learn", "", {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson})
     head = {"<!--DATA-->": inert_json(data), "/*SCRIPT*/": tab_script("learn")}
     brought = re.sub("|".join(map(re.escape, head)), lambda m: head[m.group()], _HEAD.read_text(encoding="utf-8"))

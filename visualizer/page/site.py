@@ -9,8 +9,7 @@ from typing import Any
 from core.assets import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import TRACES, entry, questions
+from visualizer.documents.catalogue import RUNS, TRACES, entry, questions
 from visualizer.documents.comparison import document
 from visualizer.documents.comparison_files import RECORDED, load, recorded
 from visualizer.documents.replay import replay
@@ -31,7 +30,7 @@ _LOADER = ASSETS / "site" / "runs.js"
 
 def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED) -> Path:
     """Write the site; its first page. Raises InflightError where nothing is on record or the folder cannot be written."""
-    runs = [(preset, traces / f"{preset.name}.jsonl") for preset in PRESETS.values()]
+    runs = [(preset, traces / f"{preset.name}.jsonl") for preset in RUNS.values()]
     runs = [(preset, path) for preset, path in runs if path.exists()]
     if not runs:
         raise InflightError("There are no recorded runs: make them with `python -m visualizer record`.")

