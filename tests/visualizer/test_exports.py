@@ -9,7 +9,7 @@ import pytest
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.fold import frames
-from core.trace.phrases import letter
+from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
@@ -103,6 +103,19 @@ def test_the_figure_of_a_step_has_the_masks_that_the_trace_derives(policy: str):
                 for texts, cells in zip(mask.text, allowed, strict=True)
                 for text, cell in zip(texts, cells, strict=True)
             )
+
+
+def test_the_figure_of_a_step_shows_letters_and_tokens_and_is_light_without_plotly(store: Store):
+    ran = trace()
+    step, names = ran.events[3].step, letters(ran)
+    figure = step_figure(ran, step)
+    mask = ran.mask(step)
+    for axis, positions in ((figure.layout.xaxis2, mask.keys), (figure.layout.yaxis2, mask.queries)):
+        assert list(axis.ticktext) == [f"{names[p.request]} {p.text.strip()}" for p in positions]
+    assert list(figure.data[0].text[0]) == [q.text.strip() for q in mask.queries]
+    assert [text.strip("<b>/") for text in figure.layout.xaxis.ticktext] == [names[s.request] for s in ran.event(step).segments]
+    page = opened(store.export("plotly", store.put(ran)["id"], step))
+    assert len(page) < 100_000  # plotly.js, 5 MB, is put in as it is sent
 
 
 def test_a_figure_too_large_for_a_page_is_refused():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from visualizer.charts.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, dea
 from visualizer.words.captions import Captioner, plain
 
 MAX_CELLS = 60_000
-_ROW_PIXELS, _SPACE_PIXELS = 13, 150
+_ROW_PIXELS, _SPACE_PIXELS = 15, 210
+_WRITTEN = 90  # positions whose tokens are written; of more, letters alone
 _NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
 
 
@@ -44,12 +46,11 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
     for index, mask in enumerate(masks):
         figure.add_trace(_packed_row(mask, hues, letters), row=2 * index + 1, col=1)
         figure.add_trace(_mask(mask, hues, letters), row=2 * index + 2, col=1)
-        figure.update_xaxes(showticklabels=False, row=2 * index + 1, col=1)
+        figure.update_xaxes(**_letters_at(mask.queries, letters), side="top", row=2 * index + 1, col=1)
         figure.update_yaxes(showticklabels=False, title_text=f"pass {index}", row=2 * index + 1, col=1)
-        figure.update_xaxes(showticklabels=False, title_text=f"{len(mask.keys)} keys", row=2 * index + 2, col=1)
-        figure.update_yaxes(
-            autorange="reversed", title_text=f"{len(mask.queries)} queries", showticklabels=False, row=2 * index + 2, col=1
-        )
+        keys, queries = _named(mask.keys, letters), _named(mask.queries, letters)
+        figure.update_xaxes(**keys, title_text=f"{len(mask.keys)} keys", tickangle=-90, row=2 * index + 2, col=1)
+        figure.update_yaxes(**queries, autorange="reversed", title_text=f"{len(mask.queries)} queries", row=2 * index + 2, col=1)
     figure.update_layout(
         template=TEMPLATE,
         title=f"Step {step}: {_escape(_sentence(trace, step, letters))}",
@@ -63,7 +64,8 @@ def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go
     """Every computed position in packed order; pads are empty."""
     z = [[_code(q, hues, 2) for q in mask.queries]]
     texts = [[_label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "") for q in mask.queries]]
-    return go.Heatmap(z=z, text=texts, hovertemplate="%{text}<extra></extra>", xgap=1, **_colours())
+    shown = {"text": [[_token(q) for q in mask.queries]], "texttemplate": "%{text}"} if len(mask.queries) <= _WRITTEN else {}
+    return go.Heatmap(z=z, customdata=texts, hovertemplate="%{customdata}<extra></extra>", xgap=1, **shown, **_colours())
 
 
 def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatmap:
@@ -80,6 +82,26 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatm
     )
 
 
+def _named(positions: Sequence[Position], letters: dict[str, str]) -> dict[str, Any]:
+    """An axis whose ticks are letter and token, where each can be read, else the letters."""
+    if len(positions) > _WRITTEN:
+        return _letters_at(positions, letters)
+    names = [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions]
+    return {"tickvals": list(range(len(positions))), "ticktext": names, "tickfont": {"size": 11}}
+
+
+def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[str, Any]:
+    """An axis whose ticks are the requests' letters, each in the middle of its positions."""
+    runs = [list(run) for _, run in groupby(enumerate(positions), key=lambda at: at[1].request)]
+    middles = [(run[0][0] + run[-1][0]) / 2 for run in runs]
+    return {"tickvals": middles, "ticktext": [f"<b>{letters.get(run[0][1].request, '?')}</b>" for run in runs]}
+
+
+def _token(position: Position) -> str:
+    """What a position's token looks like in a cell, safe to show."""
+    return "pad" if position.position is None else _escape(position.text.strip() or "␣")[:14]
+
+
 def _reasons(mask: Mask) -> list[list[str]]:
     """Why each cell is allowed or blocked."""
     return [
@@ -91,6 +113,8 @@ def _reasons(mask: Mask) -> list[list[str]]:
 def _reason(query: Position, key: Position, allowed: bool) -> str:
     if query.position is None or key.position is None:
         return "blocked: padding"
+    if allowed and key.request != query.request:
+        return "allowed: by the leak, a token of another request"
     if allowed:
         return "allowed: the token itself" if key.position == query.position else "allowed: an earlier token of the same request"
     if key.request != query.request:

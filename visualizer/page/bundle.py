@@ -16,6 +16,7 @@ from core.assets import ASSETS
 
 PLAYER = ASSETS / "player"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
+_DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
 
@@ -51,7 +52,8 @@ def _path(importer: str, relative: str) -> str:
 
 
 def _scoped(name: str, source: str) -> str:
-    """The module as a function that is called once; lines keep their numbers."""
+    """The module as a function that is called once; lines keep their numbers, and its documentation stays behind."""
+    source = _DOC.sub(lambda m: "\n" * m[0].count("\n"), source)
     exported = ", ".join(_EXPORT.findall(source))
     taken = _IMPORT.sub(lambda m: f'const {{{m[1].replace(" as ", ": ")}}} = inflightModules["{_path(name, m[2])}"];', source)
     body = _EXPORT.sub("", taken)

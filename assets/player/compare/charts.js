@@ -67,8 +67,9 @@ export class Charts {
       this._plotly ??= fetchPlotly(this.options.plotly);
       const { Plotly } = await this._plotly;
       const { data, layout } = recolour(panel.data.figure, coloursOf(this.options.palette()));
-      const { title, meta, height, width, ...rest } = layout;
       const phone = this.options.phone();
+      const { title, meta, height, width, ...rest } = phone ? stacked(layout) : layout;
+      panel.plot.classList.toggle("stacked", phone && rest.xaxis !== layout.xaxis);
       await Plotly.newPlot(panel.plot, data, {
         ...rest, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
         margin: { l: phone ? 78 : 96, r: 12, t: rest.showlegend === false ? 8 : 34, b: 46 }, font: { ...rest.font, size: 12 }, dragmode: false,
@@ -96,6 +97,13 @@ export class Charts {
       this.options.toast(`The figure could not be saved: ${error.message}.`);
     }
   }
+}
+
+/** Two pictures with axes of their own, one below the other: side by side they have no room. */
+function stacked(layout) {
+  if (!layout.xaxis2 || layout.yaxis2.matches) return layout;
+  const { xaxis, xaxis2, yaxis, yaxis2 } = layout;
+  return { ...layout, xaxis: { ...xaxis, domain: [0, 1] }, xaxis2: { ...xaxis2, domain: [0, 1] }, yaxis: { ...yaxis, domain: [0.62, 1] }, yaxis2: { ...yaxis2, domain: [0, 0.38] } };
 }
 
 /** One page with the figure and Plotly in it. The figure is data: it cannot become markup. */

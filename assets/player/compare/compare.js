@@ -181,13 +181,19 @@ export class Compare {
     setText(this.$(".source"), [word, doc.created.slice(0, 10), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
     this.$(".source").title = says.where;
     this.$(".source").dataset.source = doc.source;
-    for (const chip of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".presets [data-name]"))) chip.classList.toggle("on", (this.entry ? this.entry.name : this.current?.title) === chip.dataset.name);
+    for (const chip of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".presets [data-name]"))) this._mark(chip, (this.entry ? this.entry.name : this.current?.title) === chip.dataset.name);
     for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (this.root.querySelectorAll("select.group"))) {
       list.value = [...list.options].some((o) => o.value === this.entry?.name) ? this.entry.name : "";
       list.classList.toggle("on", list.value !== "");
     }
     this.$(".scroll").scrollTop = 0;
     this._remember();
+  }
+
+  /** Show whether a comparison is the one that is open; then its button is in view. */
+  _mark(chip, on) {
+    chip.classList.toggle("on", on);
+    if (on) chip.parentElement.scrollLeft = chip.offsetLeft - chip.parentElement.offsetLeft - 12;
   }
 
   _race() {

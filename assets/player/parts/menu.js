@@ -43,9 +43,9 @@ export class Menu {
     const above = at.top - box.top - 14;
     const up = below < Math.min(this.el.scrollHeight, 240) && above > below; // from the bar at the bottom it opens upwards
     const most = Math.min(560, up ? above : below);
-    const row = this.el.querySelector("button")?.offsetHeight || 44;
-    const rows = Math.max(1, Math.floor(most / row)) - 0.5; // it ends in the middle of one: there is more
-    this.el.style.maxHeight = `${this.el.scrollHeight > most ? rows * row + 6 : most}px`;
+    const middles = [...this.el.querySelectorAll("button")].map((row) => row.offsetTop + row.offsetHeight / 2);
+    const cut = middles.filter((middle) => middle <= most).at(-1) || most; // where there is more it ends in the middle of a row
+    this.el.style.maxHeight = `${this.el.scrollHeight > most ? cut : most}px`;
     this.el.style.top = up ? `${at.top - box.top - 6 - this.el.offsetHeight}px` : `${at.bottom - box.top + 6}px`;
     this.el.querySelector("button")?.focus();
   }

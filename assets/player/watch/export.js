@@ -21,17 +21,13 @@ export async function picture(app) {
   });
   for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .card, .hidden-text")) gone.remove();
   const scrolls = [...root.querySelectorAll(".texts")];
-  [...copy.querySelectorAll(".texts")].forEach((el, i) => { el.style.marginTop = `${-scrolls[i].scrollTop}px`; });
+  [...copy.querySelectorAll(".texts")].forEach((el, i) => { Object.assign(el.style, { marginTop: `${-scrolls[i].scrollTop}px`, overflow: "hidden" }); });
   copy.style.position = "relative";
   copy.style.width = `${width}px`;
   copy.style.height = `${height}px`;
-  const css = [...document.styleSheets].flatMap((sheet) => {
-    try {
-      return [...sheet.cssRules].filter((r) => r.cssText.includes(".inflight") || r.cssText.startsWith("@media")).map((r) => r.cssText);
-    } catch {
-      return [];
-    }
-  }).join("\n");
+  const fields = [...root.querySelectorAll("input, select, textarea")];
+  [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) => said(field, fields[i]));
+  const css = [...document.querySelectorAll("style")].map((sheet) => sheet.textContent).filter((text) => text.includes(".inflight")).join("\n"); // as written: what a browser makes of it loses the fonts
   const style = document.createElement("style");
   style.textContent = css;
   copy.prepend(style);
@@ -45,6 +41,14 @@ export async function picture(app) {
   canvas.height = Math.round(height * scale);
   canvas.getContext("2d").drawImage(image, 0, 0);
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
+}
+
+/** What somebody has put into a field, in a copy of it. */
+function said(copy, field) {
+  if (field.tagName === "SELECT") copy.options[field.selectedIndex]?.setAttribute("selected", "");
+  else if (field.tagName === "TEXTAREA") copy.textContent = field.value;
+  else copy.setAttribute("value", field.value);
+  if (field.checked) copy.setAttribute("checked", "");
 }
 
 /** What files of the run on screen are called: the run, and the step where the file is of a step. */
