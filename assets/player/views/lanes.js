@@ -237,14 +237,23 @@ export class LanesView {
   }
 
   table(frame) {
-    /** @type {(status: number) => string} */
-    const words = (s) => /** @type {[number, string][]} */ ([[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [OVERRUN, "overrun"], [STALLED, "stalled"]])
-      .filter(([bit]) => s & bit).map(([, word]) => word).join(", ") || "idle";
-    const { run } = this.app;
-    return {
-      caption: `Lanes in step ${frame.event.step}. Whole run: ${this.summary || ""}`,
-      columns: ["Lane", "Request", "Since step", "This step"],
-      rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : "free", l.stay ? String(run.stepOf(l.stay.from)) : "", l.request || l.status ? words(l.status) : ""]),
-    };
+    return lanesTable(this.app.run, frame, `Lanes in step ${frame.event.step}. Whole run: ${this.summary || ""}`);
   }
+
+  /** The other run's lanes in the same step. */
+  besideTable({ event }) {
+    const { other } = this.app.pair;
+    if (!other) return { caption: "There is no other run", columns: [], rows: [] };
+    return lanesTable(other.run, other.run.frame(other.run.indexOf(event.step)), `Lanes of the other run, ${other.name}, in step ${event.step}`);
+  }
+}
+
+function lanesTable(run, frame, caption) {
+  /** @type {(status: number) => string} */
+  const words = (s) => /** @type {[number, string][]} */ ([[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [OVERRUN, "overrun"], [STALLED, "stalled"]])
+    .filter(([bit]) => s & bit).map(([, word]) => word).join(", ") || "idle";
+  return {
+    caption, columns: ["Lane", "Request", "Since step", "This step"],
+    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : "free", l.stay ? String(run.stepOf(l.stay.from)) : "", l.request || l.status ? words(l.status) : ""]),
+  };
 }

@@ -80,7 +80,7 @@ export class Player {
     this.card = new RequestCard($(".request-card"), this);
     this.transport = new Transport($(".transport"), this);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
-    this.tables = new Tables(this, [...canvases, this.card].map((v) => [v, v.surface.canvas]));
+    this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (frame) => this.lanes.besideTable(frame) }].map((v) => [v, v.surface.canvas]));
     this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
     this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.transport, this.tables, ...this.cursors];
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
