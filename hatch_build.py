@@ -1,4 +1,4 @@
-"""How a wheel is built: one package `inflight` that holds core, visualizer, app.py and the assets, so that no `core` lies beside other people's.
+"""How a wheel is built: one package `inflight` that holds core, visualizer, exercises, app.py and the assets, so that no `core` lies beside other people's.
 
 In the sources these are packages of their own, which a Space and a clone run from their folder; here their imports of one another, and the
 commands that their messages name, are moved to where they are in the wheel. Their requirements are those of requirements.txt.
@@ -14,12 +14,13 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PARTS = ("core", "visualizer", "assets", "app.py")
+PARTS = ("core", "visualizer", "exercises", "assets", "app.py")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyi", "train.py")
-_OURS = "core|visualizer|app"
+_OURS = "core|visualizer|exercises|app"
 MOVES = (
     (re.compile(rf"^(\s*)from ({_OURS})(?=[. ])", re.MULTILINE), r"\1from inflight.\2"),
     (re.compile(r"python -m (core|visualizer)\.(?=[\w.])"), r"python -m inflight.\1."),
+    (re.compile(r"python -m exercises"), "inflight exercises"),
     (re.compile(r"python -m (core|visualizer)(?![\w.])|python app\.py"), "inflight"),
     (re.compile(r"-m (core|visualizer)(?![\w.])"), "-m inflight"),
 )

@@ -57,6 +57,17 @@ def test_a_wrong_answer_is_told_where_it_goes_wrong(name, answer, words):
     assert found.trace is None or not found.trace.complete
 
 
+def test_answers_are_those_of_this_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--begin"]) == 0 and main(["mask"]) == 1
+    mine = tmp_path / "yours.py"
+    mine.write_text(mine.read_text() + "\n\nfrom exercises.solutions import block_diagonal_mask  # noqa\n")
+    assert main(["mask"]) == 0 and main(["blocks"]) == 1
+    with pytest.raises(SystemExit):
+        main(["--begin"])
+    assert "there is a yours.py" in capsys.readouterr().err
+
+
 def test_the_command_checks_and_shows_the_run(tmp_path, capsys):
     assert main(["static", "--solution", "--show", str(tmp_path / "run.html")]) == 0
     assert "static: right." in capsys.readouterr().out and "exercise: static" in (tmp_path / "run.html").read_text()

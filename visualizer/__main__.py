@@ -81,6 +81,13 @@ def load_test(
         line(measure(url, number, within, browser).line())
 
 
+def exercises(context: typer.Context) -> None:
+    """Check the exercises in code; `exercises --help` lists what it takes."""
+    from exercises.__main__ import main as check
+
+    sys.exit(check(context.args, f"{PROGRAM} exercises"))
+
+
 commands = program(
     {
         **COMMANDS,
@@ -91,7 +98,10 @@ commands = program(
         "export-site": export_site,
     }
 )
-commands.command("page", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(page)
+for name, command in {"page": page, "exercises": exercises}.items():  # with options of their own
+    commands.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(
+        command
+    )
 
 
 def main(args: list[str] | None = None) -> None:

@@ -48,7 +48,7 @@ def test_an_installed_package_runs_by_its_own_names(environment):
     version, module, assets = run(python, "-c", words, folder=environment).stdout.split()
     assert module.startswith("inflight.core.") and Path(assets).is_relative_to(environment / "env")
     assert (environment / f"inflight-{version}-py3-none-any.whl").exists()
-    for package in ("core", "visualizer", "app"):  # nothing of ours beside other people's packages
+    for package in ("core", "visualizer", "exercises", "app"):  # nothing of ours beside other people's packages
         assert "ModuleNotFoundError" in run(python, "-c", f"import {package}", folder=environment, code=1).stderr
     run(inflight, "run", "--preset", "chunk-7-by-4", "--out", "run.jsonl", folder=environment)
     run(inflight, "check", "run.jsonl", folder=environment)
@@ -58,6 +58,10 @@ def test_an_installed_package_runs_by_its_own_names(environment):
     )  # fmt: skip
     assert json.loads(ran.stdout)["outputs_identical"] is True
     assert "`inflight presets` lists the presets." in run(inflight, "run", folder=environment, code=2).stderr
+    assert "not written yet" in run(inflight, "exercises", folder=environment, code=1).stdout
+    assert "inflight exercises" in run(inflight, "exercises", "--begin", folder=environment).stdout
+    (environment / "yours.py").write_text("from inflight.exercises.solutions import *\n", encoding="utf-8")
+    assert run(inflight, "exercises", folder=environment).stdout.count("right.") == 4
     run(inflight, "export-site", "site", folder=environment)
     assert (environment / "site" / "index.html").exists()
 
