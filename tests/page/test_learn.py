@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from visualizer.documents.catalogue import recorded_runs
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import replay, told
 from visualizer.lessons.document import document, recorded, runs_of_lessons
 from visualizer.lessons.glossary import hints
 from visualizer.lessons.lessons import LESSONS
@@ -35,10 +35,16 @@ def world() -> tuple[dict, dict, dict[str, str]]:
             files[url] = json.dumps(replay(trace))
             catalogue.append(entry | {"url": url})
     traces = recorded()
+    captions = {run: {"de": f"learn/{run}-de.json"} for run in runs_of_lessons()}
+    files |= {urls["de"]: json.dumps(told(traces(run), "de")) for run, urls in captions.items()}
     files |= {f"learn/{language}.json": json.dumps(document(traces, language)) for language in LANGUAGES}
     files["learn/page.js"] = tab_script("learn")
     documents = {language: f"learn/{language}.json" for language in LANGUAGES}
-    parts = {"learn": part("learn", "learn/page.js", {"server": False, "documents": documents, "tabs": TABS_HERE})}
+    parts = {
+        "learn": part(
+            "learn", "learn/page.js", {"server": False, "documents": documents, "captions": captions, "tabs": TABS_HERE}
+        )
+    }
     return {"catalogue": catalogue, "tabs": TABS_HERE, "asked": asked()}, parts, files
 
 
@@ -121,6 +127,34 @@ def test_an_address_opens_a_stop_in_its_language(learn):
     page.keyboard.press("b")
     drawn(page, "static-batching", "first-done")
     assert "stop=first-done" in page.url and "lang=de" in page.url
+
+
+def test_under_german_the_player_speaks_german_and_english_again_on_watch(learn, world):
+    page = learn("lesson=static-batching&stop=dropped&lang=de")
+    drawn(page, "static-batching", "dropped")
+    assert (
+        page.evaluate("inflight.sentence()")
+        == "B schreibt ein Token; D wartet, dahinter 2 weitere: erst muss die Welle enden, und 1 von 3 Spuren rechnet noch."
+    )
+    assert "Durchgang" in page.inner_text(".panel.row h3") and page.inner_text(".why-button span") == "2 Gründe"
+    for lesson in json.loads(world[2]["learn/de.json"])["lessons"]:
+        if lesson["name"] in ("static-batching", "long-prompt", "paged-kv"):
+            for stop in lesson["stops"]:
+                page.evaluate(
+                    "(at) => { location.hash = `part=learn&lesson=${at[0]}&stop=${at[1]}&lang=de`; }",
+                    [lesson["name"], stop["name"]],
+                )
+                drawn(page, lesson["name"], stop["name"])
+    assert page.evaluate("[...inflight.speech.untold]") == []
+    page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
+    page.wait_for_function("document.documentElement.dataset.part === 'watch' && !inflight._pending")
+    assert "forward pass" in page.inner_text(".panel.row h3")
+    page.evaluate("document.querySelector('#watch .tabs button:last-child').click()")
+    page.wait_for_function("document.documentElement.dataset.part === 'learn'")
+    page.select_option(".language", "en")
+    page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=dropped'")
+    drawn(page, "static-batching", "dropped")
+    page.wait_for_function("inflight.sentence().startsWith('B adds one token')")
 
 
 def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(learn, world):

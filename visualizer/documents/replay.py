@@ -17,6 +17,7 @@ from core.trace.fold import Fold
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
+from visualizer.words.language import speaking
 from visualizer.words.totals import totals
 
 SCHEMA = 2
@@ -35,6 +36,12 @@ def replay(trace: Trace) -> dict[str, Any]:
         "captions": captions(trace),
         "totals": totals(trace),
     }
+
+
+def told(trace: Trace, language: str) -> dict[str, Any]:
+    """What is said of the run in another language, to take the place of the replay's own: {"captions", "totals"}."""
+    with speaking(language):
+        return {"captions": captions(trace), "totals": totals(trace)}
 
 
 def public_header(header: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
 
 {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
- "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "questions": a lesson, in which every stop is a question}
+ "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "labels": of the player, by their English, "questions": a lesson, in which every stop is a question}
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from visualizer.lessons.places import At, Place
 from visualizer.lessons.questions import QUESTIONS
 from visualizer.lessons.tables import table
 from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
+from visualizer.words.language import catalogue
 
 Traces = Callable[[str], Trace]  # a recorded run by its name
 
@@ -49,6 +50,7 @@ def document(traces: Traces, language: str = "en") -> dict[str, Any]:
         "words": texts(language, "page"),
         "lessons": [lesson_document(lesson, traces, language) for lesson in LESSONS],
         "terms": terms(traces, language),
+        "labels": catalogue(language)["labels"],
         "questions": lesson_document(QUESTIONS, traces, language),
     }
 

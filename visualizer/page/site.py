@@ -12,7 +12,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, TRACES, entry, questions
 from visualizer.documents.comparison import document
 from visualizer.documents.comparison_files import RECORDED, load, recorded
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import replay, told
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import recorded as recorded_traces
 from visualizer.lessons.document import runs_of_lessons
@@ -94,7 +94,15 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
                 papers.setdefault(lesson, {})[f"{kind}-{language}"] = _paper(
                     folder, f"learn/{lesson}-{kind}-{language}.html", text
                 )
-    return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers})
+    captions = {
+        run: {
+            language: _brought(folder, f"learn/{run}-{language}.js", told(read(run), language))
+            for language in LANGUAGES
+            if language != "en"
+        }
+        for run in sorted(runs_of_lessons())
+    }
+    return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers, "captions": captions})
 
 
 def _paper(folder: Path, url: str, text: str) -> str:

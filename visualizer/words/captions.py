@@ -14,9 +14,10 @@ from core.trace.fold import Fold, prompt_lengths
 from core.trace.phrases import bound, letter, reason
 from core.trace.trace import Trace
 from visualizer.words.context import StepContext
+from visualizer.words.language import t
 from visualizer.words.narration import MAX_CHARACTERS, sentence
 from visualizer.words.reasons import reasons
-from visualizer.words.vocabulary import plain
+from visualizer.words.vocabulary import plain, said
 
 __all__ = ["MAX_CHARACTERS", "Captioner", "captions", "plain"]
 
@@ -69,9 +70,9 @@ class Captioner:
         context = StepContext(event, self.fold, self._config, self._prompt, self._asked, self.letters, waited)
         caption = {
             "say": sentence(context),
-            "why": reasons(context),
-            "waits": reason(event.waiting.why) if event.waiting.why else "",
-            "bound": bound(event.budget.binding),
+            "why": [said(sentence) for sentence in reasons(context)],
+            "waits": t(reason(event.waiting.why)) if event.waiting.why else "",
+            "bound": t(bound(event.budget.binding)),
         }
         self.fold.end(event)
         self._last_end = event.t_end

@@ -10,6 +10,7 @@ from typing import Any
 
 from core.trace.events import Pass
 from core.trace.phrases import count
+from visualizer.words.language import t
 
 Span = str | dict[str, str]
 Sentence = list[Span]
@@ -46,11 +47,16 @@ def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
     return spans
 
 
+def said(sentence: Sentence) -> Sentence:
+    """The sentence in the language that is spoken, piece by piece."""
+    return [t(span) if isinstance(span, str) else span for span in sentence]
+
+
 def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
     """One sentence of several clauses, neighbouring texts merged."""
     merged: Sentence = []
     for sentence in sentences:
-        for span in [*([separator] if merged else []), *sentence]:
+        for span in [*([separator] if merged else []), *said(sentence)]:
             if isinstance(span, str) and merged and isinstance(merged[-1], str):
                 merged[-1] += span
             elif span:

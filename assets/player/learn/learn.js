@@ -17,11 +17,11 @@ import { Terms } from "./terms.js";
 export class Learn {
   /**
    * root: the element of learn.html. options: {tabs, server: whether there is an API, base, documents: {language: url} (without a
-   * server), papers: {lesson: {kind: url}} (without a server), only: a lesson's name (a file with one lesson)}.
+   * server), papers: {lesson: {kind: url}}, captions: {run: {language: url}} (without a server), only: a lesson's name (a file with one lesson)}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
-    this.options = { tabs: [], server: false, documents: {}, papers: {}, only: null, base: undefined, ...options };
+    this.options = { tabs: [], server: false, documents: {}, papers: {}, captions: {}, only: null, base: undefined, ...options };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
     this.app = null; // the page's player, once it is there
@@ -48,11 +48,14 @@ export class Learn {
   async shown() {
     this._theme();
     await this.ready;
+    this.app.speech.use(this.speech);
     await this._follow();
   }
 
   left() {
     this._close(false);
+    this.app.speech.use(null);
+    this.app.redraw();
   }
 
   _wanted() {
@@ -73,8 +76,17 @@ export class Learn {
     this.words = this.doc.words;
     this.language = this.doc.language;
     this.root.lang = this.language;
+    this.speech = this.language === "en" ? null : { labels: this.doc.labels, captions: (entry) => this._captions(entry.name) };
+    if (this.page.dataset.part === "learn") this.app.speech.use(this.speech);
     this._labels();
     this.home.draw();
+  }
+
+  /** The sentences about a run in the language of the lessons; null where they are there in English alone. */
+  async _captions(run) {
+    const { language, options, server } = this;
+    const url = server ? (await server.call("lesson_file", run, "captions", language)).url : options.captions[run]?.[language];
+    return url ? this.app.fetch(url) : null;
   }
 
   async speak(language) {
@@ -181,7 +193,7 @@ export class Learn {
   /** A table below the text: what things are called elsewhere, or what was measured. */
   _table({ label, head: columns, rows }) {
     const head = ({ name, url }) => h("th", { scope: "col" }, url ? h("a", { href: url, target: "_blank", rel: "noopener" }, name) : name);
-    return h("div", { class: "names", tabindex: "0", role: "group", "aria-label": label }, h("table", {},
+    return h("div", { class: columns.length > 3 ? "names wide" : "names", tabindex: "0", role: "group", "aria-label": label }, h("table", {},
       h("thead", {}, h("tr", {}, h("td", {}), ...columns.map(head))),
       h("tbody", {}, ...rows.map(([what, ...names]) => h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name)))))));
   }

@@ -25,7 +25,7 @@ export class Stage {
     const tab = app.layout === "phone" ? views.find((v) => v === "mask" || SIDE.includes(v)) : views.find((v) => SIDE.includes(v));
     const entry = app.options.catalogue.find((e) => e.name === run);
     if (!entry) return app.toast(`The recorded run ${run} is not here.`);
-    if (app.entry !== entry) await app.open(entry, { step, pin, tab });
+    if (app.entry !== entry || app.speech.opened !== app.speech.language) await app.open(entry, { step, pin, tab });
     else {
       app.clear();
       app.seekStep(step);

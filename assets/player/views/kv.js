@@ -1,7 +1,8 @@
 // The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
 
 import { dims } from "../parts/colours.js";
-import { clamp, setAttr, setText } from "../parts/dom.js";
+import { clamp, setAttr } from "../parts/dom.js";
+import { tell } from "../parts/speech.js";
 import { count, plural } from "../parts/format.js";
 import { measure, setFont, shorten, Surface } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
@@ -17,7 +18,7 @@ export class LengthsView {
     const { app, surface } = this;
     const { run, palette, focus } = app;
     const held = frame.lanes.reduce((n, l) => n + (l.stay ? l.kvLen : 0), 0);
-    setText(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
+    tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
     if (!surface.visible) return;
     const g = surface.begin();
     const pitch = Math.min(surface.h / run.numLanes, app.presenter ? 52 : 40);
@@ -156,7 +157,7 @@ export class BlocksView {
     const { app, surface } = this;
     const { run } = app;
     const { kv } = frame.event;
-    setText(this.key, `${count(kv.used)} of ${count(kv.total)} · ${plural(run.blockSize, "token")} each`);
+    tell(this.key, `${count(kv.used)} of ${count(kv.total)} · ${plural(run.blockSize, "token")} each`);
     if (!surface.visible) return;
     const g = surface.begin();
     const total = kv.total;

@@ -2,7 +2,8 @@
 // chart stands above or below it, on the same axis.
 
 import { clockLabel, roundUnit } from "../run/axis.js";
-import { clamp, setAttr, setText } from "../parts/dom.js";
+import { clamp, setAttr } from "../parts/dom.js";
+import { tell } from "../parts/speech.js";
 import { duration, milliseconds, plural } from "../parts/format.js";
 import { measure } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
@@ -145,7 +146,7 @@ export class LanesView {
     const e = frame.event;
     const idle = run.idleBefore(frame.i);
     const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
-    setText(this.key, `${waited}step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
+    tell(this.key, `${waited}step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
   }
 
   /** The other run of a pair up to the same moment; where it is on screen, above as it was, below as changed. */

@@ -2,6 +2,7 @@
 
 import { dims } from "../parts/colours.js";
 import { h, setText } from "../parts/dom.js";
+import { t, tell } from "../parts/speech.js";
 import { plain, spans } from "../parts/chips.js";
 
 export class Narration {
@@ -24,14 +25,14 @@ export class Narration {
 
   draw(frame) {
     const { app } = this;
-    setText(this.pill, `step ${frame.event.step}`);
+    tell(this.pill, `step ${frame.event.step}`);
     if (this._caption !== frame.caption || this._run !== app.run) {
       [this._caption, this._run] = [frame.caption, app.run];
       const holding = new Set(frame.lanes.map((l) => l.request));
       this.sentence.replaceChildren(...spans(app, this.say(frame), (r) => holding.has(r)));
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n;
-      if (n) setText(this.button.querySelector("span"), n === 1 ? "1 reason" : `${n} reasons`);
+      if (n) tell(this.button.querySelector("span"), n === 1 ? "1 reason" : `${n} reasons`);
       if (!this.list.hidden) this._fill(frame);
     }
     if (this._focus !== app.focus || this._dimmed !== this._caption) {
@@ -39,7 +40,7 @@ export class Narration {
       for (const el of this.sentence.querySelectorAll(".chip")) el.classList.toggle("dim", dims(app.focus, app.run.requests[Number(el.dataset.request)]));
     }
     clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
-    this._timer = setTimeout(() => setText(this.live, `Step ${frame.event.step}. ${plain(app, this.say(frame))}`), 350);
+    this._timer = setTimeout(() => setText(this.live, `${t(`Step ${frame.event.step}.`)} ${plain(app, this.say(frame))}`), 350);
   }
 
   say(frame) {

@@ -1,7 +1,8 @@
 // The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
-import { setAttr, setText } from "../parts/dom.js";
+import { setAttr } from "../parts/dom.js";
+import { tell } from "../parts/speech.js";
 import { plural } from "../parts/format.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
@@ -71,12 +72,12 @@ export class PackedRow {
     const { event, passes } = frame;
     const tokens = event.budget.decode + event.budget.prefill;
     const pads = passes.reduce((n, p) => n + p.padding, 0);
-    setText(this.title, passes.length > 1 ? `${passes.length} forward passes` : "One forward pass");
+    tell(this.title, passes.length > 1 ? `${passes.length} forward passes` : "One forward pass");
     const shape = passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
     const [guessed, right] = event.drafts.reduce(([n, m], d) => [n + d.drafted, m + d.accepted], [0, 0]);
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
-    setText(this.key, `${shape}${plural(tokens, "token")}${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${plural(pads, "pad")}` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
+    tell(this.key, `${shape}${plural(tokens, "token")}${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${plural(pads, "pad")}` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];

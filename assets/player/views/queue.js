@@ -2,6 +2,7 @@
 
 import { dims } from "../parts/colours.js";
 import { h, setAttr, setText } from "../parts/dom.js";
+import { t, tell } from "../parts/speech.js";
 import { count, milliseconds, plural } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
 
@@ -47,21 +48,21 @@ export class QueueView {
     const { tStart, tEnd, timings: { schedule, prepare, forward, sample } } = frame.event; // null: another engine did not record it
     const total = tEnd - tStart;
     const beside = run.asynchronous;
-    setText(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
+    tell(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
     const other = Math.max(0, total - forward - sample - (beside ? 0 : schedule + prepare));
     const parts = beside
       ? { forward, sample, other, "host: schedule": schedule, "host: prepare": prepare }
       : { schedule, prepare, forward, sample, other };
     Object.entries(parts).forEach(([part, seconds], n) => {
       const { name, bar, value } = this.times[n];
-      setText(name, part);
-      setText(value, seconds === null ? "not recorded" : milliseconds(seconds));
+      tell(name, part);
+      tell(value, seconds === null ? "not recorded" : milliseconds(seconds));
       const scale = `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`;
       if (bar._scale !== scale) bar.style.transform = bar._scale = scale;
     });
     const idle = run.idleBefore(frame.i);
     this.waited.hidden = !(idle && idle.worth);
-    if (!this.waited.hidden) setText(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
+    if (!this.waited.hidden) tell(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
   }
 
   _waiting(frame) {
@@ -70,7 +71,7 @@ export class QueueView {
     const head = frame.event.waiting;
     const most = app.layout === "phone" ? 4 : app.layout === "tablet" ? 5 : 4;
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
-    setText(this.key, waiting.length ? count(waiting.length) : "nobody");
+    tell(this.key, waiting.length ? count(waiting.length) : "nobody");
     this.empty.hidden = waiting.length > 0;
     while (this.rows.length < shown.length + 1) {
       const row = { box: h("span", { class: "wait-chip" }), text: h("span", { class: "wait-text" }), since: h("span", { class: "wait-since" }), why: h("span", { class: "wait-why" }) };
@@ -86,7 +87,7 @@ export class QueueView {
       if (more) {
         row.request = null;
         row.box.replaceChildren();
-        setText(row.text, `and ${waiting.length - shown.length} more behind`);
+        tell(row.text, `and ${waiting.length - shown.length} more behind`);
         setText(row.since, "");
         setText(row.why, "");
         return;
@@ -102,8 +103,8 @@ export class QueueView {
       const prompt = app.run.promptLength(wait.request);
       const since = app.run.stepOf(wait.since);
       const { by } = wait.request;
-      setText(row.text, `${by ? `${by}: ` : ""}${wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`}`);
-      setText(row.since, `since step ${since}`);
+      setText(row.text, `${by ? `${by}: ` : ""}${t(wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`)}`);
+      tell(row.since, `since step ${since}`);
       setText(row.why, n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "");
     });
     this.shownWaiting = shown.length + (waiting.length > shown.length ? waiting.length - shown.length : 0);
@@ -114,7 +115,7 @@ export class QueueView {
     const { limit, decode, prefill, unused } = frame.event.budget;
     const pads = frame.passes.reduce((n, p) => n + p.padding, 0);
     const total = limit ?? decode + prefill + pads;
-    setText(this.budgetKey, limit === null ? "no limit" : `${decode + prefill} of ${limit}`);
+    tell(this.budgetKey, limit === null ? "no limit" : `${decode + prefill} of ${limit}`);
     const byRequest = new Map();
     const nothing = new Set(frame.event.overrun.map((o) => o.request));
     for (const s of frame.event.segments) {
@@ -149,10 +150,10 @@ export class QueueView {
       setText(el, share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "");
     });
     const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
-    setText(this.split, (limit === null
+    tell(this.split, (limit === null
       ? `${decode} decode + ${prefill} prefill${pads ? ` + ${plural(pads, "pad")}` : ""}`
       : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${plural(pads, "pad")} besides` : ""}`) + (over ? `; ${over} of it overrun` : ""));
-    setAttr(bar, "aria-label", `Token budget: ${this.split.textContent}`);
+    setAttr(bar, "aria-label", `${t("Token budget")}: ${this.split.textContent}`);
   }
 
   _gauges(frame) {
@@ -162,7 +163,7 @@ export class QueueView {
     const values = { lanes: [lanes, run.numLanes], blocks: [kv.used, kv.total] };
     for (const gauge of this.gauges) {
       const [value, total] = values[gauge.name];
-      setText(gauge.value, `${count(value)} of ${count(total)}`);
+      tell(gauge.value, `${count(value)} of ${count(total)}`);
       const width = `${((100 * value) / Math.max(1, total)).toFixed(2)}%`;
       if (gauge.fill._width !== width) gauge.fill.style.width = gauge.fill._width = width;
       gauge.el.classList.toggle("binds", budget.binding === gauge.name);

@@ -1,6 +1,7 @@
 // The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, what its cache takes. Up to the step on screen.
 
-import { h, setText } from "../parts/dom.js";
+import { h } from "../parts/dom.js";
+import { t, tell } from "../parts/speech.js";
 import { count, milliseconds, plural } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
@@ -65,13 +66,15 @@ export class RequestCard {
   _row(name, value, note = null) {
     let row = this.rows.get(name);
     if (!row) {
-      row = { dt: h("dt", {}, name), dd: h("dd", {}), value: document.createTextNode(""), note: h("small", {}) };
+      row = { dt: h("dt", {}), dd: h("dd", {}), value: document.createTextNode(""), note: h("small", {}) };
       row.dd.append(row.value, row.note);
       this.list.append(row.dt, row.dd);
       this.rows.set(name, row);
     }
-    if (row.value.data !== value) row.value.data = value;
-    setText(row.note, note || "");
+    tell(row.dt, name);
+    const said = t(value);
+    if (row.value.data !== said) row.value.data = said;
+    tell(row.note, note || "");
   }
 
   /** @param {Frame} frame */
@@ -114,7 +117,7 @@ export class RequestCard {
     const { surface } = this;
     const { palette } = this.app;
     const most = Math.max(...gaps, 1e-9);
-    setText(this.gapsKey, gaps.length ? `${plural(gaps.length, "gap")}, longest ${milliseconds(most)}` : "none yet");
+    tell(this.gapsKey, gaps.length ? `${plural(gaps.length, "gap")}, longest ${milliseconds(most)}` : "none yet");
     if (!surface.visible) return;
     const g = surface.begin();
     g.fillStyle = palette.empty;

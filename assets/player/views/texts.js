@@ -2,6 +2,7 @@
 
 import { dims } from "../parts/colours.js";
 import { h, setText } from "../parts/dom.js";
+import { tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
 import { departs } from "../run/changes.js";
 
@@ -53,7 +54,7 @@ export class TextsView {
       ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
     ])];
     const masked = app.pair.leaks && app.leak.on ? app.pair.members[0].run : null;
-    setText(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
+    tell(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
     while (this.rows.length < shown.length) {
       const row = { chip: h("span", {}), by: h("span", { class: "by" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
       row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.by, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
@@ -91,7 +92,7 @@ export class TextsView {
         row.el.style.setProperty("--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
       }
       const words = { length: "finished", stop: "stopped", cancelled: "cancelled", error: "failed" };
-      setText(row.note, done ? ` ${words[request.finished.reason] || "done"}` : !holds ? " preempted, waits" : "");
+      tell(row.note, done ? ` ${words[request.finished.reason] || "done"}` : !holds ? " preempted, waits" : "");
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", dims(app.focus, request));
     });

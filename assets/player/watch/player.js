@@ -3,7 +3,7 @@
 //   replay (by URL, inline, or streamed) ─→ Run ─→ frame(index) ─→ views
 //   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
 
-import { h, icon, clamp, setAttr, setText, reducedMotion } from "../parts/dom.js";
+import { h, icon, clamp, setAttr, reducedMotion } from "../parts/dom.js";
 import { drawSoon, layoutOf, onTheme, paintTheme, prefersDark, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { Run } from "../run/run.js";
 import { MaskView } from "../views/mask/mask.js";
@@ -26,6 +26,7 @@ import { openAddress } from "./opening.js";
 import { Cursor } from "./cursor.js";
 import { take } from "./export.js";
 import { Server, fetchJson } from "../parts/server.js";
+import { Speech, tell } from "../parts/speech.js";
 import { Live } from "./live.js";
 import { Visit } from "./visit.js";
 import { Intro } from "./intro.js";
@@ -61,12 +62,12 @@ export class Player {
     /** @type {"dark" | "light" | null} */
     this.chosenTheme = null; // by hand or by the address
     this._fetched = new Map(); // url -> promise of a replay
-    const $ = (s) => root.querySelector(s);
-    this.$ = $;
+    const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
     this._theme();
     this._size();
+    this.speech = new Speech($(".stage"));
 
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.mask = new MaskView($(".panel.mask"), this);
@@ -126,7 +127,7 @@ export class Player {
   async open(entry, wanted = {}) {
     this._opening = entry;
     try {
-      const replay = await this.fetch(entry.url);
+      const replay = await this.speech.told(entry, await this.fetch(entry.url));
       if (this._opening !== entry) return; // another was asked for meanwhile
       this.entry = entry;
       this.show(replay, wanted);
@@ -362,7 +363,7 @@ export class Player {
   setClock(on) {
     this.lanes.setClock(on);
     const button = this.$(".clock-button");
-    setText(button, on ? "Axis: time" : "Axis: steps");
+    tell(button, on ? "Axis: time" : "Axis: steps");
     button.setAttribute("aria-pressed", String(on));
     this.changed();
   }

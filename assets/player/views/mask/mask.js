@@ -3,6 +3,7 @@
 
 import { dims } from "../../parts/colours.js";
 import { clamp, setAttr, setText } from "../../parts/dom.js";
+import { tell } from "../../parts/speech.js";
 import { plural } from "../../parts/format.js";
 import { measure, setFont, Surface } from "../../parts/surface.js";
 import { inkCells, inkLeaks, inkTiles, inkWeights } from "./cells.js";
@@ -126,7 +127,7 @@ export class MaskView {
     this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
 
     const pads = pass.padding ? `, of them ${plural(pass.padding, "pad")}` : "";
-    setText(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
+    tell(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
       `Attention mask, ${pass.nq} queries by ${pass.nk} keys, ${pass.items.filter((i) => i.length).length} requests on the diagonal${pads}${app.leak.on ? "; a leak: each also reads the next one's keys" : ""}`);
     this.drawn = { pass, at, window, weights };

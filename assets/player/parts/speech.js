@@ -1,0 +1,77 @@
+// What the player says, in another language. English is the source and the key: in a key numbers stand as # and quoted text as “…”, so that
+// what a run holds is never looked up. What has no entry is said in English, and noted for a test to find. Knows no view.
+
+import { setText } from "./dom.js";
+
+const PARTS = /“[^”]*”|\d+(?:[.,]\d+)*/g;
+
+/** @type {Record<string, string> | null} */
+let words = null;
+
+/** Texts that had no entry, by key. */
+export const untold = new Set();
+
+/** A text in the language that is spoken. */
+export function t(text) {
+  if (!words || !/[A-Za-z]/.test(text)) return text;
+  const given = text.match(PARTS) || [];
+  const key = text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#"));
+  if (!Object.hasOwn(words, key)) {
+    untold.add(key);
+    return text;
+  }
+  let at = 0;
+  return words[key].replace(/#|“…”/g, () => asWritten(given[at++]));
+}
+
+/** 12,345.6 as 12.345,6; quoted text as it is. */
+const asWritten = (part) => (part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : ".")));
+
+/** Words of the page into an element, in the language that is spoken. */
+export const tell = (el, text) => setText(el, t(text));
+
+/** The language of a player: null for English, or {labels: English to it, captions: what is said of a recorded run, by its entry}. */
+export class Speech {
+  constructor(root) {
+    this.language = null;
+    this.untold = untold;
+    this.texts = [];
+    const walker = document.createTreeWalker(root, 4 /* texts */);
+    while (walker.nextNode()) {
+      const node = /** @type {Text} */ (walker.currentNode);
+      const english = node.data.trim();
+      if (/[A-Za-z]/.test(english)) this.texts.push({ node, english, shown: node.data });
+    }
+    this.attributes = [...root.querySelectorAll("[title], [aria-label]")].flatMap((el) => ["title", "aria-label"]
+      .filter((name) => el.getAttribute(name)).map((name) => ({ el, name, english: el.getAttribute(name), shown: el.getAttribute(name) })));
+  }
+
+  /** Labels are said at once, sentences with the next run that is opened. */
+  use(language) {
+    if (this.language === language) return;
+    this.language = language;
+    words = language && language.labels;
+    this._say();
+  }
+
+  /** A recorded run with what is said of it in the language. */
+  async told(entry, replay) {
+    const { language } = this;
+    const said = language && await language.captions(entry);
+    this.opened = language;
+    return said ? { ...replay, ...said } : replay;
+  }
+
+  /** The texts and titles of the markup; what has been written over by now is left alone. */
+  _say() {
+    for (const label of this.texts) {
+      if (label.node.data !== label.shown) continue;
+      label.shown = label.node.data = label.node.data.replace(label.node.data.trim(), () => t(label.english));
+    }
+    for (const label of this.attributes) {
+      if (label.el.getAttribute(label.name) !== label.shown) continue;
+      label.shown = t(label.english);
+      label.el.setAttribute(label.name, label.shown);
+    }
+  }
+}
