@@ -444,8 +444,6 @@ export class Player {
 }
 
 /** A player in its markup, as soon as that is styled; the last one is `window.inflight`. */
-export function mount(root, options) {
-  whenStyled(root, () => { window.inflight = new Player(root, options); });
-}
+export const mount = (root, options) => whenStyled(root, () => { window.inflight = new Player(root, options); });
 
 window.Inflight = { mount, icon };
