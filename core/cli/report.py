@@ -76,7 +76,7 @@ def headline(trace: Trace) -> Text:
 
 
 def circumstances(header: Mapping[str, Any]) -> list[str]:
-    """How passes were computed and what memory that took, where it is on record; then whatever was not as one would expect."""
+    """How passes were computed and what memory that took, where it is on record; then what was not as one would expect."""
     lines = []
     if execution := header.get("execution"):
         words = (

@@ -51,7 +51,7 @@ def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: Arri
 
 
 def execution_of(adapter: ModelAdapter, runner: Runner, notes: Sequence[str], pool_bytes: int) -> dict[str, Any]:
-    """What is known once passes have been computed: options in effect, memory on CUDA, and a sentence for whatever is not as one would
+    """What is known once passes have been computed: options in effect, memory on CUDA, and a sentence for each thing that is not as one would
     expect. Nothing for passes computed one by one on a CPU.
     """
     header: dict[str, Any] = {}

@@ -39,7 +39,7 @@ class Engine:
     """Continuous batching, or an older policy, on a transformers model.
 
     model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
-    execution: how passes are computed. backend: attention of one's own, see `core.attention.spec`. runner: makes what computes the
+    execution: how passes are computed. backend: another attention, see `core.attention.spec`. runner: makes what computes the
     passes, for a pool of so many blocks; by default what `core.runner.choose` finds for the device. recorder: keeps what happened, by
     default all of it; another may take its place between runs. clock: seconds, and sleep: how to wait, for tests and simulations.
 
@@ -245,7 +245,7 @@ class Engine:
 
     @contextmanager
     def _computing(self, failure: str) -> Iterator[None]:
-        """Whatever fails inside is told in a sentence, and its memory given back; raises ExecutionFailed."""
+        """A failure inside becomes ExecutionFailed with one sentence, and the pool's memory is given back."""
         try:
             yield
         except Exception as error:

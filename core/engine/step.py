@@ -13,7 +13,7 @@ from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, 
 
 @dataclass(slots=True)
 class Step:
-    """plan: the passes to come. launched: those on their way. results: those read, in the same order. started: seconds since the
+    """plan: the passes to come. launched: those on their way. results: of those read, in the same order. started: in seconds since the
     run began. scheduling: seconds the scheduler took. arrived and facts are there once the step is fully planned.
     """
 

@@ -256,9 +256,9 @@ def _lane_steps(trace: Trace) -> dict[str, int]:
 
 def _positions(trace: Trace) -> dict[str, int]:
     passes = [forward for event in trace.events for forward in event.passes]
-    in_vain = sum(row.rows for event in trace.events for row in event.overrun)
+    overrun = sum(row.rows for event in trace.events for row in event.overrun)
     beyond = sum(p.bucket - p.rows * p.width for p in passes if p.bucket is not None)
-    tokens, padding = sum(p.tokens for p in passes) - in_vain, sum(p.padding for p in passes) + in_vain + beyond
+    tokens, padding = sum(p.tokens for p in passes) - overrun, sum(p.padding for p in passes) + overrun + beyond
     return {"tokens": tokens, "padding": padding, "computed": tokens + padding}
 
 

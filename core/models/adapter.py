@@ -30,7 +30,7 @@ _locks_guard = threading.Lock()
 def model_lock(model: torch.nn.Module) -> threading.RLock:
     """One lock a model: its attention implementation is swapped during a pass, so passes of two engines take turns.
 
-    Whoever calls the model from another thread while an engine steps must hold it too.
+    To call the model from another thread while an engine steps, hold it too.
     """
     with _locks_guard:
         return _locks.setdefault(model, threading.RLock())

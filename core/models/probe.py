@@ -167,7 +167,7 @@ def _part(lane: int, tokens: list[int], start: int, samples: bool = True) -> Sch
 
 
 def _agree(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
-    """Whether two rows of logits are equal but for rounding; NaN equals NaN."""
+    """Whether two rows of logits are equal up to rounding; NaN equals NaN."""
     exact = mine.dtype in (torch.float32, torch.float64)
     mine, theirs = mine.float(), theirs.float()
     if not torch.equal(mine.isnan(), theirs.isnan()):

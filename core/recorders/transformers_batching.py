@@ -1,5 +1,5 @@
 """Records transformers' own continuous batching, step by step, in the raw format of `inflight_vllm`. Nothing of transformers is changed
-but for the time of a recording.
+except while it records.
 
     with recording(Path("run.raw.jsonl"), model.name_or_path):
         model.generate_batch(prompts, continuous_batching_config=config)   # scheduler_type: "fifo" or "prefill_first"

@@ -75,7 +75,7 @@ class Runner(Protocol):
 
     asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
     execution: the options in effect, as a trace's header tells them; empty for passes computed one by one at once. notes: a sentence
-    for whatever is not as one would expect.
+    for each thing that is not as one would expect.
     """
 
     @property

@@ -21,7 +21,7 @@ _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried
 
 
 class Choice(NamedTuple):
-    """How passes are computed here, and a sentence for whatever one would expect but cannot be had."""
+    """How passes are computed here, and a sentence for each thing that one would expect and cannot have."""
 
     paged: bool
     backend: Backend
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 
 
 def choose_attention(adapter: ModelAdapter, config: EngineConfig, execution: Execution, backend: Backend | None) -> Choice:
-    """Whether the paged kernel runs this model on its device. A backend of one's own is always used as it is.
+    """Whether the paged kernel runs this model on its device. A backend that the caller gives is always used as it is.
 
     Raises InvalidConfig where the kernel is asked for by name and cannot be had.
     """
@@ -107,7 +107,7 @@ def new_runner(
 
 
 _DEVICE_FAILURES = (torch.OutOfMemoryError, torch.AcceleratorError, MemoryError)
-# Libraries below torch fail by a bare RuntimeError, and say so in their own words.
+# Libraries below torch raise a bare RuntimeError with words of their own.
 _DEVICE_WORDS = (
     "CUDA error",
     "CUDA driver error",

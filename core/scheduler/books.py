@@ -71,10 +71,10 @@ class Books:
             self.facts.block_changes.append(BlockChange(state.id, added, False))
 
     def register(self, state: RequestState, start: int, end: int) -> None:
-        """Make findable the blocks that positions `start` … `end - 1` fill, but for those with a token that is unread.
+        """Let the blocks that positions `start` … `end - 1` fill be found, except those with an unread token.
 
-        Once planned is early enough: a pass stores its keys and values before anybody in it attends, so that whoever is admitted in
-        the same step can share them.
+        Early enough once it is planned: a pass stores its keys and values before any request in it attends, so that one admitted in the
+        same step can share them.
         """
         size, blocks = self.config.block_size, state.block_table.blocks
         for index in range(start // size, end // size):

@@ -49,7 +49,7 @@ class Scheduler:
         self.config, self.policy, self.eos_token_ids = config, policy or config.batching, eos_token_ids
         self.requests: dict[str, RequestState] = {}  # unfinished
         self._books = Books(config, self.policy, num_blocks)
-        self._leaving: dict[str, RequestState] = {}  # at their last token, which is unread; lane and blocks are theirs no more
+        self._leaving: dict[str, RequestState] = {}  # at their last token, which is unread; they no longer hold lane and blocks
         self._is_anybody_over = False  # of the running
 
     # -- what there is -----------------------------------------------------------------------------------------------

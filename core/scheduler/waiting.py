@@ -90,7 +90,7 @@ class ShortestFirst(WaitingQueue):
         return self._by_length[0][2]
 
     def _is_due(self, oldest: RequestState) -> bool:
-        """Whoever came before the oldest has left, so of all that have left, those beyond its own number came later."""
+        """All that came before the oldest have left, so of all that have left, those beyond its own number came later."""
         return self._aging is not None and self._num_arrived - self._num_new - oldest.order >= self._aging
 
 

@@ -144,7 +144,7 @@ class ServingEngine:
         return self._intake.check(prompt, sampling, self.engine)
 
     def set_pace(self, steps_per_s: float | None) -> None:
-        """So many steps a second at most; None for full speed, 0 to stand still but for single steps."""
+        """So many steps a second at most; None for full speed, 0 to stand still except for single steps."""
 
         def change() -> None:
             self._pace.set(steps_per_s)

@@ -59,7 +59,7 @@ class Times:
 
 
 class TokenStream:
-    """Iterate it once, in the loop it was made in. Whoever stops early calls `cancel`; one that has ended does not mind."""
+    """Iterate it once, in the loop it was made in. A reader that stops early calls `cancel`, which does no harm after the end."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class TokenStream:
         self._tokens.put_nowait(token)
 
     def fail(self, error: InflightError) -> None:
-        """It ends here; before it was accepted, whoever asked is told instead."""
+        """It ends here; if it was not accepted yet, `submit` raises instead."""
         if not self.accepted.done():
             self.finish_reason = "error"
             self.accepted.set_exception(error)

@@ -74,7 +74,7 @@ class Fold:
     arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
     lanes: dict[int, str] = field(default_factory=dict)  # in the order of admission
     freed: dict[int, Freed] = field(default_factory=dict)
-    computed: dict[str, int] = field(default_factory=dict)  # positions in the cache of whoever holds a lane
+    computed: dict[str, int] = field(default_factory=dict)  # positions in the cache, by request that holds a lane
     lost: dict[str, int] = field(default_factory=dict)  # positions computed before the latest preemption
     chunks: dict[str, int] = field(default_factory=dict)  # prefill chunks since the latest admission
     tables: dict[str, list[int]] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Fold:
         self.computed[request] = cached
 
     def take_blocks(self, kv: KV) -> None:
-        """Block tables grow, and those of whoever has just lost a lane are given back; all others stay while the passes run."""
+        """Block tables grow, and those of requests that have just lost a lane are given back; the others stay while the passes run."""
         holders = set(self.lanes.values())
         for request, added, released in kv.changes:
             if added:

@@ -1,6 +1,6 @@
 """The rules that every recorded run obeys, checked event by event against the fold of the events before. Knows the events alone.
 
-Another engine's recording obeys the same rules but for those that are our own: lane order, who is next, who is the newest.
+Another engine's recording obeys the same rules except those that are our own: lane order, who is next, who is the newest.
 What a policy would have decided is not asked here: `core.measure.replay` runs the scheduler again and compares.
 """
 
@@ -178,7 +178,7 @@ class Checker:
         return self._leave(event, "before", self._freed_by(leaving), ())
 
     def _leave(self, event: StepEvent, when: When, due: Collection[str], may_linger: Collection[str]) -> str | None:
-        """Whoever is due leaves its lane; those that may linger leave now or after the next step."""
+        """Requests that are due leave their lanes; those that may linger leave now or after the next step."""
         leaving = [left for left in event.left if left.when == when]
         requests = {left.request for left in leaving}
         if len(requests) < len(leaving) or not set(due) <= requests | set(may_linger) or not requests <= set(due):
@@ -325,7 +325,7 @@ class Checker:
         return None
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
-        """Whoever computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
+        """Each request that has computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
         nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {row.request for row in event.overrun}
         due = [s.request for s in segments if s.kv_len >= self._fold.num_tokens[s.request] and s.request not in nothing]
         sampled = [s for s in event.sampled if s.pass_index == index]

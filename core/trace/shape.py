@@ -1,4 +1,4 @@
-"""Whether the values of an event are of the kinds that its records declare: whatever was read from a file may be anything. Knows no run."""
+"""Whether the values of an event are of the kinds that its records declare: a file may hold anything. Knows no run."""
 
 from __future__ import annotations
 

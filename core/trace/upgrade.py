@@ -16,7 +16,7 @@ _AS_IT_WAS: dict[str, dict[str, Any]] = {"continuous": {"preemption": "stall"}} 
 
 
 class FromSchema1:
-    """Follows a run of schema 1 line by line. Whatever is malformed it leaves as it is, for the rules to find."""
+    """Follows a run of schema 1 line by line. What is malformed stays as it is, for the rules to find."""
 
     def __init__(self) -> None:
         self._barrier = False
@@ -31,10 +31,10 @@ class FromSchema1:
         return {**data, "batching": POLICIES[policy].to_json() | _AS_IT_WAS.get(policy, {})}
 
     def event(self, event: StepEvent) -> StepEvent:
-        """The event with its binding limit, and with who left which lane: whoever gave back blocks without being preempted.
+        """The event with its binding limit, and with who left which lane: those that gave back blocks without being preempted.
 
-        Before the passes left a request that was cancelled and, at the barrier, whoever else was not at work in them: the wave that had
-        ended with it.
+        A cancelled request left before the passes; so did, at the barrier, every other that was not at work in them: the wave that had ended
+        with it.
         """
         preempted = {p.request for p in event.preempted}
         cancelled = {f.request for f in event.finished if f.when == "before"}

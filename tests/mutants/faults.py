@@ -116,7 +116,7 @@ FAULTS = (
           "return self.token_times[0] - self.arrival if self.token_times and self.arrival is not None else None",
           "return self.token_times[0] - self.first_pass if self.token_times and self.first_pass is not None else None", (METRICS,)),
     Fault("an overrun is counted as useful work", "core/measure/metrics.py",
-          "tokens, padding = sum(p.tokens for p in passes) - in_vain,", "tokens, padding = sum(p.tokens for p in passes),", (METRICS, ASYNC)),
+          "tokens, padding = sum(p.tokens for p in passes) - overrun,", "tokens, padding = sum(p.tokens for p in passes),", (METRICS, ASYNC)),
     Fault("only the first run of a contender is compared", "core/measure/compare.py",
           "differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]",
           "differences += first_differences(reference, turn.run, turn.contender) if number == 0 else []", ("core/test_compare.py",)),

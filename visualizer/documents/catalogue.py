@@ -41,7 +41,7 @@ def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Trace
 
 
 def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
-    """What the player's list says of a recorded run, but for where it is."""
+    """What the player's list says of a recorded run, except where it is."""
     return {
         "name": preset.name,
         "title": preset.title,

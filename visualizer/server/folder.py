@@ -1,4 +1,4 @@
-"""The page's own folder: made at its start, gone at its end, whatever the end; those of pages that were killed go at the next start."""
+"""The page's own folder: made at its start, gone at its end, however it ends; those of pages that were killed go at the next start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Jobs: what visitors asked to be computed, each in a thread of its own. All kinds queue, end, time out and report progress in the same way.
 
-A job's deltas are kept in its feed; whoever knows its id can follow them from any place, so a page that lost its connection or was loaded
-again finds its job. A job that nobody follows ends: at once where others wait for its place, else after a grace.
+A job's deltas are kept in its feed; anyone who knows its id can follow them from anywhere, so a page that lost its connection or was loaded
+again finds its job. A job that nobody follows ends: at once if others wait for its place, else after a grace period.
 Knows nothing of engines, and nothing of how deltas travel.
 """
 
@@ -67,7 +67,7 @@ class Job:
         raise NotImplementedError
 
     def keep(self) -> dict[str, Any]:
-        """In the job's thread, whatever became of the work: what of it is kept, as part of the answer."""
+        """In the job's thread, after the work, even if it failed: what is kept of it, as part of the answer."""
         return {}
 
     def news(self) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ class Job:
             self._idle(False)
 
     def run(self) -> None:
-        """The whole of the work, whatever becomes of it: leaves `answer`."""
+        """Do the work; leaves `answer`, even if it fails."""
         self._deadline = time.monotonic() + self._seconds
         try:
             with SHARES.at_work():
@@ -142,7 +142,7 @@ class Job:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether whoever followed it has gone."""
+        """Whether it was followed, and is no longer."""
         return self.was_followed and not self.readers
 
     @property
@@ -209,7 +209,9 @@ class JobQueue:
     def ahead(self, job: Job) -> int:
         """How many must end before this job begins; 0 where there is a place for it now."""
         begun = [j for j in self._jobs if j.has_begun]
-        taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)  # who waits for an arrival lends its place
+        taken = max(
+            sum(not j.is_idle for j in begun), len(begun) - self._places
+        )  # a job that waits for an arrival lends its place
         waiting = [j for j in self._jobs if not j.has_begun]
         before = sorted(waiting, key=lambda j: j.round).index(job)  # in order of arrival within a round
         return max(0, before + taken - self._places + 1)

@@ -73,7 +73,7 @@ class Store:
         return self._kept(path, pinned)
 
     def keep(self, trace: Trace) -> dict[str, Any]:
-        """Store a run that was computed, whatever happens: `{"id", "url"}`, or `{"unkept": why not}`."""
+        """Store a run that was computed, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
         try:
             return self.put(trace)
         except NotKept as error:

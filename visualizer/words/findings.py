@@ -1,4 +1,4 @@
-"""What a comparison found, in sentences with computed numbers, whoever wins. Knows no colours and no page.
+"""What a comparison found, in sentences with computed numbers, whichever run wins. Knows no colours and no page.
 
 Who won and how sure that is stands in `visualizer.words.verdicts`.
 """

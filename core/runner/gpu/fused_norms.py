@@ -88,7 +88,7 @@ def _forward(module: Any, eps: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _agrees(module: Any, eps: float) -> bool:
-    """Whether the kernel says what the module says, but for the last bit."""
+    """Whether the kernel gives what the module gives, up to the last bit."""
     weight = module.weight
     x = torch.randn(3, len(weight), generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
     own = module(x)

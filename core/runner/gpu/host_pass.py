@@ -10,7 +10,7 @@ from core.scheduler.output import SchedulerOutput
 
 
 class LaneTables:
-    """The block table of whoever holds each lane: int32 `[lanes, blocks]`, kept from pass to pass.
+    """The block table of the request in each lane: int32 `[lanes, blocks]`, kept from pass to pass.
 
     A lane's row is never cleared: what stands after a request's last block is never read.
     """

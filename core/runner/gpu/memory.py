@@ -23,7 +23,7 @@ _BLOCK = 16
 class Room:
     """Bytes of a device before the KV pool is made.
 
-    total: all of it. used: by the weights and whoever else is there. peak: what the largest pass took on top. tokens: of that pass.
+    total: all of it. used: by the weights and other processes. peak: what the largest pass took on top. tokens: of that pass.
     utilization: share of the total that may be used.
     """
 

@@ -17,7 +17,7 @@ Count = Annotated[int, Field(ge=0, le=1000)]
 
 
 class ControlBody(BaseModel):
-    """What is given is done, in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still but for single steps.
+    """What is given is done, in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still except for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
     is under way, "barrier" lets nobody into a lane any more. wave: a prepared one by its name. shadow: another policy, simulated beside the engine; null for none.

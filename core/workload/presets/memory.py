@@ -21,7 +21,7 @@ MEMORY = (
     preset_of(
         "kv-pressure",
         "Cache full",
-        "More requests than the KV pool can hold: whoever lacks a block takes it from the newest, who starts again.",
+        "More requests than the KV pool can hold: one that lacks a block takes it from the newest, which starts again.",
         BPE,
         _kv_pressure(),
         "continuous",
