@@ -61,3 +61,21 @@ def test_a_space_asks_nothing_elsewhere(visit, space_url):
     page = visit(space_url)
     page.wait_for_load_state("networkidle")
     assert page.locator("#huggingface-space-header").count() == 0
+
+
+def test_the_policy_for_content_hinders_nothing_and_is_in_force(visit, page_url):
+    page = visit(page_url)
+    page.evaluate(
+        "() => { window.hindered = []; document.addEventListener('securitypolicyviolation', (e) => hindered.push(e.effectiveDirective)); }"
+    )
+    for part, there in (
+        ("compare", "window.inflightCompare && inflightCompare.doc"),
+        ("learn", "document.querySelector('.learn')"),
+        ("watch", "inflight.run"),
+    ):
+        page.evaluate("(part) => { location.hash = `part=${part}`; }", part)
+        page.wait_for_function(f"() => {there}")
+    assert page.evaluate("hindered") == []
+    page.evaluate("() => fetch('data:text/plain,x').catch(() => null)")
+    page.wait_for_function("() => hindered.includes('connect-src')")
+    page.errors.clear()  # the console tells of it

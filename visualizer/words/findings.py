@@ -135,14 +135,22 @@ def cost(curve: CostCurve) -> str:
 
 
 def equivalence(found: Equivalence) -> str:
-    """Alone and in company: what differs."""
+    """Alone and in company: what differs, and what `model.generate` says to it."""
     size = "" if found.max_logit_difference is None else f"; the largest logit difference is {found.max_logit_difference:.2g}"
     tokens, differing = found.tokens, found.differing_tokens
-    if found.leak:
-        return f"With the leak {differing:,} of {tokens:,} tokens differ from those written alone{size}."
-    if not differing:
-        return f"0 of {tokens:,} tokens differ from those written alone{size}."
-    return f"{differing:,} of {tokens:,} tokens differ from those written alone{size}, in {found.dtype} on {found.device}."
+    where = "" if found.leak or not differing else f", in {found.dtype} on {found.device}"
+    leaking = "With the leak " if found.leak else ""
+    return f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone{size}{where}. {_generated(found)}"
+
+
+def _generated(found: Equivalence) -> str:
+    if not found.generated_tokens:
+        return "model.generate is not asked here: it draws another noise for sampled requests."
+    if not found.differing_from_generate:
+        return f"model.generate itself writes the same {found.generated_tokens:,} tokens."
+    return (
+        f"Of the {found.generated_tokens:,} tokens that model.generate itself writes, {found.differing_from_generate:,} differ."
+    )
 
 
 def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, str]:

@@ -54,8 +54,9 @@ export class Same {
       const why = parting
         ? [h("b", {}, `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`), `from token ${parting.position} on, where alone the best token led by ${number(parting.margin)}; `]
         : [h("b", {}, `0 of ${r.solo.length} tokens differ`)];
+      const generate = r.generated ? `; from model.generate ${r.differing_from_generate} of ${r.generated.length} differ` : "";
       return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(this.prompts.get(r.request), r.solo_text, r.batched_text, parting, "alone"), textOf(this.prompts.get(r.request), r.batched_text, r.solo_text, parting, "in the batch"),
-        h("p", { class: "why" }, ...why, `largest logit difference ${number(r.max_logit_difference)}`));
+        h("p", { class: "why" }, ...why, `largest logit difference ${number(r.max_logit_difference)}`, generate));
     });
     this.$(".pairs").replaceChildren(heads, ...rows);
   }
