@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args
 from core.errors import InvalidConfig, shown
 
 Admission = Literal["immediate", "barrier"]
-Order = Literal["arrival", "shortest"]
+Order = Literal["arrival", "shortest", "requeue"]
 Layout = Literal["packed", "padded", "split"]
 Reserve = Literal["chunk", "prompt", "output"]
 Mixing = Literal["together", "apart"]
-Preemption = Literal["newest", "stall", "never"]
+Preemption = Literal["newest", "stall", "never", "starved"]
 FinishedRows = Literal["computed", "dropped"]
 
 
@@ -27,7 +27,8 @@ class BatchingPolicy:
         pass for each joining request and then a left-padded decode pass.
     finished_rows: of a padded wave that goes on: the rows of those who have finished are "computed" as padding until it ends, or
         "dropped" from the pass, which gives back their lanes and blocks; nobody joins the wave either way.
-    order: who is admitted first of those that wait: "arrival", or the "shortest" prompt. Preempted requests come before either.
+    order: who is admitted first of those that wait: "arrival", or the "shortest" prompt; preempted requests come before either. "requeue" is by
+        arrival too, but who is preempted joins the end again.
     aging: for another order than arrival: once so many that came later have left the queue before it, the oldest request is next.
     mixing: of a packed pass: prompts and decodes "together", or "apart": a step that computes a prompt computes prompts alone.
     whole_prompts: a prompt that fits the budget is never computed in pieces.
@@ -37,8 +38,12 @@ class BatchingPolicy:
     reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk", for all tokens that it has by now
         ("prompt"), or for all that it may come to have ("output").
     watermark: share of the pool that stays free when a request is admitted beside others.
+    margin: share of the pool; while less of it is free, decodes go on, and of prompts only one with which nobody decodes.
+    kv_reads: cached tokens that a step may read, as a share of those that the pool holds; None: any number.
     preemption: what happens when a running request lacks a block. "newest": the newest is preempted at once. "stall": the request
         stalls, and the newest is preempted when nobody can go on. "never": it cannot happen, with room reserved for the output.
+        "starved": it is passed over, as is whoever waits and lacks one; the last of those passed over are preempted until the others will
+        have room, and then nobody is admitted until somebody finishes (`core.scheduler.passing`).
     prefix_caching: whether full blocks of equal prefixes can be shared.
     """
 
@@ -56,6 +61,8 @@ class BatchingPolicy:
     one_lane: bool = False
     reserve: Reserve = "output"
     watermark: float = 0.0
+    margin: float = 0.0
+    kv_reads: float | None = None
     preemption: Preemption = "never"
     prefix_caching: bool = False
 
@@ -69,8 +76,11 @@ class BatchingPolicy:
         """The limits of an `EngineConfig` that mean something only under some policies, this one among them."""
         means = {
             "max_num_batched_tokens": self.token_budget,
-            "chunked_prefill": self.token_budget and not self.whole_prompts,
-            "prefill_first": self.token_budget and self.layout == "packed" and self.mixing == "together",
+            "chunked_prefill": self.token_budget and not self.whole_prompts and self.preemption != "starved",
+            "prefill_first": self.token_budget
+            and self.layout == "packed"
+            and self.mixing == "together"
+            and self.preemption != "starved",
             "prefix_caching": self.prefix_caching,
         }
         return tuple(name for name, does in means.items() if does)
@@ -152,6 +162,17 @@ POLICIES: dict[str, BatchingPolicy] = {
             shows="a step computes whole prompts or decodes, never both; the newest is preempted for a block (nano-vLLM)",
             mixing="apart",
             whole_prompts=True,
+        ),
+        replace(
+            _CONTINUOUS,
+            name="transformers",
+            shows="decodes first; who lacks a KV block is passed over and gives way, and then nobody joins until somebody ends (transformers)",
+            order="requeue",
+            reserve="chunk",
+            margin=0.15,
+            kv_reads=1.0,
+            preemption="starved",
+            prefix_caching=False,
         ),
     )
 }

@@ -17,7 +17,7 @@ def agree(
     workloads: Annotated[Path, typer.Argument(help="Recorded workloads, .jsonl or .jsonl.gz.", metavar="FILE")],
     json: Json = False,
 ) -> None:
-    """Replay recorded workloads of vLLM's scheduler on ours, decision by decision; exit code 1 if any differs."""
+    """Replay recorded workloads of another engine's scheduler on ours, decision by decision; exit code 1 if any differs."""
     if not workloads.is_file():
         raise InflightError(f"There is no file {workloads}.")
     found = replayed(workloads)
@@ -25,7 +25,7 @@ def agree(
         print_json(found.to_json())
     else:
         line(
-            f"{found.identical:,} of {found.workloads:,} workloads are decided alike in every step; vLLM took {found.steps:,} steps."
+            f"{found.identical:,} of {found.workloads:,} workloads are decided alike in every step; the other engine took {found.steps:,} steps."
         )
         for kind, count in found.first_differences.items():
             line(f"    {count:,} differ first in: {kind}")

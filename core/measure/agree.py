@@ -1,9 +1,9 @@
-"""Decision by decision: recorded workloads of vLLM's scheduler, replayed on ours. Runs no model and measures no time.
+"""Decision by decision: recorded workloads of other engines' schedulers, replayed on ours. Runs no model and measures no time.
 
 A line of a recording is a workload: `seqs`, `budget`, `blocks`, `size` and `caching` are its limits, `requests` have `id`, `prompt` (token
-ids), `max_tokens` and `arrival` (a step), and `vllm` is what vLLM decided in each step that computed anything: `[admitted, preempted,
-[[request, start, length], …], finished]`, each sorted. `reserve_full_isl` and `watermark` may say which of vLLM's settings differ from
-its defaults. There is no model: after n tokens a request's next one is `crc32("request:n") % 1000`.
+ids), `max_tokens` and `arrival` (a step), and `vllm` or `transformers` is what that engine decided in each step that computed anything:
+`[admitted, preempted, [[request, start, length], …], finished]`, each sorted. Some settings may differ from the engine's defaults: vLLM's
+`reserve_full_isl` and `watermark`, transformers' `margin` (a share of the pool) and `kv_reads` (tokens). There is no model: after n tokens a request's next one is `crc32("request:n") % 1000`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from core.workload.request import Request, SamplingParams
 Decisions = list[Any]  # of a step: admitted, preempted, computed, finished
 _DECISIONS = ("preempted", "admitted", "computed", "finished")  # in the order in which they are taken
 _MOST_STEPS = 100_000
+_POLICIES = {"vllm": "continuous", "transformers": "transformers"}  # the engine, and our policy that decides as it does
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """steps: that vLLM took. first_differences: by kind of decision, in how many workloads that is where the two part first."""
+    """steps: that the other engine took. first_differences: by kind of decision, in how many workloads that is where the two part first."""
 
     workloads: int
     identical: int
@@ -53,10 +54,10 @@ def agree(path: Path) -> Agreement:
     differences: Counter[str] = Counter()
     for number, recorded in _lines(path):
         try:
-            difference = first_difference(recorded["vllm"], replay(recorded))
+            difference = first_difference(recorded[_engine(recorded)], replay(recorded))
         except (InflightError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidWorkload(f"{path}, line {number}: this is not a recorded workload ({error!r}).") from None
-        workloads, steps = workloads + 1, steps + len(recorded["vllm"])
+        workloads, steps = workloads + 1, steps + len(recorded[_engine(recorded)])
         if difference is not None:
             differences[difference] += 1
     return Agreement(workloads, workloads - differences.total(), steps, dict(differences.most_common()))
@@ -65,6 +66,7 @@ def agree(path: Path) -> Agreement:
 def replay(recorded: dict[str, Any]) -> list[Decisions]:
     """What our scheduler decides in each step that computes anything."""
     config = EngineConfig(
+        policy=_POLICIES[_engine(recorded)],
         max_num_seqs=recorded["seqs"],
         max_num_batched_tokens=recorded["budget"],
         block_size=recorded["size"],
@@ -82,7 +84,7 @@ def replay(recorded: dict[str, Any]) -> list[Decisions]:
         computed = []
         for output in scheduler.schedule():
             computed += [[s.request, s.start, len(s.tokens)] for s in output.scheduled]
-            scheduler.update_from_output(output, [_next_token(s.request, s.kv_len) for s in output.scheduled if s.samples])
+            scheduler.update_from_output(output, [next_token(s.request, s.kv_len) for s in output.scheduled if s.samples])
         facts = scheduler.end_step()
         if computed:
             names = (facts.admitted, facts.preempted, facts.finished)
@@ -112,8 +114,16 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise InvalidWorkload(f"{path} cannot be read as recorded workloads: {error}.") from None
 
 
+def _engine(recorded: dict[str, Any]) -> str:
+    """Which engine decided; a workload that none has decided yet is replayed as vLLM's."""
+    return next((name for name in _POLICIES if name in recorded), "vllm")
+
+
 def _policy(policy: BatchingPolicy, recorded: dict[str, Any]) -> BatchingPolicy:
-    """Our default rule under the settings of the recording."""
+    """The engine's rule under the settings of the recording."""
+    if policy.preemption == "starved":
+        pool = recorded["blocks"] * recorded["size"]
+        return replace(policy, margin=recorded.get("margin", policy.margin), kv_reads=recorded.get("kv_reads", pool) / pool)
     reserve: Reserve = "prompt" if recorded.get("reserve_full_isl", True) else "chunk"
     return replace(policy, reserve=reserve, watermark=float(recorded.get("watermark", 0)))
 
@@ -124,5 +134,6 @@ def _state(recorded: dict[str, Any]) -> RequestState:
     return RequestState(request, request.prompt_token_ids or ())
 
 
-def _next_token(request: str, num_tokens: int) -> int:
+def next_token(request: str, num_tokens: int) -> int:
+    """What a request says after so many tokens."""
     return zlib.crc32(f"{request}:{num_tokens}".encode()) % 1000

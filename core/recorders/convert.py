@@ -44,6 +44,7 @@ from core.trace.events import (
 from core.trace.trace import Texts, Trace
 
 ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
+_REQUEUES = "transformers"  # there, who is preempted joins the end of the queue
 DEDUCED = {
     "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
     "waiting": "new requests join the end, preempted ones the head",
@@ -156,6 +157,7 @@ class Conversion:
         self._requests: list[dict[str, Any]] = []
         self._lanes: dict[str, int] = {}
         self._waiting: list[str] = []
+        self._requeues = recording.engine == _REQUEUES
         self._over: set[str] = set()
         self._lingering: list[str] = []  # over, and computed once more in the step to come
         self._steps, self._t = 0, 0.0
@@ -269,7 +271,7 @@ class Conversion:
         )
 
     def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:
-        self._waiting.insert(0, request)
+        self._waiting.insert(len(self._waiting) if self._requeues else 0, request)
         self._give_back(request, changes)
         return Preempted(request, lost, self._lanes.pop(request))
 
@@ -375,14 +377,14 @@ class Conversion:
                 "rank": facts.get("rank", 0),
                 "ranks": facts.get("ranks", 1),
             },
-            "deduced": DEDUCED,
+            "deduced": DEDUCED | ({"waiting": "new requests join the end, and so do preempted ones"} if self._requeues else {}),
             "absent": absent + (["prompts"] if self.hashed else []),
             "model": _described(model, facts),
             "device": "not recorded",
             "device_name": "not recorded",
             "dtype": str(facts.get("dtype", "")).removeprefix("torch."),
             "policy": config.policy,
-            "batching": config.batching.to_json(),
+            "batching": config.batching.to_json() | ({"order": "requeue"} if self._requeues else {}),
             "config": config.to_json(),
             "num_blocks": facts["num_blocks"],
             "workload": facts.get("workload")

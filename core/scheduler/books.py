@@ -18,7 +18,8 @@ UNLIMITED = 2**62
 class Books:
     """The state of one run.
 
-    running: in the order in which they were admitted. A request that has finished keeps its lane until the barrier.
+    running: in the order in which they were admitted. A request that has finished keeps its lane until the barrier. recovering: somebody has
+    given way and nobody finished since; where that closes the door (see `passing`).
     """
 
     def __init__(self, config: EngineConfig, policy: BatchingPolicy, num_blocks: int) -> None:
@@ -28,6 +29,13 @@ class Books:
         self.running: list[RequestState] = []
         self.lanes = Lanes(config.num_lanes)
         self.facts = StepFacts()
+        self.recovering = False
+
+    @property
+    def kv_reads(self) -> int:
+        """Cached tokens that a step may read."""
+        share = self.policy.kv_reads
+        return UNLIMITED if share is None else round(share * self.pool.num_blocks * self.config.block_size)
 
     @property
     def token_budget(self) -> int:
@@ -43,10 +51,11 @@ class Books:
         return -(-tokens // self.config.block_size)
 
     def start(self, state: RequestState, matched: tuple[int, ...]) -> None:
-        """Put the head of the queue into the lowest free lane; `matched` are its cached blocks."""
+        """Put a waiting request into the lowest free lane; `matched` are its cached blocks."""
         self.waiting.remove(state, RequestStatus.RUNNING)
         state.lane = self.lanes.take(state)
         self.running.append(state)
+        state.num_to_prefill = state.num_tokens
         state.num_cached_tokens = state.num_computed_tokens = len(matched) * self.config.block_size
         if matched:
             self.pool.share(matched)
@@ -82,13 +91,16 @@ class Books:
             if tokens[-1] != UNREAD:
                 self.pool.register(blocks[index], blocks[index - 1] if index else None, tokens)
 
-    def preempt_newest(self) -> None:
-        """Take everything from the newest running request but its tokens, and put it at the head of the queue."""
-        state = self.running.pop()
+    def preempt(self, state: RequestState) -> None:
+        """Take everything from a running request but its tokens, and put it back into the queue."""
+        self.running.remove(state)
         self.facts.preempted.append(Preempted(state.id, state.num_computed_tokens, state.held_lane))
         self.pool.free(self.vacate(state, self.facts))
         state.num_computed_tokens = state.num_cached_tokens = 0
         self.waiting.put_back(state)
+
+    def preempt_newest(self) -> None:
+        self.preempt(self.running[-1])
 
     def vacate(self, state: RequestState, facts: StepFacts) -> tuple[int, ...]:
         """Give back the lane; the blocks that were held, which the caller frees."""

@@ -12,6 +12,7 @@ from core.config import Layout
 from core.scheduler.admission import admit
 from core.scheduler.books import UNLIMITED, Books
 from core.scheduler.output import SchedulerOutput
+from core.scheduler.passing import plan_passing_over
 from core.scheduler.plan import Plan, freeze, go_on
 from core.scheduler.state import RequestState
 from core.trace.events import Stalled, Why
@@ -28,8 +29,8 @@ def passes(books: Books, in_flight: bool) -> Iterator[SchedulerOutput]:
 
 
 def _packed(books: Books, in_flight: bool) -> Iterator[SchedulerOutput]:
-    if books.policy.mixing == "apart":
-        plan = _plan_apart(books, in_flight)
+    if books.policy.mixing == "apart" or books.policy.preemption == "starved":
+        plan = (plan_passing_over if books.policy.preemption == "starved" else _plan_apart)(books, in_flight)
         if plan:
             yield freeze(books, "packed", plan)
         return

@@ -193,6 +193,7 @@ class Scheduler:
     def _finish(self, state: RequestState, reason: FinishReason, facts: StepFacts) -> None:
         """End a request. facts: of the step in which it ended."""
         state.finish_reason = reason
+        self._books.recovering = False
         facts.finished.append(Finished(state.id, reason))
         if self._leaving.pop(state.id, None) is None:
             del self.requests[state.id]

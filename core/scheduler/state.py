@@ -50,6 +50,7 @@ class RequestState:
     status: RequestStatus = RequestStatus.WAITING
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # prefix-cache hits at the latest admission
+    num_to_prefill: int = 0  # tokens that it had at the latest admission
     lane: int | None = None
     block_table: BlockTable = field(default_factory=BlockTable)
     finish_reason: FinishReason | None = None
@@ -84,6 +85,11 @@ class RequestState:
     def num_pending(self) -> int:
         """Tokens known but not yet in the KV cache."""
         return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Not all tokens are computed that it came with: while some are not, it has not said a new one since."""
+        return self.num_computed_tokens < self.num_to_prefill
 
     @property
     def is_decoding(self) -> bool:

@@ -1,6 +1,6 @@
 """The waiting queue: who is admitted next. Knows the arrival, prompt and status of requests, nothing of lanes or blocks.
 
-Whatever the order, preempted requests come first, the oldest of them at the head. A request that was admitted or cancelled is no longer
+Preempted requests come first, the oldest of them at the head, but where they join the end. A request that was admitted or cancelled is no longer
 WAITING: its entry is dropped when it comes to the front, so that nothing ever searches the queue.
 """
 
@@ -94,4 +94,30 @@ class ShortestFirst(WaitingQueue):
         return self._aging is not None and self._num_arrived - self._num_new - oldest.order >= self._aging
 
 
-QUEUES: dict[Order, type[WaitingQueue]] = {"arrival": WaitingQueue, "shortest": ShortestFirst}
+class Requeue(WaitingQueue):
+    """First come, first served; who is preempted comes anew."""
+
+    def __init__(self, policy: BatchingPolicy) -> None:
+        super().__init__(policy)
+        self._waiting: dict[str, RequestState] = {}
+
+    def __iter__(self) -> Iterator[RequestState]:
+        yield from list(self._waiting.values())  # whoever asks may admit them one by one
+
+    def add(self, state: RequestState) -> None:
+        super().add(state)
+        self._waiting[state.id] = state
+
+    def put_back(self, state: RequestState) -> None:
+        super().put_back(state)
+        self._waiting[state.id] = state
+
+    def remove(self, state: RequestState, status: RequestStatus) -> None:
+        super().remove(state, status)
+        del self._waiting[state.id]
+
+    def head(self) -> RequestState | None:
+        return next(iter(self._waiting.values()), None)
+
+
+QUEUES: dict[Order, type[WaitingQueue]] = {"arrival": WaitingQueue, "shortest": ShortestFirst, "requeue": Requeue}

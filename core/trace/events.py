@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
-Limit = Literal["lanes", "budget", "blocks", "barrier", "prefill", "phase", "none"]
+Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "none"]
 When = Literal["before", "after"]
 
 
@@ -18,7 +18,8 @@ class Why(NamedTuple):
 
     lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to compute). blocks: KV blocks
     free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
-    phase: the step computes prompts alone.
+    phase: the step computes prompts alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that the step
+    may still read. recovery: somebody has given way, and nobody joins until somebody finishes.
     none: nothing bound.
     """
 

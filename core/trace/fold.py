@@ -12,6 +12,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from core.config import Order
 from core.trace.events import KV, Admitted, Arrived, Draft, Finished, Left, Preempted, Sampled, Segment, StepEvent, When, Why
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Fold:
     """
 
     num_tokens: dict[str, int]  # prompt and generated, by request
+    requeues: bool = False  # who is preempted joins the end of the queue, not its head
     waiting: deque[str] = field(default_factory=deque)
     since: dict[str, int] = field(default_factory=dict)  # the step in which the present wait began
     arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
@@ -81,9 +83,9 @@ class Fold:
     finished: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, prompt_lengths: dict[str, int]) -> Fold:
-        """The state before the first step."""
-        return cls(dict(prompt_lengths))
+    def of(cls, prompt_lengths: dict[str, int], order: Order = "arrival") -> Fold:
+        """The state before the first step. order: the policy's."""
+        return cls(dict(prompt_lengths), order == "requeue")
 
     @property
     def has_work(self) -> bool:
@@ -137,7 +139,10 @@ class Fold:
         request = preempted.request
         self._free(preempted.lane, request, step, preempted=True)
         self.lost[request] = preempted.tokens_lost
-        self.waiting.appendleft(request)
+        if self.requeues:
+            self.waiting.append(request)
+        else:
+            self.waiting.appendleft(request)
         self.since[request] = step
 
     def admit(self, admitted: Admitted, cached: int) -> None:
@@ -248,7 +253,7 @@ def prompt_lengths(trace: Trace) -> dict[str, int]:
 
 def frames(trace: Trace) -> Iterator[Frame]:
     """One frame a step, in order."""
-    fold = Fold.of(prompt_lengths(trace))
+    fold = Fold.of(prompt_lengths(trace), trace.header["batching"]["order"])
     for event in trace.events:
         fold.begin(event)
         yield fold.frame(event)

@@ -24,6 +24,9 @@ LIMITS: dict[Limit, LimitWords] = {
     "blocks": LimitWords("KV blocks", "too few KV blocks are free"),
     "barrier": LimitWords("barrier", "the wave must end first"),
     "prefill": LimitWords("one prompt at a time", "one prompt at a time"),
+    "margin": LimitWords("the margin of KV blocks", "the last KV blocks are kept for decodes"),
+    "reads": LimitWords("cached tokens read", "too many cached tokens would be read"),
+    "recovery": LimitWords("recovery", "nobody joins until somebody finishes"),
     "phase": LimitWords("prompts before decodes", "the step computes prompts alone"),
     "none": LimitWords("nothing", "nothing holds it back"),
 }
@@ -56,6 +59,12 @@ def reason(why: Why) -> str:
             return f"the wave must end first, and {why.have:,} of {count(why.total, 'lane')} {has} still computing"
         case "prefill":
             return "another prompt is being computed, one at a time"
+        case "margin":
+            return f"{why.have:,} of {count(why.total, 'KV block')} {has} free, and the last {why.need:,} are kept for decodes"
+        case "reads":
+            return f"the step may read {why.have:,} more of {count(why.total, 'cached token')}, and {needs}"
+        case "recovery":
+            return "somebody has given way for a KV block, and nobody joins until somebody finishes"
         case "phase":
             return LIMITS["phase"].brief
         case _:

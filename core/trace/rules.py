@@ -41,7 +41,7 @@ class Checker:
         self._num_prompt: dict[str, int] = {}
         self._longest = 1  # tokens that a request may come to
         self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
-        self._fold = Fold({})
+        self._fold = Fold.of({}, typed.batching.order)
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
@@ -196,12 +196,15 @@ class Checker:
         return [] if self._fold.running else list(self._fold.lanes.values())
 
     def _preemptions(self, event: StepEvent) -> str | None:
-        fold = self._fold
+        fold, computing = self._fold, {s.request for s in event.segments}
         for preempted in event.preempted:
             request, lost, lane = preempted
             if fold.lanes.get(lane) != request or request in fold.finished or fold.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
-            if self._own and request != fold.running[-1]:
+            if self._own and self._batching.preemption == "starved":
+                if request in computing:
+                    return f"request {request!r} was preempted but computes"
+            elif self._own and request != fold.running[-1]:
                 return f"request {request!r} was preempted but is not the newest"
             fold.preempt(event.step, preempted)
         return None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import transformers
 
 from core.cli import main
 from core.config import POLICIES
@@ -34,6 +35,33 @@ def test_the_recording_would_tell_another_rule(monkeypatch) -> None:
         assert found.identical < 0.8 * found.workloads
         assert set(found.first_differences) <= {"preempted", "admitted", "computed", "finished", "steps"}
         monkeypatch.undo()
+
+
+TRANSFORMERS = RECORDED.with_name("transformers-5.23.0-scheduler.jsonl.gz")
+
+
+def test_every_step_is_decided_as_transformers_does() -> None:
+    found = agree(TRANSFORMERS)
+    assert found.identical == found.workloads == 200 and found.steps > 8_000
+
+
+def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
+    for changed in ({"order": "arrival"}, {"margin": 0.1}):
+        monkeypatch.setitem(POLICIES, "transformers", replace(POLICIES["transformers"], **changed))
+        monkeypatch.setattr("core.measure.agree._policy", lambda policy, recorded, changed=changed: replace(policy, **changed))
+        found = agree(TRANSFORMERS)
+        assert found.identical < 0.95 * found.workloads
+        monkeypatch.undo()
+
+
+@pytest.mark.skipif(not transformers.__version__.startswith("5.23"), reason="another version may have another rule")
+def test_transformers_itself_decides_so_today() -> None:
+    """Its scheduler as it is installed, on workloads that no recording has."""
+    from worlds.transformers_scheduler import decisions, random_workload  # of this version alone
+
+    for seed in range(10_000, 10_020):
+        workload = random_workload(seed)
+        assert first_difference(decisions(workload), replay(workload | {"transformers": []})) is None, seed
 
 
 def test_the_command_counts_first_differences_by_kind(tmp_path, capsys) -> None:

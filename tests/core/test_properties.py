@@ -83,7 +83,8 @@ class Watch:
                     self.recomputable[name, position] = times
             self.cached -= {c for c in self.cached if c[0] == p.request}
         if event.preempted:  # nothing could go on without it: the step computes with the preempted one's blocks
-            assert event.waiting.request == event.preempted[-1].request
+            if config.batching.order != "requeue":
+                assert event.waiting.request == event.preempted[-1].request
             owned = sum(event.kv.changes[i].released for i in range(len(event.kv.changes)))
             assert owned >= len(event.preempted)
         for hit in event.kv.prefix_hits:

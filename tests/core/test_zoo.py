@@ -3,10 +3,17 @@
 no-evict: TensorRT-LLM, cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp at 02a10fe, `GuaranteedNoEvictScheduler`.
 mini-sglang: python/minisgl/scheduler/prefill.py at 02b130b and decode.py at 8d430ac.
 nano-vllm: nanovllm/engine/scheduler.py at 06005bd. Its `max_num_seqs` bounds a batch of prompts and not those that run; here it is lanes.
-continuous is vLLM's own rule: tests/core/test_agree.py.
+transformers: `FIFOScheduler` of src/transformers/generation/continuous_batching/scheduler.py and `OffloadingManager` of offloading_manager.py at
+5.23.0, against which tests/core/test_agree.py holds it decision by decision; continuous is vLLM's own rule: there too.
+
+What of transformers' rule is not expressed: its `max_requests_per_batch` bounds a batch, so that now and then more requests run than that, while
+a lane is ours for as long as a request runs; blocks shared by equal prefixes; copies of blocks in the CPU's memory (`cpu_offload_space`); its
+second order, `prefill_first`. Its KV-read budget is the whole pool, which without shared prefixes nobody can exceed: it binds in tests alone.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -110,11 +117,42 @@ def test_on_one_workload_each_pays_in_its_own_way() -> None:
         waited = sum(step.facts.waiting.count for step in world.steps)
         return preempted, frozen, waited
 
-    costs = {name: paid(name) for name in ("continuous", "stall", "no-evict", "mini-sglang", "nano-vllm")}
+    costs = {name: paid(name) for name in ("continuous", "stall", "no-evict", "mini-sglang", "nano-vllm", "transformers")}
     assert costs["no-evict"][:2] == (0, 0) and costs["no-evict"][2] > costs["continuous"][2]
     assert costs["mini-sglang"][0] == 0 < costs["mini-sglang"][1]
     assert costs["continuous"][0] > 0 == costs["continuous"][1] and costs["stall"][1] > 0
     assert costs["nano-vllm"][0] > 0 < costs["nano-vllm"][1]
+    assert costs["transformers"][0] > 0
+
+
+def test_transformers_passes_over_who_lacks_blocks_and_admits_nobody_until_somebody_ends() -> None:
+    """r1 and r2 need blocks that r0 took: the last of them gives way, joins the end behind r3, and all wait for an end."""
+    world = world_of("transformers", ((4, 9), (4, 9), (3, 9), (1, 2)), num_blocks=5, max_num_seqs=3, block_size=4)
+    steps = world.run().steps
+    first = next(t for t in steps if t.facts.preempted)
+    assert [p.request for p in first.facts.preempted] == ["r2"]
+    ended = next(t.number for t in steps if t.facts.finished)
+    assert not any(t.admitted for t in steps if first.number <= t.number <= ended)
+    assert any(t.facts.waiting.why and t.facts.waiting.why.limit == "recovery" for t in steps)
+    again = [r for t in steps if t.number > first.number for r in t.admitted]
+    assert again.index("r3") < again.index("r2")
+
+
+def test_transformers_keeps_the_last_blocks_for_decodes() -> None:
+    """3 of 8 blocks are 37 %: below a margin of half, a prompt joins only where nobody decodes."""
+    world = world_of("transformers", ((18, 4), (3, 4, 1)), num_blocks=8, max_num_seqs=2, block_size=4)
+    assert world.step().admitted == ["r0"]
+    world.scheduler._books.policy = replace(world.scheduler.policy, margin=0.5)
+    waits = world.step().facts.waiting
+    assert waits.request == "r1" and (waits.why.limit, waits.why.have, waits.why.need) == ("margin", 3, 4)
+
+
+def test_transformers_reads_no_more_of_the_cache_than_it_may() -> None:
+    world = world_of("transformers", ((6, 4), (6, 4)), num_blocks=8, max_num_seqs=2, block_size=4)
+    world.step()
+    world.scheduler._books.policy = replace(world.scheduler.policy, kv_reads=8 / 32)
+    step = world.step()  # 6 of 8 are read for r0, and r1 would need 6 more
+    assert step.passes == [(("r0", 1),)] and [(s.request, *s.why) for s in step.facts.stalled] == [("r1", "reads", 2, 6, 8)]
 
 
 def test_what_a_policy_takes_follows_from_its_fields() -> None:

@@ -45,7 +45,7 @@ FAULTS = (
     Fault("computed tokens are kept through a preemption", "core/scheduler/books.py",
           "state.num_computed_tokens = state.num_cached_tokens = 0", "state.num_cached_tokens = 0", (BLOCKS, PROPERTIES)),
     Fault("the oldest makes room", "core/scheduler/books.py",
-          "state = self.running.pop()", "state = self.running.pop(0)", (BLOCKS,)),
+          "self.preempt(self.running[-1])", "self.preempt(self.running[0])", (BLOCKS,)),
     Fault("a preempted request goes to the end of the queue", "core/scheduler/waiting.py",
           "self._preempted.appendleft(state)", "self._preempted.append(state)", (SCHEDULER, PROPERTIES)),
     Fault("blocks are given without counting those held", "core/scheduler/books.py",

@@ -32,7 +32,7 @@ class Captioner:
     """Follows a run event by event. header: the trace's; prompt_lengths: tokens of each prompt."""
 
     def __init__(self, header: dict[str, Any], prompt_lengths: dict[str, int]) -> None:
-        self.fold = Fold.of(prompt_lengths)
+        self.fold = Fold.of(prompt_lengths, header["batching"]["order"])
         self._prompt = dict(prompt_lengths)
         self.letters: dict[str, str] = {}
         self._arrived = 0

@@ -268,7 +268,7 @@ export class Run {
     for (const { request, when } of event.left) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
   }
 
-  /** The waiting queue at step i: the preempted, those of the latest step first, then the others by arrival. */
+  /** The waiting queue at step i: the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end. */
   waitingAt(i) {
     const waiting = [];
     for (const request of this.requests) {
@@ -278,6 +278,10 @@ export class Run {
         if (to >= i) waiting.push({ request, since: from, preempted });
         break;
       }
+    }
+    if ((this.header.batching || {}).order === "requeue") {
+      const rank = ({ request, since, preempted }) => (preempted ? 1 + this.events[since].preempted.findIndex((p) => p.request === request.id) : 0);
+      return waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b));
     }
     const lost = ({ request, since }) => request.stays.filter((s) => s.to < since).at(-1).index; // of one step the one admitted first
     const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || lost(a) - lost(b));
