@@ -4,6 +4,7 @@
     python -m core bench speed decode-step --json   one
     python -m core bench load --rate auto           throughput against latency under load, see `core.measure.load`
     python -m core bench gpu                        the CUDA path, see `core.bench.gpu`
+    python -m core bench viewers                    what those who watch cost a server, see `core.bench.viewers`
     python -m core bench threads                    how a run's threads should wait, see `core.bench.threads`
 
 A benchmark is a function `run(options) -> Report` in a module of this package, registered in `BENCHMARKS`.

@@ -51,7 +51,7 @@ def serve_beside_offline(
     seconds. Raises InflightError where the server does not start or does not answer.
     """
     on_run("starting the server")
-    with _server(options) as url:
+    with server(options) as url:
         _clients(url, Workload(list(workload)[:4], arrival_unit="s"))  # to warm up
         on_run(f"{len(workload)} clients")
         started = time.perf_counter()
@@ -85,7 +85,7 @@ def _numbers(answers: Any, wall: float) -> dict[str, Any]:
 
 
 @contextmanager
-def _server(options: Sequence[str]) -> Iterator[str]:
+def server(options: Sequence[str]) -> Iterator[str]:
     """A server in a process of its own, at any free port; its address."""
     command = [sys.executable, "-m", "core", "serve", "--port", "0", *options]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -33,6 +33,7 @@ BENCHES: dict[str, Target] = {
     "speed": "bench:speed",
     "load": "bench_load:load",
     "serve": "bench_serve:serve",
+    "viewers": "bench_viewers:viewers",
     "gpu": "bench_gpu:gpu",
     "threads": "bench_threads:threads",
 }

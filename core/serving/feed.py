@@ -11,11 +11,16 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from core.trace.events import Sampled, StepEvent
 
 KEPT = 4096  # messages
+COALESCE_S = 0.1
+_TOGETHER = (
+    100  # readers that are woken so often; with more of them all are woken less often, so that the engine does not pay for it
+)
 _MOST_AT_ONCE = 256
 _STATES = ("run", "class", "pace", "shadow")  # kinds of which the latest message says how things are
 
@@ -65,10 +70,15 @@ class Batch:
     taken: tuple[_Message, ...]
     hidden: Hidden
 
-    @property
+    @cached_property
     def messages(self) -> str:
         """A JSON array, for viewers."""
         return f"[{','.join(message.json(self.hidden) for message in self.taken)}]"
+
+    @cached_property
+    def event(self) -> bytes:
+        """The same as a server-sent event."""
+        return f"id: {self.last}\ndata: {self.messages}\n\n".encode()
 
     @property
     def data(self) -> list[dict[str, Any] | StepEvent]:
@@ -100,6 +110,8 @@ class Feed:
         self._states: dict[str, _Message] = {}  # the latest of each kind, though it may be kept no longer
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._shared: tuple[tuple[int, int, Hidden], tuple[Batch | None, bool]] | None = None
+        self._num_readers = 0
         self.closed = False
 
     def add(self, data: dict[str, Any] | StepEvent) -> None:
@@ -121,23 +133,40 @@ class Feed:
             waiting, self._waiting = self._waiting, set()
         _wake(waiting)
 
-    async def read(self, after: int | None = None, coalesce_s: float = 0.1) -> AsyncIterator[Batch]:
-        """Batches until the feed is closed, at most one in `coalesce_s` but when much is to be caught up on.
+    async def read(self, after: int | None = None, coalesce_s: float | None = None) -> AsyncIterator[Batch]:
+        """Batches until the feed is closed, at most one in `coalesce_s` but when much is to be caught up on; by default ten a second, and fewer
+        for more than a hundred readers.
 
-        after: the last number that the reader has; without it, everything that is kept comes first.
+        Readers of one `coalesce_s` are woken together, so that those who are equally far get the same batch, made once. after: the last
+        number that the reader has; without it, everything that is kept comes first.
         """
-        last = -1 if after is None or after >= self._next else after
+        self._num_readers += 1
+        try:
+            async for batch in self._batches(-1 if after is None or after >= self._next else after, coalesce_s):
+                yield batch
+        finally:
+            self._num_readers -= 1
+
+    async def _batches(self, last: int, coalesce_s: float | None) -> AsyncIterator[Batch]:
+        tick = 0
         while True:
-            batch, more = self._take(last)
+            batch, more = self._take_together(last, tick) if tick else self._take(last)
             if batch is not None:
                 last = batch.last
                 yield batch
-                if not more:
-                    await asyncio.sleep(coalesce_s)
             elif self.closed:
                 return
             else:
                 await self._news(last)
+            seconds = COALESCE_S * -(-self._num_readers // _TOGETHER) if coalesce_s is None else coalesce_s
+            tick = 0 if more else await _next_tick(seconds)
+
+    def _take_together(self, last: int, tick: int) -> tuple[Batch | None, bool]:
+        """What the first of those woken at this tick took, for who is equally far."""
+        key, shared = (last, tick, self.hidden), self._shared
+        if shared is None or shared[0] != key:
+            shared = self._shared = key, self._take(last)
+        return shared[1]
 
     def _take(self, last: int) -> tuple[Batch | None, bool]:
         """What comes after `last`, and whether there is more than is taken at once."""
@@ -168,9 +197,27 @@ class Feed:
                 self._waiting.discard((loop, event))
 
 
+async def _next_tick(seconds: float) -> int:
+    """Wait for the next multiple of `seconds` on the loop's clock; which one that is, 0 without waiting for none."""
+    if not seconds:
+        return 0
+    now = asyncio.get_running_loop().time()
+    tick = int(now / seconds) + 1
+    await asyncio.sleep(tick * seconds - now)
+    return tick
+
+
 def _wake(waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
     for loop, event in waiting:
+        by_loop.setdefault(loop, []).append(event)
+    for loop, events in by_loop.items():
         try:
-            loop.call_soon_threadsafe(event.set)
-        except RuntimeError:  # that loop is closed, and with it the reader
+            loop.call_soon_threadsafe(_set, events)  # one call, however many watch: it costs the engine's thread its time
+        except RuntimeError:  # that loop is closed, and with it the readers
             continue
+
+
+def _set(events: list[asyncio.Event]) -> None:
+    for event in events:
+        event.set()

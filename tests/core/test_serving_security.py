@@ -249,6 +249,131 @@ def test_only_the_teacher_controls():
         assert server.post("/control", {"clear": True}, headers=teacher).status_code == 404
 
 
+TEACHER = {"x-teacher-token": "t" * 22}
+EVENTS = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def taught():
+    with served(char_engine(max_num_seqs=4, num_blocks=80), LIMITS, teacher_token="t" * 22) as running:
+        yield running
+
+
+@pytest.mark.parametrize("token", ["", "t" * 21, "t" * 23, "T" * 22, "t" * 21 + "\u00e9", "x" * 8000])
+def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
+    before = taught.serving.engine.config
+    headers = {"x-teacher-token": token.encode("latin-1")}
+    for asked in ({"policy": "static"}, {"wave": "equal"}, {"hide_texts": False}, {"accepting": False}, {"shadow": "static"}, {}):
+        answer = taught.post("/control", asked, headers=headers)
+        assert answer.status_code in (400, 403, 431) and "t" * 22 not in answer.text
+    assert taught.get("/control", headers=headers).status_code in (400, 403, 431)
+    assert taught.get("/session", headers=headers).status_code in (400, 403, 431)  # texts are hidden
+    health = taught.get("/health").json()
+    assert taught.serving.engine.config == before and taught.serving.accepting and taught.serving.feed.hidden.texts
+    assert health["requests"] == 0 and taught.serving.on_message is None
+    unhurt(taught)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"policy": "magic"}, "There is no policy 'magic'"),
+        ({"policy": "../../etc/passwd"}, "There is no policy"),
+        ({"policy": "x" * 99}, "policy"),
+        ({"max_num_seqs": -1}, "max_num_seqs must be a whole number"),
+        ({"max_num_seqs": 10**6, "max_num_batched_tokens": 10**7}, "lanes can be had here"),
+        ({"when": "never"}, "when"),
+        ({"wave": "tidal"}, "There is no such wave"),
+        ({"shadow": "magic"}, "There is no policy 'magic'"),
+        ({"steps": 10**9}, "steps"),
+        ({"tomfoolery": 1}, "tomfoolery"),
+    ],
+)
+def test_what_a_teacher_cannot_have_is_refused_in_a_sentence(taught, asked, says):
+    before = taught.serving.engine.config
+    answer = taught.post("/control", asked, headers=TEACHER)
+    assert answer.status_code == 422 and says in answer.json()["error"]["message"] and taught.serving.engine.config == before
+    unhurt(taught)
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 25, "x" * 10_000, "<script>alert(1)</script>", "a\u202eb", "\u0000", "a\nb", "<img src=x onerror=y>"]
+)
+def test_a_nickname_that_is_none_is_refused_and_not_repeated(taught, name):
+    answer = taught.post("/generate", {"prompt": "Hark", "max_tokens": 2, "nickname": name})
+    assert answer.status_code == 422 and name not in answer.json()["error"]["message"]
+    unhurt(taught)
+
+
+def test_a_flood_of_orders_leaves_an_engine_that_serves(taught):
+    """Of the teacher's own and of others', all at once, while people ask."""
+    orders = [
+        {"policy": "static", "max_num_seqs": 2},
+        {"policy": "continuous", "max_num_seqs": 4, "when": "idle"},
+        {"wave": "equal"},
+        {"clear": True},
+        {"hide_texts": True, "hide_nicknames": True},
+        {"shadow": "static"},
+        {"shadow": None},
+        {"steps_per_s": 1000.0, "steps": 3},
+        {"accepting": False},
+        {"accepting": True},
+    ]
+
+    def one(number: int) -> int:
+        if number % 4 == 0:
+            return taught.post("/generate", {"prompt": "Hark", "max_tokens": 5}).status_code
+        headers = TEACHER if number % 2 else {"x-teacher-token": "guess"}
+        return taught.post("/control", orders[number % len(orders)], headers=headers).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = set(pool.map(one, range(240)))
+    assert answers <= {200, 403, 429, 503} and {200, 403} <= answers
+    taught.post("/control", {"clear": True, "accepting": True, "steps_per_s": None, "shadow": None}, headers=TEACHER)
+    unhurt(taught)
+
+
+def test_viewers_that_stall_or_leave_at_any_stage_slow_nobody(taught):
+    stalled = []
+    for _ in range(2):
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        made.connect(("127.0.0.1", taught.port))
+        made.sendall(EVENTS)  # and reads nothing
+        stalled.append(made)
+    for rest in (b"", EVENTS[:20], EVENTS):
+        with connected(taught, rest) as made:
+            if rest == EVENTS:
+                made.recv(100)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for _ in range(3):
+        assert (
+            taught.post("/generate", {"prompt": "Hark", "max_tokens": 200, "ignore_eos": True}).json()["finish_reason"]
+            == "length"
+        )
+    unhurt(taught)
+    for made in stalled:
+        made.close()
+
+
+@pytest.mark.parametrize("when", ["held back", "in a wave", "while it changes"])
+def test_disconnects_around_a_change_leave_nothing_behind(taught, when):
+    taught.post("/control", {"steps_per_s": 0}, headers=TEACHER)
+    gone = [connected(taught, call(json.dumps({**ENDLESS, "nickname": f"n{i}"}).encode())) for i in range(8)]
+    for made in gone:
+        assert status(made) == 200
+    taught.post("/control", {"steps": 1, **({"wave": "equal"} if when == "in a wave" else {})}, headers=TEACHER)
+    taught.post("/control", {"policy": "static" if when != "in a wave" else "split", "max_num_seqs": 3}, headers=TEACHER)
+    if when == "held back":
+        for made in gone[4:]:
+            made.close()
+    taught.post("/control", {"steps_per_s": None}, headers=TEACHER)
+    for made in gone:
+        made.close()
+    unhurt(taught)
+    assert taught.get("/control", headers=TEACHER).json()["changing"] is False
+
+
 def test_secrets_are_compared_whole():
     assert same("abc", "abc") and same("é", "é")
     assert not same("abd", "abc") and not same("", "abc") and not same("abcd", "abc") and not same("é", "e")

@@ -51,12 +51,12 @@ def watch_routes(serving: ServingEngine) -> APIRouter:
         if viewers >= serving.limits.max_viewers:
             raise TooManyRequests(f"{viewers} are watching, which is all this server takes.", retry_after=5)
 
-        async def batches() -> AsyncIterator[dict[str, str]]:
+        async def batches() -> AsyncIterator[bytes]:
             nonlocal viewers
             viewers += 1
             try:
                 async for batch in serving.feed.read(last_event_id if last_event_id is not None else after):
-                    yield {"id": str(batch.last), "data": batch.messages}
+                    yield batch.event
             finally:
                 viewers -= 1
 

@@ -1,0 +1,174 @@
+"""What those who watch cost an engine that serves: its tokens a second with and without viewers, round by round in one run.
+
+The engine is kept full by requests without an end of their own. Viewers are one process of lowest priority, this module as a program, that reads
+every stream as fast as it may and looks at nothing: on a machine of their own they would cost the engine nothing else either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from core.errors import InflightError
+
+_SETTLE_S = 2.0
+_TOKENS = re.compile(r"^inflight:generation_tokens_total\S* (\S+)$", re.MULTILINE)
+
+
+def fan_out(
+    url: str,
+    events: str,
+    viewers: int,
+    lanes: int,
+    tokens: int,
+    rounds: int,
+    seconds: float,
+    on_run: Callable[[int, str], None] = lambda done, what: None,
+) -> dict[str, Any]:
+    """url: of a server; events: what is watched. lanes: requests of so many tokens kept under way. Raises InflightError where it does not answer."""
+    return asyncio.run(_fan_out(url, events, viewers, lanes, tokens, rounds, seconds, on_run))
+
+
+async def _fan_out(
+    url: str,
+    events: str,
+    viewers: int,
+    lanes: int,
+    tokens: int,
+    rounds: int,
+    seconds: float,
+    on_run: Callable[[int, str], None],
+) -> dict[str, Any]:
+    limits = httpx.Limits(max_connections=None)
+    pairs: list[tuple[float, float]] = []
+    seen: list[dict[str, float]] = []
+    async with httpx.AsyncClient(limits=limits, timeout=None, trust_env=False) as client:
+        load = [asyncio.create_task(_keep_asking(client, url, tokens)) for _ in range(lanes)]
+        try:
+            await _speed(client, url, seconds, load)  # to warm up
+            for index in range(rounds):
+                on_run(2 * index, "nobody watches")
+                alone = await _speed(client, url, seconds, load)
+                with _viewers(events, viewers) as watching:
+                    await asyncio.to_thread(_line, watching)  # all of them have caught up
+                    on_run(2 * index + 1, f"{viewers} watch")
+                    pairs.append((alone, await _speed(client, url, seconds, load)))
+                    watching.terminate()
+                    seen.append(_counted(await asyncio.to_thread(_line, watching)))
+        except httpx.HTTPError as error:
+            raise InflightError(f"The server did not answer: {type(error).__name__}.") from None
+        finally:
+            for task in load:
+                task.cancel()
+            await asyncio.gather(*load, return_exceptions=True)
+    ratios = [watched / alone for alone, watched in pairs]
+    return {
+        "viewers": viewers,
+        "rounds": rounds,
+        "tok_s_alone": [round(alone, 1) for alone, _ in pairs],
+        "tok_s_watched": [round(watched, 1) for _, watched in pairs],
+        "ratio": round(statistics.median(ratios), 4),
+        "ratios": [round(ratio, 4) for ratio in ratios],
+        "messages_per_viewer_s": round(statistics.median(s["messages_per_viewer_s"] for s in seen), 2),
+        "kib_per_viewer_s": round(statistics.median(s["kib_per_viewer_s"] for s in seen), 1),
+        "skips": sum(s["skips"] for s in seen),
+    }
+
+
+async def _keep_asking(client: httpx.AsyncClient, url: str, tokens: int) -> None:
+    while True:
+        body = {"prompt": "O", "max_tokens": tokens, "ignore_eos": True}
+        answer = await client.post(f"{url}/generate", json=body)
+        if answer.status_code != 200:
+            raise InflightError(f"The server refused a request: {answer.json()['error']['message']}")
+
+
+async def _speed(client: httpx.AsyncClient, url: str, seconds: float, load: list[asyncio.Task[None]]) -> float:
+    """Tokens a second, by the server's own count."""
+    before, began = await _tokens(client, url), time.perf_counter()
+    await asyncio.sleep(seconds)
+    for task in load:
+        if task.done():
+            task.result()
+    after, ended = await _tokens(client, url), time.perf_counter()
+    return (after - before) / (ended - began)
+
+
+async def _tokens(client: httpx.AsyncClient, url: str) -> float:
+    found = _TOKENS.search((await client.get(f"{url}/metrics")).text)
+    if found is None:
+        raise InflightError(f"{url}/metrics does not say how many tokens were generated.")
+    return float(found[1])
+
+
+# -- viewers, in a process of their own ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _viewers(events: str, count: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "core.bench.viewers", events, str(count)]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    if not said:
+        raise InflightError("The viewers ended: the server did not let them watch.")
+    return said
+
+
+def _counted(said: str) -> dict[str, float]:
+    names = ("messages_per_viewer_s", "kib_per_viewer_s", "skips")
+    return dict(zip(names, map(float, said.split()), strict=True))
+
+
+def main(events: str, count: int) -> None:
+    """Watch until told to end; say `ready` once all have caught up, and in the end what was read since then."""
+    import signal
+
+    os.nice(19)
+    ends: list[bool] = []
+    signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
+    at, selector = urlsplit(events), selectors.DefaultSelector()
+    asked = f"GET {at.path}{f'?{at.query}' if at.query else ''} HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode()
+    for _ in range(count):
+        viewer = socket.create_connection((at.hostname or "127.0.0.1", at.port or 80))
+        viewer.sendall(asked)
+        viewer.setblocking(False)
+        selector.register(viewer, selectors.EVENT_READ)
+    began, is_ready, size, messages, skips = time.perf_counter(), False, 0, 0, 0
+    while not ends:
+        for key, _ in selector.select(timeout=0.2):
+            part = key.fileobj.recv(1 << 20)  # type: ignore[union-attr]
+            if not part:
+                return
+            size, messages, skips = size + len(part), messages + part.count(b"\ndata: "), skips + part.count(b'"skipped"')
+        if not is_ready and time.perf_counter() - began > _SETTLE_S:
+            is_ready, began, size, messages, skips = True, time.perf_counter(), 0, 0, 0
+            print("ready", flush=True)
+    taken = (time.perf_counter() - began) * count
+    print(messages / taken, size / 1024 / taken, skips, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
