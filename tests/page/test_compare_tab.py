@@ -111,10 +111,6 @@ def test_a_comparison_is_measured_and_kept_as_a_document(tmp_path):
 def test_equivalence_with_and_without_the_leak(tmp_path):
     *_, last = answers(tasks(tmp_path), "equivalence", SPEC)
     assert last["result"]["differing_tokens"] == 0 and last["result"]["says"].startswith("0 of 25 tokens differ")
-    assert last["result"]["says"].endswith("model.generate itself writes the same 25 tokens.")
-    *_, leaking = answers(tasks(tmp_path), "equivalence", {**SPEC, "leak": True})
-    differing = leaking["result"]["differing_from_generate"]
-    assert differing > 0 and leaking["result"]["says"].endswith(f"tokens that model.generate itself writes, {differing} differ.")
 
 
 def test_a_fork_names_its_step(tmp_path):

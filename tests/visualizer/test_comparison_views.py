@@ -15,6 +15,7 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve, Point
 from core.measure.difference import difference as difference_of
+from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run
 from core.trace.trace import Trace
@@ -309,3 +310,14 @@ def test_the_race_gets_every_event_and_no_text(comparison):
         assert len(replay["events"]) == len(comparison.runs[name].trace.events)
         assert set(replay) == {"header", "complete", "letters", "events"} and "prompts" not in replay["header"]
     json.dumps(made, allow_nan=False)
+
+
+def test_the_equivalence_says_what_generate_writes_too():
+    def said(generated: tuple[int, ...] | None) -> str:
+        one = RequestEquivalence("r0", (1, 2, 3), (1, 2, 3), "abc", "abc", 3, 0.0, None, generated)
+        return findings.equivalence(Equivalence(EngineConfig(), False, "float32", "cpu", (one,)))
+
+    alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
+    assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."
+    assert said((1, 9, 9)) == alone + "Of the 3 tokens that model.generate itself writes, 2 differ."
+    assert said(None).startswith(alone + "model.generate is not asked: ")

@@ -145,7 +145,7 @@ def equivalence(found: Equivalence) -> str:
 
 def _generated(found: Equivalence) -> str:
     if not found.generated_tokens:
-        return "model.generate is not asked here: it draws another noise for sampled requests."
+        return "model.generate is not asked: for requests that are sampled, or end at stop strings, it would not write the same."
     if not found.differing_from_generate:
         return f"model.generate itself writes the same {found.generated_tokens:,} tokens."
     return (
