@@ -35,7 +35,7 @@ from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.folder import own_folder
 from visualizer.server.limits import Limits, is_space, limits
-from visualizer.server.middleware import MaxBody, OnlyAsked, PackedFront
+from visualizer.server.middleware import Front, MaxBody, OnlyAsked
 from visualizer.server.origins import origins
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine, live_options
@@ -187,7 +187,7 @@ def launch(
             "middleware": [
                 Middleware(OnlyAsked, origins=elsewhere),
                 Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20),
-                Middleware(PackedFront),
+                Middleware(Front, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
             ],
             "routes": [
                 *routes(server, address_of(is_space()), _enter),
@@ -195,8 +195,7 @@ def launch(
             ],
         },
         favicon_path=ICON,
-        head=head(_whole(address(picture)))
-        + "".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
+        head="".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
         max_threads=_EVERYBODY,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 
 import pytest
@@ -79,3 +80,15 @@ def test_the_policy_for_content_hinders_nothing_and_is_in_force(visit, page_url)
     page.evaluate("() => fetch('data:text/plain,x').catch(() => null)")
     page.wait_for_function("() => hindered.includes('connect-src')")
     page.errors.clear()  # the console tells of it
+
+
+def test_without_scripts_the_page_says_what_it_is_and_nothing_of_gradio(http, page_url):
+    for encoding in ("identity", "gzip"):
+        page = http.get(page_url, headers={"Accept-Encoding": encoding})
+        head = page.text.split("<script", 1)[0]
+        said = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]*)">', head))
+        assert said["og:title"].startswith("Inflight") and "forward pass" in said["og:description"] == said["description"]
+        assert head.count("og:title") == 1 and "<title>Inflight</title>" in head and "gradio.app" not in head
+        picture = http.get(f"{page_url}/{said['og:image']}")
+        assert picture.headers["content-type"] == "image/png" and len(picture.content) > 10_000
+    assert http.get(f"{page_url}/favicon.ico").headers["content-type"] == "image/svg+xml"

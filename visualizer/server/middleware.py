@@ -16,11 +16,43 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class PackedFront:
-    """Compresses the first page: Gradio goes by the extension of a file's name, and `/` has none."""
+_GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 
-    def __init__(self, app: Callable[..., Any]) -> None:
-        self._plain, self._packed = app, GZipMiddleware(app, minimum_size=1000)
+
+class Described:
+    """The first page says what it is to those who run no scripts: search engines, chats that show a link. Gradio says there what Gradio is.
+
+    head: tags in place of Gradio's.
+    """
+
+    def __init__(self, app: Callable[..., Any], head: str) -> None:
+        self._app, self._head = app, head.encode()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        start: Message = {}
+        body = b""
+
+        async def whole(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            body += message.get("body", b"")
+            if message.get("more_body"):
+                return
+            page = _GRADIOS_OWN.sub(b"", body).replace(b"<head>", b"<head>" + self._head, 1)
+            headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
+            await send({**start, "headers": [*headers, (b"content-length", str(len(page)).encode())]})
+            await send({"type": "http.response.body", "body": page})
+
+        await self._app(scope, receive, whole)
+
+
+class Front:
+    """The first page: described, see `Described`, and compressed: Gradio goes by the extension of a file's name, and `/` has none."""
+
+    def __init__(self, app: Callable[..., Any], head: str) -> None:
+        self._plain, self._packed = app, GZipMiddleware(Described(app, head), minimum_size=1000)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         front = scope["type"] == "http" and scope["path"] == "/"
