@@ -375,7 +375,7 @@ class Conversion:
                 "executor": facts.get("executor"),
                 "async": bool(facts.get("async_scheduling")),
                 "rank": facts.get("rank", 0),
-                "ranks": facts.get("ranks", 1),
+                "ranks": facts.get("ranks") or facts.get("rank", 0) + 1,
             },
             "deduced": DEDUCED | ({"waiting": "new requests join the end, and so do preempted ones"} if self._requeues else {}),
             "absent": absent + (["prompts"] if self.hashed else []),

@@ -50,7 +50,7 @@ class Recording:
 
     @property
     def ranks(self) -> int:
-        return self.header.get("ranks", 1)
+        return self.header.get("ranks") or self.rank + 1  # of a dense model's ranks none knows how many there are
 
 
 def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
@@ -65,6 +65,8 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
     if not recordings:
         raise InvalidTrace("there is no recording to open.")
     first = recordings[0]
+    for recording in recordings:
+        recording.header["ranks"] = recording.header.get("ranks", 1) or recordings[-1].rank + 1
     for other in recordings[1:]:
         for fact in ("engine", "version", "vllm", "model", "ranks"):
             if first.header.get(fact) != other.header.get(fact):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import multiprocessing
 import threading
 from collections import deque
 from pathlib import Path
@@ -239,6 +240,32 @@ def test_ranks_are_recordings_of_their_own(tmp_path):
     recordings = read_raw([names[2], names[0]])
     assert [r.rank for r in recordings] == [0, 2]
     assert recordings[0].faults == ["Of 3 ranks, rank 1 is not here."]
+
+
+@pytest.mark.parametrize(
+    ("index", "size", "process", "file"),
+    [
+        (0, 1, "MainProcess", "run.raw.jsonl"),
+        (1, 2, "EngineCore_DP1", "run.rank1.raw.jsonl"),
+        (0, 1, "EngineCore_DP0", "run.rank0.raw.jsonl"),  # of a dense model, which is told that it is alone
+        (1, 1, "EngineCore_DP1", "run.rank1.raw.jsonl"),
+    ],
+)
+def test_no_two_ranks_write_to_one_file(path, monkeypatch, index, size, process, file):
+    monkeypatch.setattr(multiprocessing.current_process(), "name", process)
+    scheduler = OneByOne()
+    scheduler.parallel_config = SimpleNamespace(data_parallel_index=index, data_parallel_size=size)
+    recorder = inflight_vllm.Recorder(scheduler, "Scheduler")
+    recorder.writer.close()
+    assert [found.name for found in path.parent.iterdir()] == [file]
+
+
+def test_ranks_that_do_not_know_their_number_are_counted(tmp_path):
+    names = [
+        write(inflight_vllm.ranked(tmp_path / "run.raw.jsonl", rank, None), step(0), rank=rank, ranks=None) for rank in (0, 1)
+    ]
+    assert [(r.rank, r.ranks, r.faults) for r in read_raw(names)] == [(0, 2, []), (1, 2, [])]
+    assert read_raw(names[1:])[0].faults == ["Of 2 ranks, rank 0 is not here."]
 
 
 def test_what_is_wrong_is_said_and_the_rest_still_opens(tmp_path):

@@ -68,7 +68,8 @@ export class Compare {
 
   /** What another part asked for: "watched", a form on its requests; {race: a recorded run's name}, the race of it if there is one; with leak: true what a leaking mask does to it. */
   async _grant(wish) {
-    const entry = wish.race && this.catalogue.recorded.find((e) => e.name === wish.race);
+    const race = wish.race && wish.race.replace(/^vllm-/, "engines-"); // a run of vLLM races in the comparison that it is from
+    const entry = race && this.catalogue.recorded.find((e) => e.name === race);
     if (wish.leak) {
       if (entry && entry !== this.entry) await this.open(entry);
       else if (!entry) this.toast(`The leak on other requests than those of the run: ${this.doc ? this.doc.title : ""}.`);

@@ -18,6 +18,7 @@ import atexit
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
 import sys
 import threading
@@ -125,9 +126,9 @@ def settings() -> dict[str, Any]:
     }
 
 
-def ranked(path: Path, rank: int, ranks: int) -> Path:
-    """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.raw.jsonl`."""
-    if ranks < 2:
+def ranked(path: Path, rank: int, ranks: int | None) -> Path:
+    """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.rank0.raw.jsonl`. ranks: None where there are several."""
+    if ranks == 1:
         return path
     name, dot, rest = path.name.partition(".")
     return path.with_name(f"{name}.rank{rank}{dot}{rest}")
@@ -199,10 +200,8 @@ class Recorder:
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
         version = read(sys.modules.get("vllm"), "__version__")
         parallel = "parallel_config"
-        rank, ranks = (
-            read(scheduler, f"{parallel}.data_parallel_rank") or 0,
-            read(scheduler, f"{parallel}.data_parallel_size") or 1,
-        )
+        index, size = (read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size"))
+        rank, ranks = _place(index, size)
         groups = read(scheduler, "kv_cache_config.kv_cache_groups")
         blocks = read(scheduler, "kv_cache_config.num_blocks")
         header = {
@@ -301,6 +300,14 @@ class Recorder:
         step = known.step | {"t_output": t_output, "t_end": self.now()}
         rows = list(results.req_ids)  # the runner's own list, which changes with its batch
         self.writer.put(lambda: step | _decided(output, known.decisions) | _results(rows, results, answers))
+
+
+def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
+    """Which data-parallel rank this is, and of how many; None where there are several and nobody says how many: vLLM tells the ranks of a
+    dense model that each is alone, and only the name of their process says otherwise.
+    """
+    several = (size or 1) > 1 or bool(index) or "_DP" in multiprocessing.current_process().name
+    return index or 0, ((size if size and size > 1 else None) if several else 1)
 
 
 def _public(model: str) -> str:
