@@ -18,8 +18,9 @@ from core.measure.difference import difference as difference_of
 from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run
+from core.trace.phrases import count
 from core.trace.trace import Trace
-from visualizer.charts import cost_curve, kv_use, lane_steps, latency, load, throughput, total_time
+from visualizer.charts import cost_curve, kv_use, lane_steps, latency, load, pressure, throughput, total_time
 from visualizer.charts.contenders import hues
 from visualizer.charts.difference import bars
 from visualizer.charts.theme import HUES, PANEL
@@ -114,9 +115,33 @@ def test_cost_says_what_a_token_costs():
     assert "saves nothing" in findings.cost(flat)
 
 
+@pytest.fixture(scope="module")
+def zoo() -> Comparison:
+    """The rules of other engines on a pool that is too small."""
+    names = ("stall", "continuous", "no-evict", "nano-vllm", "transformers")
+    limits = {"max_num_seqs": 3, "block_size": 4, "num_blocks": 6, "max_num_batched_tokens": 16}
+    runs = {name: Run.of(record(EngineConfig(policy=name, **limits), *REQUESTS)) for name in names}
+    return Comparison(list(names), {n: [1.0] for n in names}, runs, {n: dict(runs[n].metrics) for n in names}, [])
+
+
+def test_each_rule_is_told_what_it_pays(zoo, comparison):
+    paid = {name: findings.price(run.trace) for name, run in zoo.runs.items()}
+    assert paid["no-evict"][:3] == (0, 0, 0) and paid["no-evict"].waited > paid["continuous"].waited
+    assert paid["continuous"].preempted and not paid["continuous"].frozen and paid["stall"].frozen
+    for name, price in paid.items():
+        assert price.preempted == sum(len(e.preempted) for e in zoo.runs[name].trace.events)
+        assert price.waited == sum(e.waiting.count for e in zoo.runs[name].trace.events)
+    said = findings.pressure(zoo)
+    assert f"continuous preempts {count(paid['continuous'].preempted, 'request')}" in said and "no-evict lets others wait" in said
+    bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in pressure.figure(zoo).data}
+    assert bars["tokens computed again"] == {name: price.again for name, price in paid.items()}
+    with pytest.raises(InflightError):  # where nothing is short there is nothing to tell
+        pressure.figure(comparison)
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_states_its_finding_and_is_json(comparison, name):
-    figure = FIGURES[name].figure(comparison)
+def test_every_figure_states_its_finding_and_is_json(comparison, zoo, name):
+    figure = FIGURES[name].figure(zoo if name == "pressure" else comparison)
     finding = figure.layout.meta["finding"]
     assert finding.endswith(".") and any(c.isdigit() for c in finding)
     assert figure.layout.title.text.replace("<br>", " ") == finding

@@ -18,7 +18,7 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.trace.phrases import letter
-from visualizer.charts import cost_curve, difference, kv_use, lane_steps, latency, load, throughput, total_time
+from visualizer.charts import cost_curve, difference, kv_use, lane_steps, latency, load, pressure, throughput, total_time
 from visualizer.charts.contenders import hues
 from visualizer.documents.comparison_table import csv_text, table
 from visualizer.documents.replay import replay
@@ -40,6 +40,7 @@ FIGURES = {
     "latency": latency,
     "lane_steps": lane_steps,
     "kv_use": kv_use,
+    "pressure": pressure,
 }
 """Pictures of a comparison: a module each, with `TITLE` and `figure(comparison)`."""
 

@@ -69,6 +69,10 @@ RECORDINGS = {
                 Variant("dynamic"),
             ),
         ),
+        Recording(
+            "scheduler-zoo",
+            _policies("stall", "continuous", "no-evict", "mini-sglang", "nano-vllm", "transformers"),
+        ),
         Recording("poisson-32", _policies("static", "continuous", "dynamic", "split"), load=True),
     )
 }

@@ -6,12 +6,13 @@ Who won and how sure that is stands in `visualizer.words.verdicts`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from core.config import EngineConfig
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
+from core.trace.phrases import count as counted
 from core.trace.trace import Trace
 from visualizer.words.vocabulary import Sentence
 
@@ -117,6 +118,41 @@ def kv_use(comparison: Comparison) -> str:
                 f"{name} uses {percent(numbers['kv_use'])} of its KV blocks on average and at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}"
             )
     return "; ".join(said) + "." if said else "KV use could not be observed."
+
+
+class Price(NamedTuple):
+    """What a run paid where KV blocks or a step's tokens were short. again: tokens computed again. frozen: steps that running requests held
+    their lanes through without computing, summed over requests; waited: the same of those who waited.
+    """
+
+    preempted: int
+    again: int
+    frozen: int
+    waited: int
+    steps: int
+
+
+def price(trace: Trace) -> Price:
+    events = trace.events
+    lost = [p.tokens_lost for e in events for p in e.preempted]
+    return Price(len(lost), sum(lost), sum(len(e.stalled) for e in events), sum(e.waiting.count for e in events), len(events))
+
+
+def pressure(comparison: Comparison) -> str:
+    """Who preempts, who freezes, who waits, and what it costs, contender by contender."""
+    return " ".join(_paid(n, price(run.trace)) for n, run in comparison.runs.items() if run.trace is not None)
+
+
+def _paid(name: str, paid: Price) -> str:
+    how = []
+    if paid.preempted:
+        how.append(f"preempts {counted(paid.preempted, 'request')} and computes {counted(paid.again, 'token')} again")
+    if paid.frozen:
+        how.append(f"lets running requests stand still for {counted(paid.frozen, 'lane-step')}")
+    if paid.waited:
+        how.append(f"lets others wait for {counted(paid.waited, 'request-step')}")
+    done = f"and is done after {counted(paid.steps, 'step')}"
+    return f"{name} {', '.join(how)}, {done}." if how else f"{name} keeps nobody back, {done}."
 
 
 def cost(curve: CostCurve) -> str:

@@ -12,6 +12,12 @@ def _kv_pressure() -> list[Request]:
     return requests_of(*((speech, n, i) for i, (speech, n) in enumerate(zip(SPEECHES, new, strict=False))))
 
 
+def _scheduler_zoo() -> list[Request]:
+    """Five requests that come to need more blocks together than there are; then a long prompt, and two short ones behind it."""
+    rows = zip(SPEECHES, (56, 48, 64, 40, 44), range(5), strict=False)
+    return requests_of(*rows, ("\n\n".join(SPEECHES[:6]), 20, 12), (SPEECHES[6], 36, 14), (SPEECHES[9], 24, 16))
+
+
 def _shared_prefix() -> list[Request]:
     endings = ("CAPULET:\n", "MONTAGUE:\n", "BENVOLIO:\n", "TYBALT:\n", "LADY CAPULET:\n")
     return requests_of(*((SCENE + ending, 14, 3 * i) for i, ending in enumerate(endings)))
@@ -41,6 +47,18 @@ MEMORY = (
         max_num_batched_tokens=64,
         block_size=8,
         num_blocks=20,
+    ),
+    preset_of(
+        "scheduler-zoo",
+        "Scheduler zoo",
+        "Five requests are about to fill the KV pool when a long prompt joins: what each engine's rule makes of it.",
+        BPE,
+        _scheduler_zoo(),
+        "continuous",
+        max_num_seqs=6,
+        max_num_batched_tokens=64,
+        block_size=8,
+        num_blocks=34,
     ),
     preset_of(
         "shared-prefix",
