@@ -121,6 +121,18 @@ def test_a_request_that_is_aborted_in_its_step_has_computed_for_nothing(raw):
     Trace.from_lines(made.lines())
 
 
+def test_two_ranks_of_one_engine_make_two_traces(tmp_path, capsys):
+    """vLLM with --data-parallel-size 2 on a dense model, ten requests over HTTP, with pauses in which a rank had nothing to do."""
+    files = [str(DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz") for rank in (1, 0)]
+    with pytest.raises(SystemExit) as done:
+        main(["import", *files, "--out", str(tmp_path / "run.jsonl")])
+    assert done.value.code == 0 and "missing" not in capsys.readouterr().out
+    traces = [Trace.load(tmp_path / f"run.rank{rank}.jsonl") for rank in (0, 1)]
+    assert [(t.header["engine"]["rank"], t.header["engine"]["ranks"]) for t in traces] == [(0, 2), (1, 2)]
+    assert [(len(t.prompts), len(t.events), t.complete) for t in traces] == [(7, 189, True), (3, 99, True)]
+    assert not traces[0].prompts.keys() & traces[1].prompts.keys()
+
+
 def test_a_gap_is_said_and_nothing_is_made_up(raw):
     steps = [r for r in raw if r["kind"] == "step"]
     recording = Recording("x", raw[0], steps[:10] + steps[12:], dropped=2)
