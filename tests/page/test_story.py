@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -85,6 +87,17 @@ def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch_whole(open_page)
     assert page.locator(".why-button").is_visible() and page.locator(".texts > .said:visible .prompt").first.inner_text().strip()
     page.click("#watch .share-button")
     assert "recorded for a race" in page.inner_text("#watch .card[open]")
+
+
+def test_a_chart_of_the_served_page_is_taken_away_as_a_picture_of_twice_its_size(open_page):
+    page = open_page(hash="part=compare&comparison=equal-lengths")
+    compared(page)
+    chart = page.locator("[data-chart=total_time]")
+    with page.expect_download(timeout=60_000) as download:
+        chart.get_by_role("button", name="PNG").click()
+    assert download.value.suggested_filename == "inflight-equal-lengths-total-time.png"
+    taken = Path(download.value.path()).read_bytes()
+    assert taken.startswith(b"\x89PNG") and [int.from_bytes(taken[i : i + 4]) for i in (16, 20)] == [2400, 1350]
 
 
 def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_page):
