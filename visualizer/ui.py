@@ -205,7 +205,7 @@ def launch(
         **options,
     )
     if shared is not None:
-        print(shared.announce(*served[1:3]), flush=True)
+        print(shared.announce(*served[1:3], options.get("server_name")), flush=True)
     if not prevent_thread_lock:
         _serve_until_interrupted(server)
     return served

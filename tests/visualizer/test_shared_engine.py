@@ -107,21 +107,24 @@ def test_a_model_that_cannot_be_had_is_told_in_a_sentence_and_asked_for_again():
 
 
 @pytest.mark.parametrize(
-    ("local", "shared", "environment", "found"),
+    ("local", "shared", "host", "environment", "found"),
     [
-        ("http://127.0.0.1:7860/", None, {}, "http://127.0.0.1:7860/#part=live"),
-        ("http://192.168.1.5:7860/", None, {}, "http://192.168.1.5:7860/#part=live"),
-        ("http://[fd00::5]:7860/", None, {}, "http://[fd00::5]:7860/#part=live"),
-        ("http://0.0.0.0:7860/", "https://x.gradio.live", {}, "https://x.gradio.live/#part=live"),
-        ("http://0.0.0.0:7860/", None, {"SPACE_HOST": "me-it.hf.space"}, "https://me-it.hf.space/#part=live"),
+        ("http://127.0.0.1:7860/", None, None, {}, "http://127.0.0.1:7860/#part=live"),
+        ("http://127.0.0.1:7860/", None, "192.168.1.5", {}, "http://192.168.1.5:7860/#part=live"),
+        ("http://localhost:7860/room/", None, "fd00::5", {}, "http://[fd00::5]:7860/room/#part=live"),
+        ("http://localhost:7860/", "https://x.gradio.live", "0.0.0.0", {}, "https://x.gradio.live/#part=live"),
+        ("http://localhost:7860/", None, "0.0.0.0", {"SPACE_HOST": "me-it.hf.space"}, "https://me-it.hf.space/#part=live"),
     ],
 )
-def test_where_a_class_finds_it(local, shared, environment, found):
-    assert class_address(local, shared, environment) == found
+def test_where_a_class_finds_it(local, shared, host, environment, found):
+    assert class_address(local, shared, host, environment) == found
 
 
-def test_listening_everywhere_the_class_is_told_an_address_that_it_can_reach():
-    assert "0.0.0.0" not in class_address("http://0.0.0.0:7860/", None, {})
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_listening_everywhere_the_class_is_told_this_machines_address(host, monkeypatch):
+    """Gradio calls it localhost, which is every visitor's own machine."""
+    monkeypatch.setattr("visualizer.server.class_address.lan_address", lambda: "10.1.2.3")
+    assert class_address("http://localhost:7860/", None, host, {}) == "http://10.1.2.3:7860/#part=live"
 
 
 def test_the_picture_of_the_address_is_one_svg_without_script():

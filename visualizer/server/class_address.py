@@ -13,13 +13,17 @@ TAB = "#part=live"
 _EVERYWHERE = ("0.0.0.0", "::")
 
 
-def class_address(local: str, shared: str | None = None, environment: Mapping[str, str] = os.environ) -> str:
-    """local: where the page was started, e.g. http://0.0.0.0:7860/. shared: a tunnel's address, if there is one."""
+def class_address(
+    local: str, shared: str | None = None, host: str | None = None, environment: Mapping[str, str] = os.environ
+) -> str:
+    """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's address, if there is one. host: what the
+    page listens at, loopback by default.
+    """
     own = environment.get("SPACE_HOST")
     if own or shared:
         return f"{f'https://{own}' if own else str(shared).rstrip('/')}/{TAB}"
     at = urlsplit(local)
-    host = lan_address() if (at.hostname or "") in _EVERYWHERE else at.hostname or "127.0.0.1"
+    host = lan_address() if host in _EVERYWHERE else host or at.hostname or "127.0.0.1"
     port = "" if at.port is None else f":{at.port}"
     return f"{at.scheme or 'http'}://{f'[{host}]' if ':' in host else host}{port}{at.path.rstrip('/')}/{TAB}"
 

@@ -106,9 +106,9 @@ class SharedEngine:
         assert self._live is not None
         return live_app(self._live, Asks(serving), whom)
 
-    def announce(self, local: str, shared: str | None) -> str:
-        """What is said at the start. local, shared: the page's addresses, as `Blocks.launch` gives them."""
-        self.address = class_address(local, shared)
+    def announce(self, local: str, shared: str | None, host: str | None) -> str:
+        """What is said at the start. local, shared: the page's addresses, as `Blocks.launch` gives them; host: what it listens at."""
+        self.address = class_address(local, shared, host)
         return (
             f"Live: everybody at {self.address} shares one engine.\n"
             f"The teacher's token, for its pace, policy, waves and what is hidden: {self.teacher_token}"
