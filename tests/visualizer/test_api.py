@@ -102,7 +102,7 @@ def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
     assert http.get(f"{page_url}/{opened['url']}").json()["header"]["source"] == "uploaded"
     for text, words in (
         (lines.rsplit("\n", 1)[0], "truncated"),
-        (re.sub(r'"t_end":', '"t_end":9', lines, count=1), "line 2"),
+        (re.sub(r'"t_end":', '"t_end":9', lines, count=1), "line 3"),
         ("hello", "line 1: this is not JSON"),
         ('{"traceEvents": []}', "line 1"),
         ("", "line 1"),
