@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
+import tracemalloc
 
 import pytest
 
@@ -366,3 +368,42 @@ def test_a_step_that_fails_ends_a_run_that_can_be_saved():
         asyncio.run(ask(made))
         first, second = made.session(0), made.session(1)
     assert not checked(first).complete and len(first.events) and checked(second).complete
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_many_requests():
+    """With a shadow, a viewer and requests that ask for alternatives; containers and bytes."""
+
+    async def many(made: ServingEngine, count: int) -> None:
+        for index in range(count // 50):
+            sampling = greedy(1 + index % 3)
+            streams = [await made.submit((4, 5, i % 40 + 4), sampling, nickname="Ann", likeliest=i % 2) for i in range(50)]
+            await asyncio.gather(*map(whole, streams))
+        await idle(made)
+
+    async def watch(made: ServingEngine) -> None:
+        async for batch in made.feed.read():
+            assert batch.event
+
+    async def measured(made: ServingEngine) -> list[int]:
+        room, watching = Classroom(made), asyncio.create_task(watch(made))
+        room.shadow("static")
+        sizes = []
+        for _ in range(4):
+            await many(made, 500)
+            await asyncio.sleep(0.5)
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+        watching.cancel()
+        return sizes
+
+    tracemalloc.start()
+    try:
+        with serving(memory_engine(max_num_seqs=32), ServingLimits(kept_tokens=1500)) as made:
+            made.feed._kept = 200
+            first, second, *_, last = asyncio.run(measured(made))
+            assert last - second < 0.15 * second + 300_000, (first, second, last)
+            assert not made._streams and not made._held and not made._withdrawn and not made._alternatives._asked
+            assert made.num_requests == 0 and len(made.feed._messages) <= 400
+    finally:
+        tracemalloc.stop()
