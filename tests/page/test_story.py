@@ -119,6 +119,20 @@ def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_pa
     assert not page.evaluate("inflightCompare.presenter")
 
 
+def test_no_button_of_compare_is_cut_off_and_the_open_comparison_is_in_view(open_page):
+    page = open_page(hash="part=compare&comparison=where-padding-costs")
+    compared(page)
+    for size in [(1440, 900), (1366, 768), (1024, 768), (768, 1024), (844, 390)]:
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.evaluate("(inflightCompare.show(inflightCompare.doc, null), 0)")
+        cut = page.evaluate("""[...document.querySelectorAll('.compare .top > button, .compare .top > .tabs button, .compare .transport > *, .compare .presets .on')]
+            .filter(b => b.getClientRects().length).map(b => [b.textContent, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth).map(([name]) => name)""")
+        shown = page.evaluate(
+            "[...document.querySelectorAll('.compare .presets .on')].filter(b => b.getClientRects().length).length"
+        )
+        assert (cut, shown) == ([], 1), size
+
+
 @pytest.mark.parametrize("how", [{}, {"size": "phone"}])
 def test_compare_has_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(hash="part=compare", **how)

@@ -48,8 +48,8 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
         figure.add_trace(_mask(mask, hues, letters), row=2 * index + 2, col=1)
         figure.update_xaxes(**_letters_at(mask.queries, letters), side="top", row=2 * index + 1, col=1)
         figure.update_yaxes(showticklabels=False, title_text=f"pass {index}", row=2 * index + 1, col=1)
-        keys, queries = _named(mask.keys, letters), _named(mask.queries, letters)
-        figure.update_xaxes(**keys, title_text=f"{len(mask.keys)} keys", tickangle=-90, row=2 * index + 2, col=1)
+        keys, queries = _named(mask.keys, letters, along=True), _named(mask.queries, letters)
+        figure.update_xaxes(**keys, title_text=f"{len(mask.keys)} keys", row=2 * index + 2, col=1)
         figure.update_yaxes(**queries, autorange="reversed", title_text=f"{len(mask.queries)} queries", row=2 * index + 2, col=1)
     figure.update_layout(
         template=TEMPLATE,
@@ -82,12 +82,17 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatm
     )
 
 
-def _named(positions: Sequence[Position], letters: dict[str, str]) -> dict[str, Any]:
-    """An axis whose ticks are letter and token, where each can be read, else the letters."""
+def _named(positions: Sequence[Position], letters: dict[str, str], along: bool = False) -> dict[str, Any]:
+    """An axis whose ticks are letter and token, where each can be read, else the letters. along: of columns, which names are written up."""
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
     names = [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions]
-    return {"tickvals": list(range(len(positions))), "ticktext": names, "tickfont": {"size": 11}}
+    return {
+        "tickvals": list(range(len(positions))),
+        "ticktext": names,
+        "tickfont": {"size": 11},
+        "tickangle": -90 if along else 0,
+    }
 
 
 def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[str, Any]:

@@ -194,7 +194,10 @@ export class Compare {
   /** Show whether a comparison is the one that is open; then its button is in view. */
   _mark(chip, on) {
     chip.classList.toggle("on", on);
-    if (on) chip.parentElement.scrollLeft = chip.offsetLeft - chip.parentElement.offsetLeft - 12;
+    if (!on) return;
+    const box = chip.parentElement;
+    const left = chip.offsetLeft - box.offsetLeft;
+    if (left < box.scrollLeft || left + chip.offsetWidth > box.scrollLeft + box.clientWidth) box.scrollLeft = left - 12;
   }
 
   _race() {
