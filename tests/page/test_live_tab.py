@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import httpx
+import pytest
 from playwright.sync_api import Page
 
+from core.trace.trace import Trace
 from worlds.live_page import TOKEN, control, live_server, live_url  # noqa: F401
 
 STEPS = "inflightLive.batch.run.events.map(e => e.step)"
@@ -12,7 +16,7 @@ STEPS = "inflightLive.batch.run.events.map(e => e.step)"
 
 def opened(visit, url: str, hash: str = "part=live", **context: object) -> Page:
     page = visit(f"{url}/", hash=hash, drawn=False, **context)
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(60_000)
     page.wait_for_function("() => window.inflightLive && inflightLive.before && inflightLive.batch.state.class")
     return page
 
@@ -109,6 +113,18 @@ def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
     page.wait_for_function("() => document.querySelector('.own-state').textContent.startsWith('finished, first token after')")
     page.wait_for_function("(id) => inflightLive.batch.run.request(id).finished", arg=mine)
     assert page.evaluate("(id) => inflightLive.batch.run.texts.output[id].join('') === inflightLive.mine.requests[0].text", mine)
+    with page.expect_download() as saved:
+        page.click(".save-button")
+    trace = Trace.load(saved.value.path())
+    assert trace.complete and trace.text(mine).endswith(page.evaluate("inflightLive.mine.requests[0].text"))
+    page.click(".live nav.tabs >> text=Watch")
+    page.wait_for_function("() => inflight.run.header.source === 'recorded' && inflight.drawn >= 0")
+    page.click("#watch .export-button")
+    with page.expect_file_chooser() as chooser:
+        page.click("text=Open a trace")
+    chooser.value.set_files(saved.value.path())
+    page.wait_for_function("() => inflight.run.header.source === 'uploaded'")
+    assert page.evaluate("inflight.run.length") == len(trace.events)
 
 
 def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url, visit):  # noqa: F811
@@ -144,7 +160,7 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     sent = late.evaluate("JSON.stringify(inflightLive.batch._chapters)")
     assert "•" in sent and not any(text in sent for text in ("Wilhelmina", "Ethelred", "king is dead", '"Z"', '"k"'))
     with httpx.stream("GET", f"{live_url}/inflight/live/steps", trust_env=False) as raw:
-        first = next(raw.iter_bytes(2**16)).decode()
+        first = next(raw.iter_raw()).decode()
     assert "Wilhelmina" not in first and '"T","h","e"' not in first
     control(live_url, steps_per_s=None)
     late.wait_for_function("() => inflightLive.mine.requests[0].ended")
@@ -183,6 +199,28 @@ def test_hostile_prompts_and_texts_are_text(live_url, visit):  # noqa: F811
     page.wait_for_function("() => inflightLive.mine.requests[0].ended && inflight.drawn >= 0")
     assert page.evaluate("window.hacked") is None and page.inner_text(".own-words .prompt") == prompt
     assert page.evaluate("document.querySelectorAll('#watch .stage img, .live img').length") == 0
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # noqa: F811
+    """With the teacher's panel open, another policy simulated beside, and a request of one's own."""
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    control(live_url, shadow="static")
+    for scheme in ("light", "dark"):
+        page = opened(visit, live_url, hash=f"teacher={TOKEN}&theme={scheme}", size=size, color_scheme=scheme)
+        page.wait_for_selector(".teacher:not([hidden])")
+        ask(page, "O Romeo", 8, "Ada")
+        control(live_url, steps=24)
+        page.wait_for_function("() => inflight.drawn >= 0 && document.querySelector('.shadow td').isConnected")
+        page.evaluate(axe + ";0")
+        found = page.evaluate(
+            "axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))"
+        )
+        assert found == [], scheme
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if size == "phone":
+            small = "[...document.querySelectorAll('.live button, .live input:not([type=checkbox]), .live select, .live textarea')].filter(e => e.getClientRects().length && e.getBoundingClientRect().height < 43.5).map(e => e.outerHTML.slice(0, 90))"
+            assert page.evaluate(small) == []
 
 
 class _Without(list):

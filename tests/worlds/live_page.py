@@ -32,5 +32,5 @@ def live_url(live_server: str) -> str:
 
 
 def control(url: str, **what: object) -> dict:
-    answer = httpx.post(f"{url}/serve/control", json=what, headers={"X-Teacher-Token": TOKEN}, trust_env=False, timeout=60)
+    answer = httpx.post(f"{url}/serve/control", json=what, headers={"X-Teacher-Token": TOKEN}, trust_env=False, timeout=300)
     return answer.raise_for_status().json()

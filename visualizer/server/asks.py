@@ -7,31 +7,33 @@ Knows no HTTP. To be used on one event loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
 from core.workload.request import SamplingParams
-from visualizer.server.fanout import Feed
+from visualizer.server.fanout import KEEP_ALIVE, Feed
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
     from core.serving.stream import TokenStream
 
 GRACE = 20.0  # seconds for which a request goes on that nobody reads
-PERIOD = 0.1  # seconds for which pieces of text are gathered
+PERIOD = 0.15  # seconds for which pieces of text are gathered
 _KEPT = 512  # requests that are over whose text can still be read
 _KEY = range(16, 65)  # characters of a key
 
 
 class Ask:
-    """One request. feed: {"text"} as it comes, and a last {"done", "finish_reason", "queue_s", "ttft_s", "e2e_s"} or {"done", "error"}."""
+    """One request. feed: {"id", "text"} as it comes, and a last {"id", "ended": {"finish_reason", "tokens", "queue_s", "ttft_s", "e2e_s"}} or
+    {"id", "ended": {"error"}}.
+    """
 
     def __init__(self, stream: TokenStream) -> None:
-        self.stream, self.feed = stream, Feed(PERIOD)
+        self.stream, self.feed = stream, Feed()
         self.readers = 0
 
     async def follow(self) -> None:
@@ -41,12 +43,12 @@ class Ask:
         try:
             async for piece in stream:
                 if piece.text:
-                    self.feed.append({"text": piece.text})
+                    self.feed.append({"id": stream.id, "text": piece.text})
             last = {"finish_reason": stream.finish_reason, "tokens": stream.num_tokens}
             last |= {"queue_s": times.queue_s, "ttft_s": times.ttft_s, "e2e_s": times.e2e_s}
         except InflightError as error:
             last = {"error": str(error)}
-        self.feed.append({"done": True, **last})
+        self.feed.append({"id": stream.id, "ended": last})
         self.feed.close()
 
 
@@ -84,20 +86,34 @@ class Asks:
             del self._asks[old]
         return stream.id
 
-    async def read(self, key: str, start: int = 0) -> AsyncIterator[bytes]:
-        """The text of a request from a number on, as server-sent events; raises InvalidRequest where there is none."""
-        ask = self._asks[key]
-        ask.readers += 1
-        try:
-            async with contextlib.aclosing(ask.feed.read(start)) as pieces:  # type: ignore[type-var]
-                async for piece in pieces:
-                    yield piece
-        finally:
-            ask.readers -= 1
-            self._expect_reader(ask)
+    async def read(self, places: dict[str, int]) -> AsyncIterator[bytes]:
+        """The texts of requests, each from a number on, as server-sent events, until all of them are over; {"key", "gone"} for one that is not here.
 
-    def knows(self, key: str) -> bool:
-        return key in self._asks
+        All of a page's in one stream: a browser has few connections.
+        """
+        at = {key: place for key, place in places.items() if key in self._asks}
+        asks = {key: self._asks[key] for key in at}
+        for ask in asks.values():
+            ask.readers += 1
+        try:
+            for key in places.keys() - at.keys():
+                yield b"data: " + json.dumps({"key": key, "gone": True}).encode() + b"\n\n"
+            silent = 0.0
+            while True:
+                piece = b"".join(ask.feed.encoded(at[key]) for key, ask in asks.items())
+                at = {key: len(ask.feed) for key, ask in asks.items()}
+                if piece or silent > KEEP_ALIVE:
+                    silent = 0.0
+                    yield piece or b": still here\n\n"
+                elif all(ask.feed.is_closed for ask in asks.values()):
+                    return
+                else:
+                    silent += PERIOD
+                    await asyncio.sleep(PERIOD)
+        finally:
+            for ask in asks.values():
+                ask.readers -= 1
+                self._expect_reader(ask)
 
     def cancel(self, key: str) -> bool:
         """Whether there was such a request; its lane and blocks are free in the next step."""

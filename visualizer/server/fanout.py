@@ -44,6 +44,10 @@ class Feed:
         self.is_closed = True
         self._wake()
 
+    def encoded(self, start: int) -> bytes:
+        """Those from `start` on, as readers are sent them."""
+        return b"".join(self._encoded[max(0, start) :])
+
     def deltas(self, start: int = 0) -> list[dict[str, Any]]:
         """Those from `start` on, decoded."""
         return [json.loads(encoded[6:]) for encoded in self._encoded[max(0, start) :]]

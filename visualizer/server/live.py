@@ -77,23 +77,29 @@ class Live:
             self._begin()
             if self._is_late:
                 self._is_late = False
-                self.tail.tell({"late": False})
+                self._state({"late": False})
         elif kind == "skipped":
             self._run, self._is_late = None, True  # until the next one: what is known of this one no longer holds
-            self.tail.tell({"late": True})
+            self._state({"late": True})
         elif kind == "pace":
-            self.tail.tell({"pace": message["steps_per_s"]})
-        else:
-            told = {name: value for name, value in message.items() if name != "kind"}
-            if kind == "class":
-                self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
-            self.tail.tell({kind: told})
+            self._state({"pace": message["steps_per_s"]})
+        elif kind == "class":
+            self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
+            self._state({"class": message})
+        elif kind == "shadow":
+            told = {side: message[side] | {"finished": None} for side in ("real", "shadow") if side in message}
+            self._state({"shadow": message | told})
+
+    def _state(self, state: dict[str, Any]) -> None:
+        """What holds now; it takes room as a step does."""
+        self.tail.tell(state)
+        self._steps += 1
 
     def _tell(self, events: Sequence[StepEvent]) -> None:
+        if self._steps >= CHAPTER and self._run is not None:
+            self._begin()
         if not events or self._run is None:
             return
-        if self._steps >= CHAPTER:
-            self._begin()
         self.tail.append(self._run.delta(events))
         self._steps += len(events)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
 VIEWERS = 400  # at once
+OWN = 32  # requests in one stream
 
 
 def live_of(serving: ServingEngine) -> Live:
@@ -74,10 +75,8 @@ def live_app(live: Live, asks: Asks | None, address_of: Callable[[Request], str]
             return _refused(error)
 
     async def read(request: Request) -> Response:
-        key = request.path_params["key"]
-        if not asks.knows(key):
-            return answer({"error": "This request is no longer on the server, which may have been restarted."}, 404)
-        return streamed(asks.read(key, number_from(request, "from") or 0))
+        named = [place.rpartition(":") for place in request.query_params.get("places", "").split(",")[:OWN]]
+        return streamed(asks.read({key: int(number) for key, _, number in named if number.isdecimal() and len(number) < 9}))
 
     async def cancel(request: Request) -> Response:
         return answer({"cancelled": asks.cancel(request.path_params["key"])})
@@ -86,7 +85,7 @@ def live_app(live: Live, asks: Asks | None, address_of: Callable[[Request], str]
         [
             Route("/steps", watch, methods=["GET"]),
             Route("/requests", ask, methods=["POST"]),
-            Route("/requests/{key}", read, methods=["GET"]),
+            Route("/requests", read, methods=["GET"]),
             Route("/requests/{key}/cancel", cancel, methods=["POST"]),
         ]
     )

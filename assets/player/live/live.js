@@ -12,6 +12,7 @@ import { Batch } from "./batch.js";
 import { Lately } from "./lately.js";
 import { Mine } from "./mine.js";
 import { OwnList } from "./own_list.js";
+import { ShadowView } from "./shadow.js";
 import { saveSession, showAddress } from "./take.js";
 import { Teacher } from "./teacher.js";
 import { nowWords, says } from "./words.js";
@@ -43,6 +44,7 @@ export class Live {
     this.form = new AskForm(this.$(".ask"), this.mine, () => this.batch.relabel());
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
     this.lately = new Lately(this.$(".lately"), this.mine, () => ({ app: this.app, run: this.batch.run }));
+    this.shadow = new ShadowView(this.$(".shadow"));
     this.$(".ask").hidden = !this.options.asks;
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
     const take = (button, act) => this.$(button).addEventListener("click", () => act(this).catch((error) => showToast(root, error.message, 6000)));
@@ -180,6 +182,7 @@ export class Live {
     this.teacher.button.hidden = !this.options.asks;
     this.own.draw();
     this.lately.draw();
+    this.shadow.draw(batch.state);
     this.teacher.draw();
   }
 

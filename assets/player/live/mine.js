@@ -2,8 +2,9 @@
 
 const KEPT = "inflight-live-requests"; // in the session's storage
 const MOST = 20;
+const AGAIN = 1000; // ms before a stream that broke is taken up again
 
-/** @typedef {{key: string, id: string, prompt: string, text: string, ended: any, seed?: number, lost?: string}} Own */
+/** @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any, seed?: number, lost?: string}} Own */
 
 export class Mine {
   /**
@@ -13,9 +14,11 @@ export class Mine {
   constructor(server, changed) {
     this.server = server;
     this.changed = changed;
+    /** @type {AbortController | null} */
+    this._stop = null;
     /** @type {Own[]} newest first */
-    this.requests = remembered().map(({ key, id, prompt }) => ({ key, id, prompt, text: "", ended: null }));
-    for (const own of this.requests) this._follow(own);
+    this.requests = remembered().map(({ key, id, prompt }) => ({ key, id, prompt, text: "", next: 0, ended: null }));
+    this._follow();
   }
 
   has(id) {
@@ -28,10 +31,10 @@ export class Mine {
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = { key, prompt, nickname: nickname || null, max_new_tokens: tokens, temperature: 0.8, seed };
     const { id } = await this.server.post("inflight/live/requests", asked);
-    const own = { key, id, prompt, seed, text: "", ended: null };
+    const own = { key, id, prompt, seed, text: "", next: 0, ended: null };
     this.requests = [own, ...this.requests].slice(0, MOST);
     this._remember();
-    this._follow(own);
+    this._follow();
     return own;
   }
 
@@ -44,18 +47,33 @@ export class Mine {
     this._remember();
   }
 
-  async _follow(own) {
+  /** All that are under way, in one stream: a browser has few connections. */
+  async _follow() {
     this.changed();
-    try {
-      for await (const delta of this.server.deltas(`inflight/live/requests/${own.key}`, { from: 0 })) {
-        if (delta.text) own.text += delta.text;
-        if (delta.done) own.ended = delta;
-        this.changed();
+    this._stop?.abort();
+    const stop = this._stop = new AbortController();
+    for (;;) {
+      const open = this.requests.filter((own) => !own.ended && !own.lost);
+      if (!open.length) return;
+      try {
+        const places = open.map((own) => `${own.key}:${own.next}`).join(",");
+        for await (const delta of this.server.once(`inflight/live/requests?places=${places}`, stop.signal)) this._take(delta);
+      } catch (error) {
+        if (error.name === "AbortError") return;
       }
-    } catch (error) {
-      own.lost = error.message;
-      this.changed();
+      await new Promise((resolve) => { setTimeout(resolve, AGAIN); });
+      if (stop.signal.aborted) return;
     }
+  }
+
+  _take({ seq, id, key, text, ended, gone }) {
+    const own = this.requests.find((o) => o.id === id || o.key === key);
+    if (!own) return;
+    if (gone) own.lost = "no longer on the server, which may have been restarted";
+    else own.next = seq + 1;
+    own.text += text || "";
+    own.ended = ended || own.ended;
+    this.changed();
   }
 
   _remember() {

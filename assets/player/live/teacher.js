@@ -18,6 +18,7 @@ export class Teacher {
     this.button = live.$(".teacher-button");
     this.token = kept();
     this.isOn = false; // the server took the token
+    this._asking = 0; // changes that the server has not answered
     this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
   }
 
@@ -64,13 +65,17 @@ export class Teacher {
   }
 
   async _set(what) {
+    const { batch, server } = this.live;
     setText(this.error, "");
+    this._asking += 1;
     try {
-      const set = await this.live.server.post("serve/control", what, { "X-Teacher-Token": this.token });
-      this.live.batch.state = { ...this.live.batch.state, pace: set.steps_per_s };
+      const { steps_per_s: pace, hide_texts, hide_nicknames, accepting, shadow } = await server.post("serve/control", what, { "X-Teacher-Token": this.token });
+      const set = { hide_texts, hide_nicknames, accepting, shadow }; // at once; of the limits the engine tells when it has them
+      batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
     } catch (error) {
       setText(this.error, error.message);
     }
+    this._asking -= 1;
     this.live.redraw();
   }
 
@@ -92,6 +97,8 @@ export class Teacher {
     this.limits.addEventListener("input", () => { this._touched = true; });
     this.pace = h("input", { type: "range", min: "0", max: String(FASTEST), step: "1", "aria-label": "Steps a second", onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }) });
     this.paceSays = h("span", { class: "pace-says" });
+    this.shadow = h("select", { "aria-label": "A policy beside it, simulated", onchange: (e) => this._set({ shadow: e.target.value || null }) },
+      h("option", { value: "" }, "nothing"), ...policies.map((p) => h("option", { value: p.name, title: p.shows }, p.name)));
     this.error = h("p", { class: "ask-error", role: "alert" });
     this.checks = h("div", { class: "checks" },
       check("hide_texts", "Hide texts", (on) => ({ hide_texts: on })), check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
@@ -101,7 +108,7 @@ export class Teacher {
       h("div", { class: "pace" }, h("span", { class: "label" }, "Pace"), this.pace, this.paceSays,
         act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null }))),
       h("div", { class: "waves" }, h("span", { class: "label" }, "Waves"), ...waves.map((w) => act(w.name, () => ({ wave: w.name }), `${w.shows} ${plural(w.requests, "request")}.`))),
-      this.checks,
+      h("label", { class: "beside" }, h("span", { class: "label" }, "Beside it, simulated"), this.shadow), this.checks,
       h("div", { class: "waves" }, act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")));
   }
 
@@ -120,9 +127,10 @@ export class Teacher {
     setText(this.paceSays, paceWords(this._pace));
     if (document.activeElement !== this.pace) this.pace.value = String(this._pace ?? FASTEST);
     if (!set) return;
+    if (document.activeElement !== this.shadow) this.shadow.value = set.shadow || "";
     const shown = set.next || set;
     if (!this._touched && !this.limits.contains(document.activeElement)) for (const field of this._fields()) field.value = String(shown[field.name] ?? "");
-    for (const box of this.checks.querySelectorAll("input")) box.checked = Boolean(set[box.name]);
+    if (!this._asking) for (const box of this.checks.querySelectorAll("input")) box.checked = Boolean(set[box.name]);
   }
 }
 

@@ -115,6 +115,11 @@ export class Server {
     return last;
   }
 
+  /** The deltas of one connection. */
+  async *once(path, signal) {
+    for await (const { data } of this._messages(path, signal)) if (data) yield JSON.parse(data);
+  }
+
   /** Ask an address of the server's own for something; throws its sentence. */
   post(path, body, headers = {}) {
     return this._post(path, body, undefined, headers);

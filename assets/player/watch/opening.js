@@ -11,6 +11,7 @@ const MEBI = 2 ** 20;
 export function openFile(app) {
   const input = document.createElement("input");
   input.type = "file";
+  input.multiple = true;
   input.accept = ".jsonl,.json,.gz,application/json,application/gzip";
   input.addEventListener("change", () => tried(app, "file", async () => {
     if (!input.files.length) return;
