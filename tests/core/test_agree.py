@@ -1,6 +1,6 @@
 """Our default rule against vLLM's own scheduler (0.32.0, run without a model), decision by decision.
 
-`tests/data/vllm-0.32.0-scheduler.jsonl.gz` holds 224 random workloads with what it decided: under KV pressure, with and without prefix
+`tests/data/vllm-0.32.0-scheduler.jsonl.gz` holds 240 random workloads with what it decided: under KV pressure, with and without prefix
 caching, a watermark, and full prompts reserved or not.
 """
 
@@ -23,7 +23,7 @@ RECORDED = Path(__file__).parents[1] / "data" / "vllm-0.32.0-scheduler.jsonl.gz"
 
 def test_every_step_is_decided_as_vllm_does() -> None:
     found = agree(RECORDED)
-    assert found.identical == found.workloads == 224 and not found.first_differences
+    assert found.identical == found.workloads == 240 and not found.first_differences
     assert found.steps > 20_000
 
 
