@@ -45,6 +45,13 @@ def test_the_lowest_versions_are_the_lower_ends_of_the_ranges():
     }
 
 
+def test_the_head_of_readme_is_what_a_space_can_read():
+    """A thumbnail would have to be a URL."""
+    head = dict(line.split(": ", 1) for line in README.split("---\n")[1].splitlines())
+    assert (ROOT / head["app_file"]).is_file() and head.get("thumbnail", "https://").startswith("https://")
+    assert len(head["short_description"]) <= 60
+
+
 def test_the_changelog_knows_the_version():
     assert f"\n## {core.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
