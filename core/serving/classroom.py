@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.config import POLICIES, EngineConfig
-from core.errors import InflightError, InvalidConfig, InvalidRequest
+from core.errors import InvalidConfig, InvalidRequest
 from core.serving.engine import ServingEngine, When
 from core.serving.shadow import Shadow, shadow_config
 from core.serving.stream import TokenStream
@@ -115,14 +115,15 @@ class Classroom:
                 raise InvalidRequest(f"There is no such wave; there are {', '.join(WAVES)}.")
             requests = WAVES[requests].requests
         checked = [(await asyncio.to_thread(serving.check, prompt, sampling), sampling) for prompt, sampling in requests]
-        streams: list[TokenStream] = []
-        try:
-            for prompt, sampling in checked:
-                streams.append(await serving.submit(prompt, sampling, client=WAVE, even_if_closed=True))
-        except InflightError:
+        # Together, so that they arrive in one step: one after another, each would wait for the step that takes the one before.
+        asked = [serving.submit(prompt, sampling, client=WAVE, even_if_closed=True) for prompt, sampling in checked]
+        given = await asyncio.gather(*asked, return_exceptions=True)
+        streams = [stream for stream in given if isinstance(stream, TokenStream)]
+        refused = next((error for error in given if isinstance(error, BaseException)), None)
+        if refused is not None:
             for stream in streams:
                 stream.cancel()
-            raise
+            raise refused
         return streams
 
     def _tell(self) -> None:

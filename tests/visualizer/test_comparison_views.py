@@ -329,11 +329,13 @@ def test_saved_and_loaded_it_is_the_same_document(comparison, tmp_path):
     assert document(load_comparison(folder)) == document(shown)
 
 
-def test_the_race_gets_every_event_and_no_text(comparison):
+def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison):
     made = document(Shown(comparison, "small", ENVIRONMENT))
     for name, replay in made["runs"].items():
-        assert len(replay["events"]) == len(comparison.runs[name].trace.events)
-        assert set(replay) == {"header", "complete", "letters", "events"} and "prompts" not in replay["header"]
+        events = comparison.runs[name].trace.events
+        assert len(replay["events"]) == len(replay["captions"]) == len(events)
+        assert set(replay["texts"]["output"]) == {request for event in events for request, _ in event.finished}
+        assert "prompts" not in replay["header"]
     json.dumps(made, allow_nan=False)
 
 

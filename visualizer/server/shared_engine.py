@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
 LANES = 8
+PACE = 8.0  # steps a second until the teacher sets another: at full speed a request is over before anybody else has joined
 App = Callable[..., Any]  # ASGI
 log = logging.getLogger("inflight")
 
@@ -78,6 +79,7 @@ class SharedEngine:
                     self.model,
                     Hidden(texts=False, nicknames=False),  # to see each other's is what it is for
                 )
+                serving.set_pace(PACE)
                 serving.start()
                 self._classroom, self._live = (
                     Classroom(serving),
@@ -111,7 +113,7 @@ class SharedEngine:
         self.address = class_address(local, shared, host)
         return (
             f"Live: everybody at {self.address} shares one engine.\n"
-            f"The teacher's token, for its pace, policy, waves and what is hidden: {self.teacher_token}"
+            f"The teacher, who sets its pace and policy, sends waves and hides texts: {self.address}&teacher={self.teacher_token}"
         )
 
     def _server(self, serving: ServingEngine) -> App:
