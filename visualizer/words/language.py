@@ -1,5 +1,6 @@
-"""What is said, in another language. English is the source and the key: in a key every number is written #, so that one entry stands for all of
-them. Nothing is lost where an entry is missing, it is said in English; `missing` then has its key, for a test to find.
+"""What is said, in another language. English is the source and the key: in a key every number, and every sum of numbers, is written #, so
+that one entry stands for all of them. Nothing is lost where an entry is missing: it is said in English, and `missing` has its key for a test
+to find.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import count
 
 from core.assets import ASSETS
 
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*")
 _said: ContextVar[Mapping[str, str] | None] = ContextVar("inflight_language", default=None)
 missing: set[str] = set()
 
