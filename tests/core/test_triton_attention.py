@@ -235,7 +235,14 @@ def check_resources(capability: int, kernels: list[dict[str, Any]]) -> None:
 @pytest.mark.slow
 def test_compiles_for_hopper():
     kernels = compiled(90, "Llama-3.1-8B", "sampling, bfloat16")
-    assert [k["kernel"] for k in kernels] == ["prefill_kernel", "decode_kernel", "combine_kernel", "store_kernel", "_stretch", "_row"]
+    assert [k["kernel"] for k in kernels] == [
+        "prefill_kernel",
+        "decode_kernel",
+        "combine_kernel",
+        "store_kernel",
+        "_stretch",
+        "_row",
+    ]
     check_resources(90, kernels)
     for kernel in kernels[:2]:
         assert kernel["stack"] == 0 and kernel["copies"] == [16]  # K and V are fetched one round ahead and in full width
