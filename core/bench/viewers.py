@@ -28,7 +28,7 @@ _SETTLE_S = 2.0
 _TOKENS = re.compile(r"^inflight:generation_tokens_total\S* (\S+)$", re.MULTILINE)
 
 
-def fan_out(
+async def fan_out(
     url: str,
     events: str,
     viewers: int,
@@ -39,19 +39,6 @@ def fan_out(
     on_run: Callable[[int, str], None] = lambda done, what: None,
 ) -> dict[str, Any]:
     """url: of a server; events: what is watched. lanes: requests of so many tokens kept under way. Raises InflightError where it does not answer."""
-    return asyncio.run(_fan_out(url, events, viewers, lanes, tokens, rounds, seconds, on_run))
-
-
-async def _fan_out(
-    url: str,
-    events: str,
-    viewers: int,
-    lanes: int,
-    tokens: int,
-    rounds: int,
-    seconds: float,
-    on_run: Callable[[int, str], None],
-) -> dict[str, Any]:
     limits = httpx.Limits(max_connections=None)
     pairs: list[tuple[float, float]] = []
     seen: list[dict[str, float]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -38,7 +39,7 @@ def viewers(
     options = ["--model", model, "--max-num-seqs", str(lanes), "--device", "cpu"]
     with nullcontext(url) if url is not None else server(options) as at, Work("times", 2 * rounds) as work:
         at = at.rstrip("/")
-        data = fan_out(at, events or f"{at}/events", viewers, lanes, tokens, rounds, seconds, work.update)
+        data = asyncio.run(fan_out(at, events or f"{at}/events", viewers, lanes, tokens, rounds, seconds, work.update))
     finish(data, _print, out, json)
 
 

@@ -32,7 +32,7 @@ from core.serving.limits import ServingLimits
 from core.serving.metrics import ServingMetrics
 from core.serving.pace import Pace
 from core.serving.session import Session
-from core.serving.stream import Token, TokenStream, step_failed
+from core.serving.stream import Token, TokenStream, call_in, put_all, step_failed
 from core.serving.text import ClientText
 from core.threads import SHARES
 from core.trace.detokenize import pieces
@@ -291,7 +291,7 @@ class ServingEngine:
         """Queue a request, or hold it for the next run."""
         if self._next is not None and self._next[1] == "barrier":
             self._held[stream.id] = stream
-            _call(stream, stream.accept)
+            stream.call(stream.accept)
             return
         engine = self.engine
         try:
@@ -318,7 +318,7 @@ class ServingEngine:
                     "prompt_token_ids": stream.prompt,
                 }
             )
-            _call(stream, stream.accept)
+            stream.call(stream.accept)
 
     def _cancel(self, stream: TokenStream) -> None:
         if stream.id in self._streams:
@@ -334,7 +334,7 @@ class ServingEngine:
         self._intake.leave_place(stream.client)
         if not isinstance(error, InvalidRequest):
             self.metrics.finished(stream, "error")
-        _call(stream, lambda: stream.fail(error))
+        stream.call(lambda: stream.fail(error))
 
     # -- runs, by the thread -----------------------------------------------------------------------------------------
 
@@ -427,7 +427,8 @@ class ServingEngine:
             for index, request, token_id, logprob, _ in event.sampled:
                 stream = self._streams[request]
                 likeliest = self._alternatives.take(request, len(stream.prompt) + stream.num_tokens)
-                self._time(stream, ends[index])
+                self.metrics.token(stream, ends[index])
+                stream.took(ends[index])
                 handed.append((stream, Token(token_id, logprob, reasons.pop(request, None), likeliest)))
             handed += [(self._streams[request], Token(None, None, reason)) for request, reason in reasons.items()]
             for stream, token in handed:
@@ -443,14 +444,6 @@ class ServingEngine:
             stream.times.admitted = t
             self.metrics.admitted(stream)
 
-    def _time(self, stream: TokenStream, t: float) -> None:
-        """A token came at `t`."""
-        self.metrics.token(stream, t)
-        stream.num_tokens += 1
-        stream.times.last_token = t
-        if stream.times.first_token is None:
-            stream.times.first_token = t
-
     def _hand_over(self, handed: Sequence[tuple[TokenStream, Token]]) -> None:
         """Tokens to their streams; the places of those that end are free."""
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Token]]] = {}
@@ -461,20 +454,4 @@ class ServingEngine:
                 self._alternatives.forget(stream.id)
                 self._intake.leave_place(stream.client)
         for loop, tokens in by_loop.items():
-            _call_in(loop, _put, tokens)
-
-
-def _put(tokens: list[tuple[TokenStream, Token]]) -> None:
-    for stream, token in tokens:
-        stream.put(token)
-
-
-def _call(stream: TokenStream, function: Callable[[], None]) -> None:
-    _call_in(stream.loop, function)
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
-    try:
-        loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:  # the loop is closed: nobody waits any more
-        return
+            call_in(loop, put_all, tokens)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core.errors import ExecutionFailed, InflightError
 from core.serving.alternatives import Likely
@@ -103,6 +104,19 @@ class TokenStream:
             yield Piece(index, token.token_id, text, token.logprob, token.finish_reason, token.likeliest)
             index += 1
 
+    # -- by the engine's thread --------------------------------------------------------------------------------------
+
+    def took(self, t: float) -> None:
+        """A token came at `t`."""
+        self.num_tokens += 1
+        self.times.last_token = t
+        if self.times.first_token is None:
+            self.times.first_token = t
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the stream's loop call one of the functions below."""
+        call_in(self.loop, function)
+
     # -- from the engine's thread, through the loop -----------------------------------------------------------------
 
     def accept(self) -> None:
@@ -120,6 +134,18 @@ class TokenStream:
             self.accepted.set_exception(error)
         else:
             self._tokens.put_nowait(error)
+
+
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
+    """From another thread; nothing happens where the loop is closed, as nobody waits there any more."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *args)
+
+
+def put_all(tokens: Sequence[tuple[TokenStream, Token]]) -> None:
+    """Each token to its stream; all streams are of the loop that calls this."""
+    for stream, token in tokens:
+        stream.put(token)
 
 
 def step_failed() -> ExecutionFailed:

@@ -1,6 +1,7 @@
 """vLLM itself, served over HTTP with our scheduler class, recorded and opened: for those who ask for it.
 
-INFLIGHT_VLLM_PYTHON names the Python of an environment with vLLM; INFLIGHT_VLLM_INSTALL=1 installs one (3 GB, a quarter of an hour).
+INFLIGHT_VLLM_PYTHON names the Python of an environment with vLLM; INFLIGHT_VLLM_INSTALL=1 installs one (3 GB, a quarter of an hour) from wherever pip is set to look; PIP_EXTRA_INDEX_URL can name an index
+of PyTorch's CPU builds.
 """
 
 from __future__ import annotations
@@ -62,8 +63,7 @@ def python(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("vllm")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     made = str(folder / "bin" / "python")
-    index = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
-    subprocess.run([made, "-m", "pip", "install", "-q", *index, *PACKAGES], check=True)
+    subprocess.run([made, "-m", "pip", "install", "-q", *PACKAGES], check=True)
     subprocess.run([made, "-m", "pip", "uninstall", "-q", "-y", *WITHOUT], check=True)
     return made
 

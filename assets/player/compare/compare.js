@@ -5,7 +5,7 @@ import { download, h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
-import { fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
+import { fillPart, fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
@@ -420,11 +420,7 @@ export class Compare {
 
 /** Fill `holder` with the page of this script's markup and style, once. */
 export function mountCompare(holder, options) {
-  const { style, markup } = window.inflightCompareFiles;
-  document.head.append(h("style", {}, style));
-  holder.innerHTML = markup; // our own file, nothing of anybody's data
-  const root = holder.querySelector(".inflight-compare");
-  root.classList.add("inflight");
+  const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");
   return new Promise((resolve) => {
     whenStyled(root, () => resolve(window.inflightCompare = new Compare(root, options)));
   });

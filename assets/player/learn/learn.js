@@ -3,7 +3,7 @@
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
 import { h, setText } from "../parts/dom.js";
-import { fillTabs, isTyping, layoutOf, onTheme, paintTheme, prefersDark } from "../parts/look.js";
+import { besidePlayer, fillPart, fillTabs, isTyping } from "../parts/look.js";
 import { addressed, setAddress } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Choose } from "./choose.js";
@@ -30,15 +30,12 @@ export class Learn {
     this.lesson = null;
     this.at = 0;
     this.large = false;
-    this._theme();
-    this._size();
+    this._theme = besidePlayer(root);
     fillTabs(root, this.options.tabs, "learn");
     this.terms = new Terms(this);
     this.home = new Home(this);
     this._buttons();
     document.addEventListener("keydown", (e) => this._key(e), true);
-    new ResizeObserver(() => this._size()).observe(root);
-    onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
     window.addEventListener("hashchange", () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow());
     this.ready = this._begin(this._wanted().get("lang") || kept("inflight-language") || "en");
   }
@@ -284,18 +281,6 @@ export class Learn {
     take(e);
   }
 
-  _theme() {
-    /** @type {HTMLElement | null} */
-    const player = document.querySelector("#watch .inflight[data-theme]");
-    const dark = player ? player.dataset.theme === "dark" : prefersDark();
-    if (this.dark === dark) return;
-    this.dark = dark;
-    paintTheme(this.root, dark);
-  }
-
-  _size() {
-    this.root.dataset.layout = layoutOf(this.root.clientWidth || window.innerWidth);
-  }
 }
 
 function take(e) {
@@ -321,12 +306,7 @@ function keep(key, value) {
 
 /** Fill `holder` with the lessons of this script's markup and style, once. */
 export function mountLearn(holder, options) {
-  const { style, markup } = window.inflightLearnFiles;
-  document.head.append(h("style", {}, style));
-  holder.innerHTML = markup; // our own file, nothing of anybody's data
-  const root = holder.querySelector(".inflight-learn");
-  root.classList.add("inflight");
-  window.inflightLearn = new Learn(root, options);
+  window.inflightLearn = new Learn(fillPart(holder, window.inflightLearnFiles, ".inflight-learn"), options);
   return window.inflightLearn;
 }
 

@@ -3,9 +3,9 @@
 //
 //   Batch (what everybody is sent) ─→ the page's player        Mine (one's own requests) ─→ the card beside it ←─ Teacher
 
-import { h, setText } from "../parts/dom.js";
+import { setText } from "../parts/dom.js";
 import { addressed, setAddress } from "../parts/link.js";
-import { drawSoon, fillTabs, layoutOf, onTheme, paintTheme, prefersDark, showToast } from "../parts/look.js";
+import { besidePlayer, drawSoon, fillPart, fillTabs, showToast } from "../parts/look.js";
 import { Server } from "../parts/server.js";
 import { AskForm } from "./ask_form.js";
 import { Batch } from "./batch.js";
@@ -30,8 +30,7 @@ export class Live {
     this.app = null; // the page's player, once it is there
     this.server = new Server(this.options.base);
     this.before = null; // what the player showed
-    this._theme();
-    this._size();
+    this._theme = besidePlayer(root);
     fillTabs(root, this.options.tabs, "live");
     this.mine = new Mine(this.server, () => this._mineChanged());
     this.batch = new Batch(this.server, (id) => this.mine.has(id), {
@@ -51,8 +50,6 @@ export class Live {
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
     this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // the player's keys are not meant
-    new ResizeObserver(() => this._size()).observe(root);
-    onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
     this.ready = this._player();
   }
 
@@ -186,30 +183,11 @@ export class Live {
     this.teacher.draw();
   }
 
-  // -- around it -----------------------------------------------------------------------------------------------------------
-
-  _theme() {
-    /** @type {HTMLElement | null} */
-    const player = document.querySelector("#watch .inflight[data-theme]");
-    const dark = player ? player.dataset.theme === "dark" : prefersDark();
-    if (this.dark === dark) return;
-    this.dark = dark;
-    paintTheme(this.root, dark);
-  }
-
-  _size() {
-    this.root.dataset.layout = layoutOf(this.root.clientWidth || window.innerWidth);
-  }
 }
 
 /** Fill `holder` with the tab of this script's markup and style, once. */
 export function mountLive(holder, options) {
-  const { style, markup } = window.inflightLiveFiles;
-  document.head.append(h("style", {}, style));
-  holder.innerHTML = markup; // our own file, nothing of anybody's data
-  const root = holder.querySelector(".inflight-live");
-  root.classList.add("inflight");
-  window.inflightLive = new Live(root, options);
+  window.inflightLive = new Live(fillPart(holder, window.inflightLiveFiles, ".inflight-live"), options);
   return window.inflightLive;
 }
 

@@ -33,6 +33,34 @@ export function onTheme(act, also = null) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", act);
 }
 
+/** Fill `holder` with a part's own markup and style; its root. */
+export function fillPart(holder, { style, markup }, selector) {
+  document.head.append(h("style", {}, style));
+  holder.innerHTML = markup; // our own file, nothing of anybody's data
+  const root = holder.querySelector(selector);
+  root.classList.add("inflight");
+  return root;
+}
+
+/** Give a part the player's theme and a layout by its own width, from now on; call what is returned where the theme may have changed unseen. */
+export function besidePlayer(root) {
+  let painted = null;
+  const theme = () => {
+    /** @type {HTMLElement | null} */
+    const player = document.querySelector("#watch .inflight[data-theme]");
+    const dark = player ? player.dataset.theme === "dark" : prefersDark();
+    if (painted === dark) return;
+    painted = dark;
+    paintTheme(root, dark);
+  };
+  const size = () => { root.dataset.layout = layoutOf(root.clientWidth || window.innerWidth); };
+  theme();
+  size();
+  new ResizeObserver(size).observe(root);
+  onTheme(theme, document.querySelector("#watch .inflight"));
+  return theme;
+}
+
 export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk");
 
 /** The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. */
