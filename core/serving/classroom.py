@@ -11,7 +11,8 @@ from typing import Any
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
-from core.serving.engine import ServingEngine, When
+from core.serving.admission import When
+from core.serving.engine import ServingEngine
 from core.serving.shadow import Shadow, shadow_config
 from core.serving.stream import TokenStream
 from core.serving.waves import WAVES

@@ -403,7 +403,7 @@ def test_memory_is_flat_over_many_requests():
             made.feed._kept = 200
             first, second, *_, last = asyncio.run(measured(made))
             assert last - second < 0.15 * second + 300_000, (first, second, last)
-            assert not made._streams and not made._held and not made._withdrawn and not made._alternatives._asked
+            assert not made._admission.all and not made._delivery._alternatives._asked
             assert made.num_requests == 0 and len(made.feed._messages) <= 400
     finally:
         tracemalloc.stop()

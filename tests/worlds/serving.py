@@ -114,7 +114,7 @@ async def idle(made: ServingEngine) -> None:
         await asyncio.sleep(0.001)
     assert made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
     made.engine._scheduler.check_integrity()
-    assert not made.engine._requests and not made.engine._params and not made._streams
+    assert not made.engine._requests and not made.engine._params and not made._admission.all
 
 
 def breaks(batch) -> bool:

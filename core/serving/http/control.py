@@ -8,8 +8,9 @@ from fastapi import APIRouter, Depends, Header
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from core.serving.admission import When
 from core.serving.classroom import Classroom
-from core.serving.engine import ServingEngine, When
+from core.serving.engine import ServingEngine
 from core.serving.http.guard import same
 from core.serving.waves import WAVES
 

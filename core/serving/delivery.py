@@ -1,0 +1,126 @@
+"""What happened, told to those whom it concerns: each request's stream, the metrics, and those who watch.
+
+Holds the streams of the requests in the engine. All of it belongs to the engine's thread. Knows no engine: it is handed events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from core.config import EngineConfig
+from core.errors import InflightError, InvalidRequest
+from core.serving.alternatives import Alternatives
+from core.serving.intake import Intake
+from core.serving.metrics import ServingMetrics
+from core.serving.stream import Token, TokenStream, call_in, put_all
+from core.trace.events import StepEvent
+
+Message = dict[str, Any] | StepEvent
+
+
+class Delivery:
+    """say: takes what those who watch are told. intake: where the places of requests are given back."""
+
+    def __init__(self, metrics: ServingMetrics, intake: Intake, say: Callable[[Message], None]) -> None:
+        self._metrics, self._intake, self._say = metrics, intake, say
+        self._alternatives = Alternatives()
+        self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
+        self.last_told = -1  # the number of the last step of this run that was told
+
+    def begin(self, run: int, header: Mapping[str, Any], config: EngineConfig, num_blocks: int) -> None:
+        """A run begins."""
+        self.last_told = -1
+        self._metrics.configured(config, num_blocks)
+        told = {name: value for name, value in header.items() if name not in ("prompts", "workload")}  # they come one by one
+        self._say({"kind": "run", "run": run, "header": copy.deepcopy(told)})
+
+    def queued(self, stream: TokenStream) -> None:
+        """The engine has queued a request."""
+        self.streams[stream.id] = stream
+        self._alternatives.ask(stream.id, stream.likeliest, stream.sampling)
+        self._say(
+            {
+                "kind": "request",
+                "id": stream.id,
+                "prompt_tokens": len(stream.prompt),
+                "max_new_tokens": stream.sampling.max_new_tokens,
+                "nickname": stream.nickname,
+                "prompt_token_ids": stream.prompt,
+            }
+        )
+        stream.call(stream.accept)
+
+    def watching(self) -> AbstractContextManager[None]:
+        """A step is taken inside: what is asked for beside its tokens is looked for."""
+        return self._alternatives.watching()
+
+    def tell(self, event: StepEvent) -> None:
+        """Everybody of a step; the streams in one call of their loop."""
+        self.last_told = event.step
+        handed: list[tuple[TokenStream, Token]] = []
+        reasons: dict[str, Any] = {
+            f.request: f.finish_reason for f in event.finished if f.request in self.streams
+        }  # see `carried`
+        ends = [p.t_end for p in event.passes]
+        try:
+            for admitted in event.admitted:
+                self._admit(self.streams[admitted.request], event.t_start)
+            for index, request, token_id, logprob, _ in event.sampled:
+                stream = self.streams[request]
+                likeliest = self._alternatives.take(request, len(stream.prompt) + stream.num_tokens)
+                self._metrics.token(stream, ends[index])
+                stream.took(ends[index])
+                handed.append((stream, Token(token_id, logprob, reasons.pop(request, None), likeliest)))
+            handed += [(self.streams[request], Token(None, None, reason)) for request, reason in reasons.items()]
+            for stream, token in handed:
+                if token.finish_reason is not None:
+                    self._metrics.finished(stream, token.finish_reason)
+            self._metrics.step(event)
+            self._say(event)
+        finally:  # whatever failed above, nobody waits for a token that is there
+            self._hand_over(handed)
+
+    def cancelled(self, stream: TokenStream) -> None:
+        """A request that was in no engine has left."""
+        self._metrics.finished(stream, "cancelled")
+        self._hand_over([(stream, Token(None, None, "cancelled"))])
+
+    def carried(self, streams: Sequence[TokenStream]) -> None:
+        """These leave the engine for the queue of another run; what their end here says is not for them."""
+        for stream in streams:
+            del self.streams[stream.id]
+        if streams:
+            self._say({"kind": "carried", "requests": [stream.id for stream in streams]})
+
+    def end(self, stream: TokenStream, error: InflightError) -> None:
+        """A request ends without having finished."""
+        self._release(stream)
+        if not isinstance(error, InvalidRequest):
+            self._metrics.finished(stream, "error")
+        stream.call(lambda: stream.fail(error))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _admit(self, stream: TokenStream, t: float) -> None:
+        if stream.times.admitted is None:  # it may be preempted, and admitted again
+            stream.times.admitted = t
+            self._metrics.admitted(stream)
+
+    def _hand_over(self, handed: Sequence[tuple[TokenStream, Token]]) -> None:
+        """Tokens to their streams; the places of those that end are free."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Token]]] = {}
+        for stream, token in handed:
+            by_loop.setdefault(stream.loop, []).append((stream, token))
+            if token.finish_reason is not None:
+                self._release(stream)
+        for loop, tokens in by_loop.items():
+            call_in(loop, put_all, tokens)
+
+    def _release(self, stream: TokenStream) -> None:
+        self.streams.pop(stream.id, None)
+        self._alternatives.forget(stream.id)
+        self._intake.leave_place(stream.client)
