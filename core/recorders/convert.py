@@ -11,7 +11,7 @@ import io
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ def open_recording(path: Path) -> Trace:
 def _followable(recording: Recording) -> list[dict[str, Any]]:
     """The steps up to the first that is missing, those without a pass left out."""
     steps = recording.steps
-    whole = [step for at, step in enumerate(steps) if step["step"] == steps[0]["step"] + at]
+    whole = [step for _, step in takewhile(lambda pair: pair[1]["step"] == steps[0]["step"] + pair[0], enumerate(steps))]
     if len(whole) < len(steps):
         recording.faults.append(f"After step {whole[-1]['step']} steps are missing; what follows them is not shown.")
     return whole

@@ -109,6 +109,11 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
     recording = Recording(name, json.loads(first))
     if recording.header.get("raw", RAW) != RAW:
         raise InvalidTrace(f"{name} is of version {recording.header['raw']!r} of the raw format; this one reads version {RAW}.")
+    if recording.header.get("tested") is False:
+        version = recording.header.get("version", recording.header.get("vllm", "of a version that it does not say"))
+        recording.faults.append(
+            f"The recorder was never tried with {recording.engine} {version}: what it missed there is absent."
+        )
     for number, line in enumerate(lines, 2):
         try:
             take(recording, json.loads(line))
@@ -124,6 +129,8 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
 def recording_of(lines: Iterable[str], name: str = "This file") -> Recording:
     """One recording in one file, by its lines with their ends. Raises InvalidTrace for a file that is none."""
     recording = _read(name, iter(lines))
+    if type(recording.ranks) is int and recording.ranks > 1:
+        recording.faults.append(f"This is rank {recording.rank} alone, of {recording.ranks} that served together.")
     _sort(recording)
     return recording
 

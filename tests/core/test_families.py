@@ -6,14 +6,22 @@ import threading
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM, T5Config, T5ForConditionalGeneration
+from transformers import (
+    Emu3ForCausalLM,
+    Emu3TextConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from core import Engine, EngineConfig, Workload
 from core.attention import dense
 from core.attention.batch import PackedBatch
 from core.errors import UnsupportedModel
 from core.models.probe import probe
-from worlds.families import BY_NAME, CONTEXT, FAMILIES, RUNS, WINDOW, Family, generate, requests, widen, world
+from worlds.families import BY_NAME, CONTEXT, FAMILIES, RUNS, VOCAB, WINDOW, Family, World, generate, requests, widen, world
 
 QUICK = ("gpt2", "llama", "mistral", "gemma2", "gpt_neox", "opt", "mixtral", "gpt_oss", "deepseek_v3", "falcon", "phi", "qwen3")
 EACH = [pytest.param(f.name, id=f.name, marks=() if f.name in QUICK else pytest.mark.slow) for f in FAMILIES]
@@ -366,3 +374,21 @@ def test_model_of_nothing_but_nan_ends_every_request_with_error():
         model.lm_head.weight.fill_(torch.nan)
     trace = Engine(model, None, EngineConfig()).run(Workload(requests()))
     assert {f.finish_reason for event in trace.events for f in event.finished} == {"error"}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_text_model_of_emu3_is_exact(run):
+    """It is in no list of causal models, and its pad token must stay a number."""
+    sizes = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+    }
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    model = Emu3ForCausalLM(Emu3TextConfig(vocab_size=VOCAB, max_position_embeddings=CONTEXT, **sizes, **special)).eval()
+    widen(model)
+    model.generation_config.eos_token_id, asked = None, tuple(requests())
+    found = World(model, probe(model, "emu3"), asked, {r.id: generate(model, r) for r in asked})
+    assert found.run(**RUNS[run]).outputs == found.expected and model.config.pad_token_id == 0

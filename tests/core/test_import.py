@@ -47,6 +47,14 @@ def test_every_step_is_the_engines_own(raw, trace):
     assert any([s.lane for s in e.segments] != sorted(s.lane for s in e.segments) for e in trace.events)
 
 
+def test_steps_of_two_recordings_are_shown_up_to_where_they_part(raw) -> None:
+    """Four steps of later on in the place of others: from there on the numbers agree again, and the steps do not follow."""
+    header, *steps = (r for r in raw if r["kind"] in ("header", "step"))
+    mixed = Recording("mixed", header, sorted(steps[:4] + steps[8:24] + steps[12:16] + steps[24:40], key=lambda s: s["step"]))
+    assert [e.step for e in to_trace(mixed).events] == [s["step"] for s in steps[:4]]
+    assert any("After step" in fault for fault in mixed.faults)
+
+
 def test_it_obeys_the_rules_and_survives_the_disk(trace, tmp_path):
     trace.save(tmp_path / "run.jsonl")
     again = Trace.load(tmp_path / "run.jsonl")

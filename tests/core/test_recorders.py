@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from core.errors import InvalidTrace
-from core.recorders.raw import read_raw
+from core.recorders.raw import read_raw, recording_of
 from core.recorders.vllm import inflight_vllm
 from core.recorders.vllm.inflight_vllm import RawWriter, _Recording
 
@@ -129,7 +129,8 @@ def test_a_recording_says_what_was_decided(path):
     decided = run(scheduler)
     scheduler.shutdown()
     (recording,) = read_raw([path])
-    assert recording.complete and not recording.faults and recording.dropped == 0
+    assert recording.complete and recording.dropped == 0
+    assert [f for f in recording.faults if "never tried with" not in f] == []  # this test's own engine is none that was tried
     assert [{s["request"]: s["length"] for s in e["segments"]} for e in recording.steps] == decided
     first, second = recording.steps
     assert [a["prompt"] for a in first["arrived"]] == [[1, 2, 3], [9]]
@@ -281,6 +282,11 @@ def test_what_is_wrong_is_said_and_the_rest_still_opens(tmp_path):
 
     back = write(tmp_path / "back.raw.jsonl", step(0, 5.0), step(1, 4.0))
     assert "clock of this recording runs backwards" in read_raw([back])[0].faults[0]
+    other = write(tmp_path / "other.raw.jsonl", step(0), version="9.9.9", tested=False)
+    assert "never tried with vllm 9.9.9" in read_raw([other])[0].faults[0]
+    alone = write(tmp_path / "alone.raw.jsonl", step(0), rank=1, ranks=2)
+    with alone.open(encoding="utf-8") as lines:
+        assert recording_of(lines).faults == ["This is rank 1 alone, of 2 that served together."]
 
     packed = tmp_path / "packed.raw.jsonl.gz"
     packed.write_bytes(gzip.compress(write(tmp_path / "plain.raw.jsonl", step(0)).read_bytes())[:-12])

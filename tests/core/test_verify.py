@@ -105,6 +105,18 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
         assert found.not_replayed is None and found.num_steps == len(trace.events) and found.complete
 
 
+@pytest.mark.parametrize("policy", ["continuous", "static"])
+def test_a_request_cancelled_long_before_its_arrival_hides_no_other(policy: str) -> None:
+    engine = memory_engine(policy, max_num_seqs=2, block_size=4)
+    for event in engine.stream(
+        Workload([request("a", 3, 4), request("far", 3, 4, 90), request("b", 3, 4, 7), request("c", 3, 4, 30)])
+    ):
+        if event.step == 2:
+            engine.cancel("far")
+    found = checked(rows_of(engine.trace))
+    assert found.complete and found.num_requests == 4
+
+
 def test_requests_that_come_one_by_one() -> None:
     engine = memory_engine(max_num_seqs=2)
     for i in range(4):
@@ -167,6 +179,18 @@ def ask_late(rows: Rows, request: str, steps: int) -> None:
     rows.insert(at, line)
 
 
+def line_of(rows: Rows, kind: str, request: str) -> int:
+    """Where a request's line of this kind stands."""
+    return next(i for i, r in enumerate(rows) if r.get("kind") == kind and (r.get("request") or r["asked"]["id"]) == request)
+
+
+def never_come(rows: Rows) -> None:
+    """A request more, which a complete run did not serve."""
+    ghost = copy.deepcopy(rows[line_of(rows, "request", "r0")])
+    ghost["asked"].update(id="ghost", arrival=99)
+    rows[-1:-1] = [ghost, {"kind": "texts", "request": "ghost", "prompt": ["x"] * 9, "output": []}]
+
+
 def shift(rows: Rows, by: int) -> None:
     for r in steps(rows)[3:]:
         r["step"] += by
@@ -196,6 +220,11 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "another arrival in the workload": ("continuous", lambda r: asked(r, "r2").update(arrival=0)),
     "a later arrival in the workload": ("continuous", lambda r: asked(r, "r0").update(arrival=1)),
     "a request asked too late": ("continuous", lambda r: ask_late(r, "r2", 2)),
+    "a request that never came": ("continuous", never_come),
+    "texts before their tokens": ("continuous", lambda r: r.insert(line_of(r, "request", "r0") + 1, r.pop(line_of(r, "texts", "r0")))),
+    "texts told twice": ("continuous", lambda r: r.insert(-1, r[line_of(r, "texts", "r0")])),
+    "a name given again": ("continuous", lambda r: r.insert(-1, r[line_of(r, "request", "r0")])),
+    "more tokens asked for": ("continuous", lambda r: asked(r, "r0")["sampling"].update(max_new_tokens=6)),
     "a stop of a request that ignores it": ("continuous", lambda r: first(r, "finished")["finished"][0].__setitem__(1, "stop")),
     "a gap of a hundred steps": ("continuous", lambda r: shift(r, 100)),
     "dynamic told as split": ("dynamic", relabel("split")),

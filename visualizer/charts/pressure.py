@@ -36,8 +36,12 @@ def figure(comparison: Comparison) -> go.Figure:
             marker={"color": hue},
             text=[f"{c:,}" if c else "" for c in counts],
             textposition="outside",
+            textfont={"size": 11},
+            constraintext="none",
             cliponaxis=False,
             hovertemplate="%{x:,}<extra>%{fullData.name}</extra>",
         )
     picture.update_xaxes(title="count")
-    return titled(picture, findings.pressure(comparison), ("preemptions", "tokens_recomputed"), legend_traceorder="normal")
+    return titled(
+        picture, findings.pressure(comparison), ("preemptions", "tokens_recomputed"), legend_traceorder="normal", height=440
+    )
