@@ -166,13 +166,16 @@ def test_every_rule_after_every_step_at_length(case: Case) -> None:
 
 @given(cases())
 @settings(max_examples=60, deadline=None)
-def test_the_reason_given_for_the_head_of_the_line_is_true(case: Case) -> None:
+def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
     """Checked at the moment of the decision, from the scheduler's own books of before and after."""
     world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
     scheduler, config = world.scheduler, case.config
+    recovering = False
     while world.has_work:
         step = world.step()
         facts, why = step.facts, step.facts.waiting.why
+        door_shut = recovering or bool(facts.preempted)
+        recovering = door_shut and not facts.finished
         if why is None:
             assert facts.waiting.count == 0
             continue
@@ -189,7 +192,9 @@ def test_the_reason_given_for_the_head_of_the_line_is_true(case: Case) -> None:
             case "prefill":
                 assert config.batching.one_prefill
             case "budget":
-                assert why.have < why.need and why.total == config.max_num_batched_tokens and lanes_held < config.num_lanes
+                assert why.have < why.need and why.total == config.max_num_batched_tokens
+                # A spent budget ends the search for who may be passed over, before lanes are looked at.
+                assert lanes_held < config.num_lanes or (config.batching.preemption == "starved" and why.have == 0)
                 if not config.prefill_first and config.batching.layout == "packed":
                     assert why.have == config.max_num_batched_tokens - decode - prefill
             case "blocks":
@@ -197,6 +202,10 @@ def test_the_reason_given_for_the_head_of_the_line_is_true(case: Case) -> None:
                 whole = -(-head.num_tokens // config.block_size)
                 if config.batching.reserve == "prompt":  # what it found in the prefix cache it does not need
                     assert 1 <= why.need <= whole if config.prefix_caching else why.need == whole
+            case "margin":
+                assert why.have < config.batching.margin * config.num_blocks and why.total == config.num_blocks
+            case "recovery":  # somebody gave way, and nobody has finished since
+                assert config.batching.preemption == "starved" and door_shut
             case _:
                 raise AssertionError(why)
 

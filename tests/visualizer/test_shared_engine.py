@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 
+import httpx
 import pytest
 
 from core.models.cache import Models
 from visualizer.server.class_address import class_address, qr_code
 from visualizer.server.limits import HERE
-from visualizer.server.shared_engine import SharedEngine
+from visualizer.server.shared_engine import PACE, SharedEngine
 from worlds.page_server import ROOT, serve
 
 TOKEN = {"x-teacher-token": "t" * 22}
@@ -21,6 +22,7 @@ TOKEN = {"x-teacher-token": "t" * 22}
 @pytest.fixture(scope="module")
 def page():
     with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url:
+        httpx.post(f"{url}/serve/control", json={"steps_per_s": None}, headers=TOKEN, timeout=120).raise_for_status()
         yield url
 
 
@@ -37,6 +39,12 @@ def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload
     opened = http.post(f"{page}/gradio_api/call/upload", json={"data": [trace]}).json()["event_id"]
     answer = http.get(f"{page}/gradio_api/call/upload/{opened}").text
     assert '"url"' in answer and "error" not in answer.split("data:")[1]
+
+
+def test_it_starts_at_a_pace_that_can_be_watched_and_joined(http):
+    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url:
+        http.post(f"{url}/serve/generate", json={"prompt": "Hark", "max_tokens": 2})
+        assert http.get(f"{url}/serve/control", headers=TOKEN).json()["steps_per_s"] == PACE
 
 
 def test_viewers_are_told_texts_until_the_teacher_hides_them(page, http):

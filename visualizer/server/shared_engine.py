@@ -79,8 +79,8 @@ class SharedEngine:
                     self.model,
                     Hidden(texts=False, nicknames=False),  # to see each other's is what it is for
                 )
-                serving.set_pace(PACE)
                 serving.start()
+                serving.set_pace(PACE)
                 self._classroom, self._live = (
                     Classroom(serving),
                     live_of(serving),
