@@ -35,8 +35,9 @@ from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.folder import own_folder
 from visualizer.server.limits import Limits, is_space, limits
-from visualizer.server.middleware import Front, MaxBody, OnlyAsked
+from visualizer.server.middleware import Described, MaxBody, OnlyAsked
 from visualizer.server.origins import origins
+from visualizer.server.packed import Shared
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine, live_options
 from visualizer.server.store import Store, address
@@ -187,7 +188,8 @@ def launch(
             "middleware": [
                 Middleware(OnlyAsked, origins=elsewhere),
                 Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20),
-                Middleware(Front, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
+                Middleware(Shared, is_everybodys=store.is_pinned),
+                Middleware(Described, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
             ],
             "routes": [
                 *routes(server, address_of(is_space()), _enter),

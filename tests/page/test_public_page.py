@@ -10,6 +10,7 @@ import zlib
 import pytest
 from playwright.sync_api import expect
 
+from worlds.proxy import proxied
 from worlds.visitors import spec
 
 
@@ -92,3 +93,17 @@ def test_without_scripts_the_page_says_what_it_is_and_nothing_of_gradio(http, pa
         picture = http.get(f"{page_url}/{said['og:image']}")
         assert picture.headers["content-type"] == "image/png" and len(picture.content) > 10_000
     assert http.get(f"{page_url}/favicon.ico").headers["content-type"] == "image/svg+xml"
+
+
+def test_the_page_works_behind_a_proxy_that_has_it_under_a_path(visit, page_url):
+    with proxied(page_url, "/lab/inflight") as url:
+        page = visit(f"{url}/", hash="run=kv-pressure")
+        page.wait_for_function("() => inflight.entry && inflight.entry.name === 'kv-pressure' && inflight.run")
+        assert page.evaluate("gradio_config.root") == url
+        page.evaluate(
+            "(spec) => inflight.editor._state().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); })",
+            spec(),
+        )
+        page.wait_for_function(
+            "() => !inflight.running && inflight.run.header.source === 'live' && inflight.run.complete", timeout=60_000
+        )

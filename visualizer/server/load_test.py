@@ -101,10 +101,7 @@ async def _class(url: str, visitors: int, within: float, browser: bool) -> Row:
 
 
 async def _state(http: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    asked = await http.post(f"{url}/gradio_api/call/state", json={"data": []})
-    answer = await http.get(f"{url}/gradio_api/call/state/{asked.raise_for_status().json()['event_id']}")
-    data = next(line[6:] for line in answer.text.splitlines() if line.startswith("data: ") and line != "data: null")
-    return json.loads(data)[0]
+    return (await http.get(f"{url}/inflight/state")).raise_for_status().json()
 
 
 async def _visit(

@@ -1,5 +1,5 @@
 """What stands between the network and Gradio: a bound on what a request may carry, the addresses that the page uses and no others, headers
-that keep what it sends in its place, and a packed first page. Knows nothing of what is asked.
+that keep what it sends in its place, and a first page that says what it is. Knows nothing of what is asked.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from starlette.middleware.gzip import GZipMiddleware
-
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+
+def path_of(scope: MutableMapping[str, Any]) -> str:
+    """The address that is asked for within the page, whether or not a proxy before it takes the page's own off."""
+    return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
 _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
@@ -45,18 +48,8 @@ class Described:
             await send({**start, "headers": [*headers, (b"content-length", str(len(page)).encode())]})
             await send({"type": "http.response.body", "body": page})
 
-        await self._app(scope, receive, whole)
-
-
-class Front:
-    """The first page: described, see `Described`, and compressed: Gradio goes by the extension of a file's name, and `/` has none."""
-
-    def __init__(self, app: Callable[..., Any], head: str) -> None:
-        self._plain, self._packed = app, GZipMiddleware(Described(app, head), minimum_size=1000)
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        front = scope["type"] == "http" and scope["path"] == "/"
-        await (self._packed if front else self._plain)(scope, receive, send)
+        front = scope["type"] == "http" and path_of(scope) == "/"
+        await self._app(scope, receive, whole if front else send)
 
 
 class MaxBody:
@@ -153,8 +146,7 @@ class OnlyAsked:
                 message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in given)]
             await send(message)
 
-        path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
-        if _ASKED.fullmatch(path):
+        if _ASKED.fullmatch(path_of(scope)):
             await self._app(scope, receive, safely)
         else:
             await _sentence(safely, 404, "There is nothing at this address.")

@@ -4,6 +4,8 @@
     GET  inflight/jobs/ID?from=N   the job's deltas from number N on, as server-sent events
     POST inflight/jobs/ID/cancel   → {"cancelled"}
     GET  inflight/files/NAME       a file of the store
+    GET  inflight/state            models, presets, policies, limits and recorded runs
+    GET  inflight/comparisons      recorded comparisons, and what can be compared
 
 A job's stream says at once when its reader leaves, and one delta costs a reader nothing but its bytes: both that Gradio's queue cannot do.
 """
@@ -21,9 +23,8 @@ from starlette.routing import Route
 
 from core.errors import InflightError
 from visualizer.server.api import Server
+from visualizer.server.packed import FOREVER
 from visualizer.server.store import PLOTLY
-
-_FOREVER = "public, max-age=31536000, immutable"  # a name is a hash of what is inside
 
 
 def routes(
@@ -58,7 +59,7 @@ def routes(
         except InflightError as error:
             return answer({"error": str(error)}, 404)
         server.warm_up()  # the page is there: a run may come
-        headers = {"cache-control": _FOREVER, "x-content-type-options": "nosniff"}
+        headers = {"cache-control": FOREVER, "x-content-type-options": "nosniff"}
         if name and path.suffix == ".html":  # an export: it is looked at from disk, never here
             page = path.read_text(encoding="utf-8").replace(PLOTLY, _plotly(), 1)
             return Response(
@@ -66,7 +67,15 @@ def routes(
             )
         return FileResponse(path, media_type=_TYPES.get(path.suffix), headers=headers, filename=name)
 
+    async def state(request: Request) -> Response:
+        return answer(server.state())
+
+    async def comparisons(request: Request) -> Response:
+        return answer(server.comparisons.catalogue())
+
     return [
+        Route("/inflight/state", state, methods=["GET"]),
+        Route("/inflight/comparisons", comparisons, methods=["GET"]),
         Route("/inflight/jobs", begin, methods=["POST"]),
         Route("/inflight/jobs/{job}", follow, methods=["GET"]),
         Route("/inflight/jobs/{job}/cancel", cancel, methods=["POST"]),

@@ -96,6 +96,10 @@ class Store:
         """A file that stays."""
         self._pinned.add(path.name)
 
+    def is_pinned(self, name: str) -> bool:
+        """Whether a file stays."""
+        return name in self._pinned
+
     def catalogue(self, folder: Path = TRACES) -> list[dict[str, Any]]:
         """The recorded runs in the order of the presets, as the player lists them: entries with `id` and `url`. They stay."""
         return [entry | self.put(trace, pinned=True) for entry, trace in recorded_runs(folder)]

@@ -84,7 +84,7 @@ export class Compare {
 
   async _start() {
     try {
-      if (this.server) this.catalogue = await this.server.call("comparisons");
+      if (this.server) this.catalogue = await this.server.get("inflight/comparisons");
       this._chips();
       if (this.server) this.form.fill(this.catalogue);
       await this._follow();

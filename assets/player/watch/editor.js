@@ -112,7 +112,7 @@ export class Editor {
   async _state() {
     if (this.state) return true;
     try {
-      this.state = await this.app.server.call("state");
+      this.state = await this.app.server.get("inflight/state");
     } catch (error) {
       this._say(`The engine cannot be reached: ${error.message}.`, true);
       return false;
