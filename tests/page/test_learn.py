@@ -10,60 +10,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from visualizer.documents.catalogue import recorded_runs
-from visualizer.documents.replay import replay, told
-from visualizer.lessons.document import document, recorded, runs_of_lessons
-from visualizer.lessons.glossary import hints
+from visualizer.lessons.document import recorded
 from visualizer.lessons.lessons import LESSONS
-from visualizer.lessons.questions import asked
-from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import page_html
 from visualizer.page.lesson_file import lesson_html
-from visualizer.page.tabs import TABS, part, tab_script
 from worlds.browser import chromium, visit  # noqa: F401
-
-TABS_HERE = [tab for tab in TABS if tab["name"] != "compare"]
-
-
-@pytest.fixture(scope="module")
-def world() -> tuple[dict, dict, dict[str, str]]:
-    """Options of the player, its parts, and the files beside the page."""
-    files, catalogue = {}, []
-    for entry, trace in recorded_runs():
-        if entry["name"] in runs_of_lessons():
-            url = f"runs/{entry['name']}.json"
-            files[url] = json.dumps(replay(trace))
-            catalogue.append(entry | {"url": url})
-    traces = recorded()
-    captions = {run: {"de": f"learn/{run}-de.json"} for run in runs_of_lessons()}
-    files |= {urls["de"]: json.dumps(told(traces(run), "de")) for run, urls in captions.items()}
-    files |= {f"learn/{language}.json": json.dumps(document(traces, language)) for language in LANGUAGES}
-    files["learn/page.js"] = tab_script("learn")
-    documents = {language: f"learn/{language}.json" for language in LANGUAGES}
-    parts = {
-        "learn": part(
-            "learn", "learn/page.js", {"server": False, "documents": documents, "captions": captions, "tabs": TABS_HERE}
-        )
-    }
-    return {"catalogue": catalogue, "tabs": TABS_HERE, "asked": asked()}, parts, files
-
-
-@pytest.fixture
-def learn(visit, world):
-    """`learn(hash, size)`: the tab, open."""
-
-    def open_tab(hash: str = "", size: str | tuple[int, int] = "desk") -> Page:
-        options, parts, files = world
-        here = {**files, "": page_html(options, parts)}
-        page = visit(files=here, size=size, hash=f"part=learn{'&' * bool(hash)}{hash}", drawn=False)
-        page.wait_for_selector(".lesson", state="attached")
-        return page
-
-    return open_tab
-
-
-def drawn(page: Page, lesson: str, stop: str) -> None:
-    page.wait_for_function("(at) => inflightLearn.drawn === at && !inflight._pending", arg=f"{lesson}/{stop}")
+from worlds.learn_tab import drawn, learn, world  # noqa: F401
 
 
 def answer(page: Page, ask: dict) -> None:
@@ -239,7 +191,7 @@ def test_a_lesson_in_one_file_asks_for_nothing(visit):
 
 def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, world):
     options, parts, files = world
-    page = visit(files={**files, "": page_html({**options, "terms": hints()}, parts)})
+    page = visit(files={**files, "": page_html(options, parts)})
     page.hover(".panel.queue h3 .title:has-text('Token budget')")
     page.wait_for_selector(".term-hint:not([hidden])")
     assert "max_num_batched_tokens" in page.inner_text(".term-hint")

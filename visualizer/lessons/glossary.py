@@ -40,29 +40,19 @@ SEEN: dict[str, tuple[Place, View]] = {
 
 
 def terms(traces: Callable[[str], Trace], language: str) -> dict[str, dict[str, Any]]:
-    """By term: {"word", "means", "vllm", "run", "step", "view"}."""
-    words = texts(language, "glossary")
+    """By term: what `hints` has, and where it can be seen, {"run", "step", "view"}."""
     return {
-        term: {
-            "word": words[term].get("word", term),
-            "means": words[term]["means"],
-            "vllm": words[term]["vllm"],
-            "run": place.run,
-            "step": place.rule(traces(place.run)),
-            "view": view,
-        }
-        for term, (place, view) in SEEN.items()
+        term: {**hint, "run": place.run, "step": place.rule(traces(place.run)), "view": view}
+        for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)
     }
 
 
-def hints() -> dict[str, dict[str, Any]]:
-    """What the page shows where one of its words is pointed at, by term: {"means", "vllm", "words": spellings it goes by}."""
-    words = texts("en", "glossary")
-    return {
-        term: {
-            "means": words[term]["means"],
-            "vllm": words[term]["vllm"],
-            "words": [term, f"{term}s", *words[term].get("also", ())],
-        }
-        for term in SEEN
-    }
+def hints(language: str = "en") -> dict[str, dict[str, Any]]:
+    """What the page shows where one of its words is pointed at, by term: {"word", "means", "vllm", "words": spellings it goes by}."""
+    return {term: _hint(term, texts(language, "glossary")[term]) for term in SEEN}
+
+
+def _hint(term: str, told: dict[str, Any]) -> dict[str, Any]:
+    word = told.get("word", term)
+    own = word.split(" (")[0]  # "Spur (lane)" is found as Spur
+    return {"word": word, "means": told["means"], "vllm": told["vllm"], "words": [own, f"{own}s", *told.get("also", ())]}

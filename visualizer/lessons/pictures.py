@@ -1,4 +1,5 @@
-"""Pictures of a run for paper: its lanes over time and the mask of a step, as SVG drawn from the trace. Prints well without colours."""
+"""Pictures of a run for paper: its lanes over time and the mask of a step, as SVG drawn from the trace, labelled in the language that is
+spoken. Prints well without colours."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from xml.etree.ElementTree import Element, SubElement
 from core.trace.events import Segment
 from visualizer.charts.theme import HUES, deal, tint
 from visualizer.lessons.places import At
+from visualizer.words.language import t
 
 _CELL = 17
 _LABEL = 46
@@ -30,13 +32,13 @@ def lanes_picture(at: At, blank_after: bool = False) -> Element:
         for segment in event.segments:
             shapes += _lane_cell(at, segment, x, cell, HUES[hues[segment.request]])
     for lane in range(at.config.num_lanes):
-        shapes.append(_text(2, 18 + lane * _CELL + 12, f"lane {lane}", 10))
+        shapes.append(_text(2, 18 + lane * _CELL + 12, t(f"lane {lane}"), 10))
         shapes.append(_rect(_LABEL, 18 + lane * _CELL, cell * len(events), _CELL, "none", "#bbb"))
     marked = next(i for i, e in enumerate(events) if e.step == at.step)
     shapes.append(
         Element("path", {"d": f"M{_LABEL + (marked + 1) * cell:.1f} 14V{height - 4}", "stroke": "#111", "stroke-width": "1.5"})
     )
-    return _picture(width, height, shapes, f"Lanes of the run {at.trace.header['workload'].get('name', '')}")
+    return _picture(width, height, shapes, f"{t('Lanes of the run')} “{at.trace.header['workload'].get('name', '')}”")
 
 
 def mask_picture(at: At, blank: bool = False) -> Element:
@@ -63,9 +65,9 @@ def mask_picture(at: At, blank: bool = False) -> Element:
                 _text(0, 0, _label(at, key.request, key.text), 9, f"translate({96 + (k + 0.7) * cell:.1f} 60) rotate(-90)")
             )
         for q, query in enumerate(mask.queries):
-            text = "pad" if query.position is None else query.text
+            text = t("pad") if query.position is None else query.text
             shapes.append(_text(2, 64 + (q + 0.7) * cell, _label(at, query.request, text), 9))
-    return _picture(100 + columns * cell, 68 + rows * cell, shapes, f"Attention mask of step {at.step}")
+    return _picture(100 + columns * cell, 68 + rows * cell, shapes, t(f"Attention mask of step {at.step}"))
 
 
 def _lane_cell(at: At, segment: Segment, x: float, cell: float, hue: str) -> list[Element]:

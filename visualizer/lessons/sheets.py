@@ -18,6 +18,7 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.places import At
 from visualizer.lessons.texts import FOLDER, Span, texts
+from visualizer.words.language import speaking
 
 KINDS = ("teacher", "learner")
 
@@ -31,10 +32,11 @@ def sheet(lesson: str, kind: str, traces: Callable[[str], Trace], language: str 
     words = texts(language, "page")
     body = Element("main")
     _add(body, "p", made["question"], class_="where")
-    if kind == "teacher":
-        _teacher(body, made, traces, words)
-    else:
-        _learner(body, made, traces, words)
+    with speaking(language):
+        if kind == "teacher":
+            _teacher(body, made, traces, words)
+        else:
+            _learner(body, made, traces, words)
     return page(f"{made['number']}. {made['title']}", words[kind], body, language)
 
 

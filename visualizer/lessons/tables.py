@@ -15,6 +15,7 @@ from visualizer.lessons.facts import value
 from visualizer.lessons.facts.company import PAIRS, run
 from visualizer.lessons.places import At
 from visualizer.lessons.texts import FOLDER, number, texts
+from visualizer.words.language import speaking, t
 
 _SHOWN = 56  # characters of a text
 
@@ -26,7 +27,11 @@ def table(name: str, at: At, language: str) -> dict[str, Any]:
 def _names(at: At, language: str) -> dict[str, Any]:
     """What the limits are called in other engines."""
     data = _names_file()
-    return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": data["rows"]}
+    with speaking(language):
+        rows = [
+            [t(what), *(cell if isinstance(cell, str) else t(cell["say"]) for cell in cells)] for what, *cells in data["rows"]
+        ]
+    return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": rows}
 
 
 def _company(at: At, language: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, entry
 from visualizer.documents.replay import replay, told
 from visualizer.lessons.document import document
+from visualizer.lessons.glossary import hints
 from visualizer.page.bundle import inert_json, page_html
 from visualizer.page.tabs import part, tab_script
 
@@ -31,4 +32,4 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     learn = part("learn", "", {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson})
     head = {"<!--DATA-->": inert_json(data), "/*SCRIPT*/": tab_script("learn")}
     brought = re.sub("|".join(map(re.escape, head)), lambda m: head[m.group()], _HEAD.read_text(encoding="utf-8"))
-    return page_html({"catalogue": catalogue}, {"learn": learn}).replace("</head>", brought, 1)
+    return page_html({"catalogue": catalogue, "terms": hints(language)}, {"learn": learn}).replace("</head>", brought, 1)

@@ -22,7 +22,7 @@ def totals(trace: Trace) -> list[dict[str, str]]:
         "lane_occupancy": ("Lanes in use", _told(found["lane_occupancy"], "{:.0%}")),
         "padding_waste": ("Padding", _told(found["padding_waste"] or None, "{:.0%}")),
     }
-    return [{"name": t(name), "value": t(value), "means": DEFINITIONS[key]} for key, (name, value) in shown.items() if value]
+    return [{"name": t(name), "value": t(value), "means": t(DEFINITIONS[key])} for key, (name, value) in shown.items() if value]
 
 
 def _told(number: float | None, form: str) -> str | None:

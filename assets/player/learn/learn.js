@@ -10,6 +10,7 @@ import { Choose } from "./choose.js";
 import { Home } from "./home.js";
 import { Paint } from "./paint.js";
 import { Progress } from "./progress.js";
+import { t } from "../parts/speech.js";
 import { said, spoken } from "./spans.js";
 import { Stage } from "./stop.js";
 import { Terms } from "./terms.js";
@@ -73,7 +74,7 @@ export class Learn {
     this.words = this.doc.words;
     this.language = this.doc.language;
     this.root.lang = this.language;
-    this.speech = this.language === "en" ? null : { labels: this.doc.labels, captions: (entry) => this._captions(entry.name) };
+    this.speech = this.language === "en" ? null : { name: this.language, labels: this.doc.labels, terms: this.doc.terms, captions: (entry) => this._captions(entry.name) };
     if (this.page.dataset.part === "learn") this.app.speech.use(this.speech);
     this._labels();
     this.home.draw();
@@ -247,6 +248,9 @@ export class Learn {
 
   _labels() {
     const { $, words, doc } = this;
+    this.root.setAttribute("aria-label", `Inflight: ${words.title}`);
+    $(".tabs").setAttribute("aria-label", t("Parts of Inflight"));
+    for (const [i, tab] of this.options.tabs.entries()) setText($(".tabs").children[i], t(tab.title));
     setText($(".lessons-button"), words.close);
     setText($(".back-button"), words.back);
     setText($(".presenter-button"), words.presenter);

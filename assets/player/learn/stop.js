@@ -1,5 +1,7 @@
 // One stop of a lesson on the player: puts the real views in a state, dims the rest, and gives everything back afterwards.
 
+import { t } from "../parts/speech.js";
+
 const SIDE = ["kv", "queue", "text"]; // panels that share a place where the page is narrow
 
 export class Stage {
@@ -24,7 +26,7 @@ export class Stage {
     app.transport.toggle(false);
     const tab = app.layout === "phone" ? views.find((v) => v === "mask" || SIDE.includes(v)) : views.find((v) => SIDE.includes(v));
     const entry = app.options.catalogue.find((e) => e.name === run);
-    if (!entry) return app.toast(`The recorded run ${run} is not here.`);
+    if (!entry) return app.toast(`${t("This recorded run is not here:")} ${run}.`);
     if (app.entry !== entry || app.speech.opened !== app.speech.language) await app.open(entry, { step, pin, tab });
     else {
       app.clear();

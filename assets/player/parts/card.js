@@ -1,8 +1,9 @@
 // The one dialog of a part, filled anew each time it is opened.
 
 import { h } from "./dom.js";
+import { t } from "./speech.js";
 
-const closing = () => h("form", { method: "dialog" }, h("button", { class: "button primary" }, "Close"));
+const closing = () => h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close")));
 
 /**
  * @param {HTMLElement} root with a `dialog.card`
@@ -11,7 +12,7 @@ const closing = () => h("form", { method: "dialog" }, h("button", { class: "butt
  */
 export function showCard(root, title, ...content) {
   const dialog = bareCard(root, title, "");
-  dialog.replaceChildren(h("h2", {}, title), ...content.filter(Boolean), closing());
+  dialog.replaceChildren(h("h2", {}, t(title)), ...content.filter(Boolean), closing());
   dialog.showModal();
   return dialog;
 }
@@ -20,6 +21,6 @@ export function showCard(root, title, ...content) {
 export function bareCard(root, title, kind) {
   const dialog = root.querySelector("dialog.card");
   dialog.className = `card ${kind}`;
-  dialog.setAttribute("aria-label", title);
+  dialog.setAttribute("aria-label", t(title));
   return dialog;
 }

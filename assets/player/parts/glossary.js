@@ -2,17 +2,15 @@
 // Finds the word under the pointer, so that no text needs to be marked. Knows no view.
 
 import { h } from "./dom.js";
+import { t } from "./speech.js";
 
 const DWELL = 350; // ms the pointer rests on a word
 const LEAVE = "canvas, input, textarea, select, .texts, .term, .tooltip";
 
 export class Glossary {
-  /** terms: {term: {means, vllm, words}}. One for the page. */
+  /** terms: () → {term: {word, means, vllm, words}} in the language that is spoken. One for the page. */
   constructor(terms) {
-    this.terms = terms;
-    this.words = new Map(Object.entries(terms).flatMap(([term, { words }]) => words.map((word) => [word.toLowerCase(), term])));
-    const spelled = [...this.words.keys()].sort((a, b) => b.length - a.length).map((word) => word.replace(/[^\w ]/g, "\\$&"));
-    this.pattern = new RegExp(`(?<![\\w-])(${spelled.join("|")})(?![\\w-])`, "gi");
+    this._terms = terms;
     this.card = h("div", { class: "tooltip term-hint", role: "tooltip", hidden: true });
     document.addEventListener("pointermove", (e) => {
       clearTimeout(this._timer);
@@ -22,11 +20,22 @@ export class Glossary {
     document.addEventListener("keydown", (e) => { if (e.key === "Escape") this.card.hidden = true; }, true);
   }
 
+  /** The terms, and what finds them in a text. */
+  _use() {
+    const terms = this._terms();
+    if (terms === this.terms) return;
+    this.terms = terms;
+    this.words = new Map(Object.entries(terms).flatMap(([term, { words }]) => words.map((word) => [word.toLowerCase(), term])));
+    const spelled = [...this.words.keys()].sort((a, b) => b.length - a.length).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    this.pattern = new RegExp(`(?<![\\p{L}\\d_-])(${spelled.join("|")})(?![\\p{L}\\d_-])`, "giu");
+  }
+
   /** The term whose word lies under a point, with the rectangle of the word. */
   at(x, y) {
     const caret = document.caretPositionFromPoint?.(x, y);
     const node = caret?.offsetNode;
     if (!node || node.nodeType !== Node.TEXT_NODE) return null;
+    this._use();
     for (const found of node.textContent.matchAll(this.pattern)) {
       if (found.index > caret.offset || found.index + found[0].length < caret.offset) continue;
       const range = document.createRange();
@@ -43,8 +52,8 @@ export class Glossary {
     const found = root && !e.target.closest(LEAVE) ? this.at(e.clientX, e.clientY) : null;
     this.card.hidden = !found;
     if (!found) return;
-    const { means, vllm } = this.terms[found.term];
-    this.card.replaceChildren(h("b", {}, found.term), ` ${means} `, h("i", {}, `In vLLM: ${vllm}`));
+    const { word, means, vllm } = this.terms[found.term];
+    this.card.replaceChildren(h("b", {}, word), ` ${means} `, h("i", {}, `${t("In vLLM:")} ${vllm}`));
     root.append(this.card);
     const { width, height } = this.card.getBoundingClientRect();
     const edge = root.getBoundingClientRect();

@@ -2,6 +2,7 @@
 
 import { showCard } from "./card.js";
 import { clamp, h } from "./dom.js";
+import { t } from "./speech.js";
 
 export class Menu {
   constructor(el, app) {
@@ -34,7 +35,7 @@ export class Menu {
         this.close();
         item.act();
       },
-    }, item.text, item.note ? h("small", {}, item.note) : null)));
+    }, t(item.text), item.note ? h("small", {}, t(item.note)) : null)));
     this.el.hidden = false;
     const box = this.app.root.getBoundingClientRect();
     const at = button.getBoundingClientRect();
@@ -81,5 +82,5 @@ const KEYS = [
 
 /** about: what this is, in a sentence. */
 export function showKeys(root, about) {
-  showCard(root, "Keys", about && h("p", {}, about), h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k)])), h("dd", {}, what)])));
+  showCard(root, "Keys", about && h("p", {}, about), h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k.length > 1 ? t(k) : k)])), h("dd", {}, t(what))])));
 }

@@ -13,7 +13,8 @@ export const untold = new Set();
 
 /** A text in the language that is spoken. */
 export function t(text) {
-  if (!words || !/[A-Za-z]/.test(text)) return text;
+  if (!words) return text;
+  if (!/[A-Za-z]/.test(text)) return asWritten(text);
   const given = text.match(PARTS) || [];
   const key = text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#"));
   if (!Object.hasOwn(words, key)) {
@@ -27,13 +28,17 @@ export function t(text) {
 /** 12,345.6 as 12.345,6; quoted text as it is. */
 const asWritten = (part) => (part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : ".")));
 
+/** A line of texts and requests, its texts in the language that is spoken. */
+export const told = (line) => line.map((span) => (typeof span === "string" ? t(span) : span));
+
 /** Words of the page into an element, in the language that is spoken. */
 export const tell = (el, text) => setText(el, t(text));
 
-/** The language of a player: null for English, or {labels: English to it, captions: what is said of a recorded run, by its entry}. */
+/** The language of a player: null for English, or {name, labels: English to it, terms: see glossary.js, captions: what is said of a recorded run, by its entry}. */
 export class Speech {
   constructor(root) {
     this.language = null;
+    this.root = root;
     this.untold = untold;
     this.texts = [];
     const walker = document.createTreeWalker(root, 4 /* texts */);
@@ -46,11 +51,16 @@ export class Speech {
       .filter((name) => el.getAttribute(name)).map((name) => ({ el, name, english: el.getAttribute(name), shown: el.getAttribute(name) })));
   }
 
+  get name() {
+    return this.language ? this.language.name : "en";
+  }
+
   /** Labels are said at once, sentences with the next run that is opened. */
   use(language) {
     if (this.language === language) return;
     this.language = language;
     words = language && language.labels;
+    this.root.lang = this.name;
     this._say();
   }
 

@@ -1,6 +1,7 @@
 // Every canvas as a table of the same step, for those who read rather than look.
 
 import { h } from "./dom.js";
+import { t } from "./speech.js";
 
 export class Tables {
   constructor(app, views) {
@@ -31,11 +32,11 @@ export class Tables {
   }
 }
 
-/** rows: lists of texts, the first of each its heading. */
+/** caption: as it is read; columns: words of the page; rows: lists of texts as they are read, the first of each its heading. */
 export function fillTable(holder, { caption, columns, rows }) {
   holder.setAttribute("aria-label", caption);
   holder.replaceChildren(h("table", {},
     h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, c)))),
+    h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, t(c))))),
     h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, n) => h(n ? "td" : "th", n ? {} : { scope: "row" }, h("bdi", {}, cell))))))));
 }

@@ -2,7 +2,7 @@
 
 import { clamp, h } from "./dom.js";
 import { spans } from "./chips.js";
-import { t } from "./speech.js";
+import { told } from "./speech.js";
 
 export class Tooltip {
   constructor(el, app) {
@@ -12,7 +12,7 @@ export class Tooltip {
 
   show(lines, x, y) {
     const { el } = this;
-    el.replaceChildren(...lines.map((line) => h("div", {}, ...spans(this.app, line.map((span) => (typeof span === "string" ? t(span) : span))))));
+    el.replaceChildren(...lines.map((line) => h("div", {}, ...spans(this.app, told(line)))));
     el.hidden = false;
     const box = this.app.root.getBoundingClientRect();
     const [w, hh] = [el.offsetWidth, el.offsetHeight];

@@ -2,7 +2,7 @@
 
 import { dims } from "../parts/colours.js";
 import { clamp, setAttr } from "../parts/dom.js";
-import { tell } from "../parts/speech.js";
+import { t, tell } from "../parts/speech.js";
 import { count, plural } from "../parts/format.js";
 import { measure, setFont, shorten, Surface } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
@@ -27,7 +27,7 @@ export class LengthsView {
     const label = 26;
     const size = Math.max(11, Math.min(app.presenter ? 18 : 12, pitch - 2));
     setFont(g, `${size}px ${palette.mono}`);
-    const room = surface.w - label - measure(g, count(run.longest)) - 10;
+    const room = surface.w - label - measure(g, t(count(run.longest))) - 10;
     g.textBaseline = "middle";
     for (const lane of frame.lanes) {
       const y = lane.lane * pitch + gap / 2;
@@ -75,11 +75,11 @@ export class LengthsView {
       if (pitch >= 9) {
         g.fillStyle = palette.ink;
         setFont(g, `${size}px ${palette.mono}`);
-        g.fillText(count(lane.kvLen), label + now + 6, y + height / 2 + 0.5);
+        g.fillText(t(count(lane.kvLen)), label + now + 6, y + height / 2 + 0.5);
       }
     }
     g.globalAlpha = 1;
-    setAttr(surface.canvas, "aria-label", `Cache lengths: ${frame.lanes.filter((l) => l.request).map((l) => `${l.request.letter} ${l.kvLen}`).join(", ") || "all empty"}`);
+    setAttr(surface.canvas, "aria-label", `${t("Cache lengths")}: ${frame.lanes.filter((l) => l.request).map((l) => `${l.request.letter} ${l.kvLen}`).join(", ") || t("all empty")}`);
   }
 
   /** A cache that was just taken away: its length as an empty frame. */
@@ -114,7 +114,7 @@ export class LengthsView {
 
   table(frame) {
     return {
-      caption: "Length of each request's cache",
+      caption: t("Length of each request's cache"),
       columns: ["Lane", "Request", "Before this step", "After"],
       rows: frame.lanes.filter((l) => l.request).map((l) => [String(l.lane), l.request.letter, String(l.before), String(l.kvLen)]),
     };
@@ -185,7 +185,7 @@ export class BlocksView {
     }
     g.globalAlpha = 1;
     const shared = [...this.owned.values()].filter((o) => o.length > 1).length;
-    setAttr(surface.canvas, "aria-label", `Block map: ${kv.used} of ${kv.total} blocks in use${shared ? `, ${shared} shared` : ""}${this.ghosts.size ? `, ${this.ghosts.size} freed by preemption` : ""}`);
+    setAttr(surface.canvas, "aria-label", `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${this.ghosts.size ? `, ${t(`${this.ghosts.size} freed by preemption`)}` : ""}`);
   }
 
   /** h: of the fill; strip: what is left below it for a label, or 0. */
@@ -313,9 +313,9 @@ export class BlocksView {
     const owned = [...this.owners(frame)].sort((a, b) => a[0] - b[0]);
     const { kv } = frame.event;
     return {
-      caption: `Blocks in use: ${kv.used} of ${kv.total}${frame.vanished.length ? `; freed by preemption: ${frame.vanished.map((v) => v.request.letter).join(", ")}` : ""}`,
+      caption: `${t(`Blocks in use: ${kv.used} of ${kv.total}`)}${frame.vanished.length ? `; ${t("freed by preemption")}: ${frame.vanished.map((v) => v.request.letter).join(", ")}` : ""}`,
       columns: ["Block", "Owner", "Its block", "Filled"],
-      rows: owned.slice(0, 500).map(([b, o]) => [String(b), o.map((x) => x.request.letter).join(" and "), String(o[0].at), `${Math.round(o[0].fill * 100)} %`]),
+      rows: owned.slice(0, 500).map(([b, o]) => [String(b), o.map((x) => x.request.letter).join(" "), String(o[0].at), `${Math.round(o[0].fill * 100)} %`]),
     };
   }
 }

@@ -3,7 +3,7 @@
 
 import { clockLabel, roundUnit } from "../run/axis.js";
 import { clamp, setAttr } from "../parts/dom.js";
-import { tell } from "../parts/speech.js";
+import { t, tell } from "../parts/speech.js";
 import { duration, milliseconds, plural } from "../parts/format.js";
 import { measure } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
@@ -108,7 +108,7 @@ export class LanesView {
     const unit = roundUnit(span, Math.max(3, surface.w / (this.clock ? 110 : 70)), !this.clock);
     const first = this.clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
     for (let v = first; GUTTER + v * scale.per <= surface.w - 14; v += unit) {
-      const label = this.clock ? clockLabel(v, span) : String(scale.start + v);
+      const label = this.clock ? t(clockLabel(v, span)) : String(scale.start + v);
       if (GUTTER + v * scale.per + measure(g, label) <= surface.w) g.fillText(label, GUTTER + v * scale.per, font - 1);
     }
     run.events.forEach((e, i) => {
@@ -118,13 +118,15 @@ export class LanesView {
   }
 
   _key(c) {
-    const parts = [plural(c.prefill, "prefill"), `${c.decode} decode`];
-    if (c.wasted) parts.push(`${c.wasted} wasted${c.overrun ? ` (${c.overrun} overrun)` : ""}`);
-    if (c.stalled) parts.push(`${c.stalled} stalled`);
-    if (c.preempted) parts.push(`${c.preempted} preempted`);
-    this.summary = `${parts.join(", ")} lane-steps`;
+    const counted = { prefill: c.prefill, decode: c.decode, wasted: c.wasted - c.overrun, overrun: c.overrun, stalled: c.stalled, preempted: c.preempted };
+    this.counts = Object.entries(counted).filter(([, n]) => n).map(([word, n]) => `${n} ${word}`);
     for (const [name, n] of [["waste", c.wasted - c.overrun], ["overrun", c.overrun], ["stalled", c.stalled], ["gone", c.preempted], ["idle", this.idle]]) if (this.legend[name]) this.legend[name].hidden = !n;
-    setAttr(this.chart.canvas, "aria-label", `Lanes over time: ${this.summary}`);
+    setAttr(this.chart.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
+  }
+
+  /** What a lane did in how many steps, over the whole run. */
+  get _counts() {
+    return this.counts.map(t).join(", ");
   }
 
   /** @param {Frame} frame */
@@ -132,7 +134,7 @@ export class LanesView {
     const { app, chart } = this;
     if (!chart.surface.visible) return;
     const { run } = app;
-    const stamp = `${this.clock}/${run.complete}/${app.presenter}/${app.layout}/${app.pair.charted.map((r) => r.length)}`;
+    const stamp = `${app.speech.name}/${this.clock}/${run.complete}/${app.presenter}/${app.layout}/${app.pair.charted.map((r) => r.length)}`;
     if (chart.paint(stamp, () => this._layout(run), (g) => this._axis(g))) this._key(chart.counted);
     this._parting(chart, run, chart.show(this.right(frame.i), FUTURE));
     const x = (this.left(frame.i) + this.right(frame.i)) / 2;
@@ -158,14 +160,14 @@ export class LanesView {
     if (!other.surface.visible) return;
     const { run, name } = members[at];
     other.paint(`${stamp}/${at}`, () => this._layout(run), (g) => {
-      const title = `${name}: ${plural(run.length, "step")}, ${duration(run.events.at(-1).tEnd - run.events[0].tStart)}`;
+      const title = `${t(name)}: ${t(plural(run.length, "step"))}, ${t(duration(run.events.at(-1).tEnd - run.events[0].tStart))}`;
       g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
     });
     const g = other.show(right, FUTURE);
     this._parting(other, run, g);
     g.fillStyle = app.palette.ink;
     g.fillRect(x - 1, 0, 2, other.surface.h);
-    setAttr(other.canvas, "aria-label", `Lanes of the other run, ${name}`);
+    setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${t(name)}`);
   }
 
   /** A dashed line where the runs of a pair part. */
@@ -238,23 +240,23 @@ export class LanesView {
   }
 
   table(frame) {
-    return lanesTable(this.app.run, frame, `Lanes in step ${frame.event.step}. Whole run: ${this.summary || ""}`);
+    return lanesTable(this.app.run, frame, `${t(`Lanes in step ${frame.event.step}`)}. ${t("The whole run, in lane-steps")}: ${this._counts}`);
   }
 
   /** The other run's lanes in the same step. */
   besideTable({ event }) {
     const { other } = this.app.pair;
-    if (!other) return { caption: "There is no other run", columns: [], rows: [] };
-    return lanesTable(other.run, other.run.frame(other.run.indexOf(event.step)), `Lanes of the other run, ${other.name}, in step ${event.step}`);
+    if (!other) return { caption: t("There is no other run"), columns: [], rows: [] };
+    return lanesTable(other.run, other.run.frame(other.run.indexOf(event.step)), `${t("Lanes of the other run")}, ${t(other.name)}: ${t(`step ${event.step}`)}`);
   }
 }
 
 function lanesTable(run, frame, caption) {
   /** @type {(status: number) => string} */
   const words = (s) => /** @type {[number, string][]} */ ([[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [OVERRUN, "overrun"], [STALLED, "stalled"]])
-    .filter(([bit]) => s & bit).map(([, word]) => word).join(", ") || "idle";
+    .filter(([bit]) => s & bit).map(([, word]) => t(word)).join(", ") || t("idle");
   return {
     caption, columns: ["Lane", "Request", "Since step", "This step"],
-    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : "free", l.stay ? String(run.stepOf(l.stay.from)) : "", l.request || l.status ? words(l.status) : ""]),
+    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : t("free"), l.stay ? String(run.stepOf(l.stay.from)) : "", l.request || l.status ? words(l.status) : ""]),
   };
 }

@@ -2,7 +2,7 @@
 
 import { dims } from "../parts/colours.js";
 import { setAttr } from "../parts/dom.js";
-import { tell } from "../parts/speech.js";
+import { t, tell } from "../parts/speech.js";
 import { plural } from "../parts/format.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
@@ -27,7 +27,7 @@ export class PackedRow {
       return { item, position, guess, text: guess === "forgotten" ? NOT_TAKEN : visible(run.tokenText(item.request, position)), phase: guess ? "draft" : item.phase };
     };
     for (const item of pass.items) {
-      if (item.pads) cells.push({ item, pads: item.pads, text: item.pads === 1 ? "pad" : `${item.pads} pads` });
+      if (item.pads) cells.push({ item, pads: item.pads, text: t(item.pads === 1 ? "pad" : `${item.pads} pads`) });
       const shown = item.length <= most ? item.length : Math.max(0, most - 1);
       for (let i = 0; i < shown; i += 1) cells.push(token(item, item.start + i));
       if (shown < item.length) {
@@ -35,13 +35,13 @@ export class PackedRow {
         cells.push({ item, fold: rest, from: item.start + shown, text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`, phase: item.phase });
       }
     }
-    if (pass.graphPads) cells.push({ item: pass.items.at(-1), graph: pass.graphPads, bucket: pass.bucket, text: `+${pass.graphPads} graph padding` });
+    if (pass.graphPads) cells.push({ item: pass.items.at(-1), graph: pass.graphPads, bucket: pass.bucket, text: `+${t(`${pass.graphPads} graph padding`)}` });
     return cells;
   }
 
   _sumOf(passes) {
     const tokens = passes.reduce((n, p) => n + p.tokens, 0);
-    return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${plural(passes.length, "more pass", "more passes")}: ${plural(tokens, "token")}` };
+    return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${t(plural(passes.length, "more pass", "more passes"))}: ${t(plural(tokens, "token"))}` };
   }
 
   _place(g, groups, style, left, width, height) {
@@ -122,8 +122,9 @@ export class PackedRow {
     }
     for (const cell of placed) this._ink(g, cell, style);
     this.cells = placed;
-    setAttr(surface.canvas, "aria-label", `${passes.length > 1 ? `${passes.length} passes` : "One pass"}: ${passes.map((p) => p.items
-      .map((i) => `${i.request.letter} ${i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`}${i.pads ? ` after ${plural(i.pads, "pad")}` : ""}`).join(", ")).join("; ")}`);
+    const what = (i) => (i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`);
+    setAttr(surface.canvas, "aria-label", `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes.map((p) => p.items
+      .map((i) => `${i.request.letter} ${t(what(i))}${i.pads ? ` ${t(`after ${plural(i.pads, "pad")}`)}` : ""}`).join(", ")).join("; ")}`);
   }
 
   /** Too many even for one cell a request: as many as fit, then how many are left. */
@@ -132,7 +133,7 @@ export class PackedRow {
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
       const count = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
-      const last = { ...rest[0], fold: count, from: null, text: `+${plural(count, "token")} of ${plural(rest.filter((c) => !c.graph).length, "request")}`, sum: true };
+      const last = { ...rest[0], fold: count, from: null, text: `+${t(`${plural(count, "token")} of ${plural(rest.filter((c) => !c.graph).length, "request")}`)}`, sum: true };
       const placed = this._place(g, [[...cells.slice(0, n), last]], style, left, this.surface.w, this.surface.h);
       if (placed) return placed;
     }
@@ -234,13 +235,13 @@ export class PackedRow {
   table(frame) {
     const { run } = this.app;
     return {
-      caption: "Tokens of this forward pass, in order",
+      caption: t("Tokens of this forward pass, in order"),
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads"],
       rows: frame.passes.flatMap((p) => p.items.map((i) => [
-        String(p.index + 1), i.request.letter, i.overrun ? `${i.phase}, overrun` : i.phase, i.length ? `${i.start} to ${i.kvLen - 1}` : "none",
+        String(p.index + 1), i.request.letter, `${t(i.phase)}${i.overrun ? `, ${t("overrun")}` : ""}`, i.length ? t(`${i.start} to ${i.kvLen - 1}`) : "–",
         Array.from({ length: Math.min(i.length, 40) }, (_, n) => (guessAt(i, i.start + n) === "forgotten" ? NOT_TAKEN : visible(run.tokenText(i.request, i.start + n)))).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
         String(i.pads),
-      ]).concat(p.graphPads ? [[String(p.index + 1), "nobody", "graph padding", "none", "", String(p.graphPads)]] : [])),
+      ]).concat(p.graphPads ? [[String(p.index + 1), t("nobody"), t("graph padding"), "–", "", String(p.graphPads)]] : [])),
     };
   }
 }

@@ -86,7 +86,7 @@ export class RequestCard {
     if (!request) return;
     if (this._request !== request || this._run !== run) {
       [this._request, this._run] = [request, run];
-      this.name.replaceChildren(chip(app, request, true), request.by ? h("bdi", {}, request.by) : "", ` request ${request.id}`);
+      this.name.replaceChildren(chip(app, request, true), request.by ? h("bdi", {}, request.by) : "", ` ${t("request")} ${request.id}`);
     }
     const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);
@@ -109,7 +109,7 @@ export class RequestCard {
   table(frame) {
     const { run, pinned } = this.app;
     const gaps = pinned ? timesOf(run, pinned, frame.i).gaps : [];
-    return { caption: pinned ? `Gaps between the tokens of ${pinned.letter}` : "No request is selected", columns: ["Before token", "Gap"], rows: gaps.map((gap, k) => [String(k + 2), milliseconds(gap)]) };
+    return { caption: pinned ? `${t("Gaps between the tokens of")} ${pinned.letter}` : t("No request is selected"), columns: ["Before token", "Gap"], rows: gaps.map((gap, k) => [String(k + 2), t(milliseconds(gap))]) };
   }
 
   /** Every gap as a bar; the mean of them is TPOT. */

@@ -7,6 +7,7 @@ import { fillTabs } from "../parts/look.js";
 import { showKeys } from "../parts/menu.js";
 import { showWhatIf } from "./what_if.js";
 import { showRuns } from "./runs_card.js";
+import { t } from "../parts/speech.js";
 
 /** What an element takes when it is not shortened. */
 const widthOf = (el) => (el.matches(".policy-chip") && el.offsetWidth ? el.scrollWidth + 2 : el.offsetWidth);
@@ -71,13 +72,13 @@ export class Bar {
     const model = (header.model && header.model.name) || "";
     const mark = app.$(".source");
     setText(mark.querySelector(".word"), sourceOf(app.run));
-    setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((t) => ` · ${t}`).join(""));
+    setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((word) => ` · ${word}`).join(""));
     mark.title = factsOf(app.run).map(([name, words]) => `${name}: ${words}`).join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
     const limits = limitsOf(app.run);
     for (const mark of root.querySelectorAll(".deduced")) { // another engine does not record it: by which rule it was worked out
-      mark.title = (header.deduced || {})[mark.dataset.fact] || "";
+      mark.title = t((header.deduced || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
     }
     for (const chip of root.querySelectorAll(".policy-chip")) {

@@ -4,7 +4,9 @@
 
 import { h, setAttr, setText } from "../parts/dom.js";
 import { plain } from "../parts/chips.js";
+import { t, told } from "../parts/speech.js";
 
+const HOW = "arrow keys move, Enter selects the request, Escape leaves";
 const MOST = 20000; // places that arrow keys can walk through
 
 /** @typedef {{x: number, y: number, w: number, h: number}} Place */
@@ -44,10 +46,11 @@ export class Cursor {
     this.app = app;
     this.view = view;
     this.at = 0;
-    this.said = h("span", { class: "hidden-text" }, "arrow keys move, Enter selects the request, Escape leaves");
+    this.name = name;
+    this.said = h("span", { class: "hidden-text" }, HOW);
     this.option = h("span", { role: "option", class: "cursor-at", "aria-selected": "false", id: `cursor-${name.replaceAll(" ", "-")}` }, this.said);
     this._shown = ""; // where it was last
-    this.el = h("div", { class: "cursor", role: "listbox", tabindex: "0", "aria-label": name, "aria-activedescendant": this.option.id }, this.option);
+    this.el = h("div", { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id }, this.option);
     view.surface.canvas.parentElement.append(this.el);
     this.el.addEventListener("keydown", (e) => this._key(e));
     this.el.addEventListener("focus", () => this.draw());
@@ -89,17 +92,18 @@ export class Cursor {
 
   /** Where it is in the step on screen, and what lies there: said, lit everywhere, in words beside it. */
   draw() {
-    if (!this._walked) return;
+    setAttr(this.el, "aria-label", t(this.name));
+    if (!this._walked) return setText(this.said, t(HOW));
     const places = this._places();
     this.el.classList.toggle("nothing", !places.length);
-    if (!places.length) return setText(this.said, "nothing to walk through in this step");
+    if (!places.length) return setText(this.said, t("nothing to walk through in this step"));
     this.at = Math.min(this.at, places.length - 1);
     const place = places[this.at];
     const found = this._found(places);
     const { style } = this.option;
     [style.left, style.top, style.width, style.height] = [place.x, place.y, place.w, place.h].map((n) => `${n}px`);
-    const words = (found && found.lines ? found.lines : []).map((line) => plain(this.app, line)).join(". ");
-    setText(this.said, words || "nothing");
+    const words = (found && found.lines ? found.lines : []).map((line) => plain(this.app, told(line))).join(". ");
+    setText(this.said, words || t("nothing"));
     setAttr(this.option, "aria-selected", String(Boolean(found && found.request && found.request === this.app.pinned)));
     setAttr(this.option, "aria-posinset", String(this.at + 1));
     setAttr(this.option, "aria-setsize", String(places.length));

@@ -26,7 +26,7 @@ export function pointCanvas(app, view, seeks = false) {
 }
 
 export function pointElements(app) {
-  if (app.options.terms) new Glossary(app.options.terms);
+  if (app.options.terms) new Glossary(() => app.speech.language?.terms || app.options.terms);
   const of = (e) => {
     const el = e.target.closest && e.target.closest("[data-request]");
     return el && app.run ? app.run.requests[Number(el.dataset.request)] : null;

@@ -1,6 +1,7 @@
 // Play, step, jump: buttons, keys, speed. Knows the player's verbs, not what is drawn.
 
 import { clamp, setText } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
 
 export const SPEEDS = [1, 2, 4, 8, 15, 30, 60];
 
@@ -44,7 +45,7 @@ export class Transport {
     if (!app.run) return;
     const steps = app.run.eventSteps(kind);
     const target = direction > 0 ? steps.find((i) => i > app.index) : steps.findLast((i) => i < app.index);
-    if (target === undefined) app.toast(`No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`, 2500);
+    if (target === undefined) app.toast(t(`No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`), 2500);
     else app.seek(target, true);
   }
 
@@ -53,7 +54,7 @@ export class Transport {
     if (on === this.playing || !app.run) return;
     this.playing = on;
     if (on) app.intro.used();
-    this.playButton.setAttribute("aria-label", on ? "Pause" : "Play");
+    this.playButton.setAttribute("aria-label", t(on ? "Pause" : "Play"));
     this.playButton.setAttribute("aria-pressed", String(on));
     this.playButton.classList.toggle("on", on);
     if (!on) {

@@ -3,7 +3,7 @@
 
 import { dims } from "../../parts/colours.js";
 import { clamp, setAttr, setText } from "../../parts/dom.js";
-import { tell } from "../../parts/speech.js";
+import { t, tell } from "../../parts/speech.js";
 import { plural } from "../../parts/format.js";
 import { measure, setFont, Surface } from "../../parts/surface.js";
 import { inkCells, inkLeaks, inkTiles, inkWeights } from "./cells.js";
@@ -69,7 +69,7 @@ export class MaskView {
     for (const item of pass.items) {
       for (let k = Math.max(item.k0, view[2]); k < Math.min(item.k0 + item.kvLen, view[3]); k += 1) texts.push(visible(run.tokenText(item.request, k - item.k0), 7));
     }
-    if (texts.every((t) => measure(g, t) <= cw - 1)) return { texts, across: true, room: 16 * big };
+    if (texts.every((text) => measure(g, text) <= cw - 1)) return { texts, across: true, room: 16 * big };
     return cw >= 13 * big ? { texts, across: false, room: KEY_TEXT * big } : null;
   }
 
@@ -88,7 +88,7 @@ export class MaskView {
       setText(this.key, "");
       g.fillStyle = palette.soft;
       setFont(g, `13px ${palette.sans}`);
-      g.fillText("Nothing was computed in this step.", 4, 24);
+      g.fillText(t("Nothing was computed in this step."), 4, 24);
       return;
     }
     const at = this._layout(pass);
@@ -129,7 +129,7 @@ export class MaskView {
     const pads = pass.padding ? `, of them ${plural(pass.padding, "pad")}` : "";
     tell(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
-      `Attention mask, ${pass.nq} queries by ${pass.nk} keys, ${pass.items.filter((i) => i.length).length} requests on the diagonal${pads}${app.leak.on ? "; a leak: each also reads the next one's keys" : ""}`);
+      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${plural(pass.items.filter((i) => i.length).length, "request")} on the diagonal`)}${app.leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
     this.drawn = { pass, at, window, weights };
   }
 
@@ -192,16 +192,16 @@ export class MaskView {
 
   table(frame) {
     const pass = this.pass(frame);
-    if (!pass) return { caption: "Attention mask: nothing was computed", columns: [], rows: [] };
+    if (!pass) return { caption: t("Attention mask: nothing was computed"), columns: [], rows: [] };
     const window = this.window();
     return {
-      caption: `Attention mask of pass ${pass.index + 1}`,
+      caption: t(`Attention mask of pass ${pass.index + 1}`),
       columns: ["Request", "Queries", "Sees keys", "Cached", "New", "Pads", "Note"],
       rows: pass.items.map((i) => [
         i.request.letter,
-        i.length ? `${i.start} to ${i.kvLen - 1}` : "none (finished)",
-        i.length ? `its own, up to itself${window === null ? "" : `, at most ${window} back`}` : "nothing",
-        String(i.start), String(i.length), String(i.pads), i.leak ? `leak: also all keys of ${i.leak.request.letter}` : i.overrun ? "overrun: computed for nothing" : "",
+        i.length ? t(`${i.start} to ${i.kvLen - 1}`) : t("none (finished)"),
+        i.length ? t(`its own, up to itself${window === null ? "" : `, at most ${window} back`}`) : t("nothing"),
+        String(i.start), String(i.length), String(i.pads), i.leak ? `${t("leak: also all keys of")} ${i.leak.request.letter}` : i.overrun ? t("overrun: computed for nothing") : "",
       ]),
     };
   }

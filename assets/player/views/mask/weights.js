@@ -1,6 +1,7 @@
 // What the model uses of what the mask permits: real attention weights of one layer and head, fetched for a step that stays.
 
 import { h } from "../../parts/dom.js";
+import { t } from "../../parts/speech.js";
 
 export class Weights {
   constructor(app) {
@@ -69,16 +70,16 @@ export class Weights {
     const { app } = this;
     if (!this.offered) return [];
     const toggle = h("button", {
-      type: "button", class: "mini", "aria-pressed": String(this.on), title: "The model's real attention weights inside the allowed cells",
+      type: "button", class: "mini", "aria-pressed": String(this.on), title: t("The model's real attention weights inside the allowed cells"),
       onclick: () => this._turn(!this.on),
-    }, "Weights");
+    }, t("Weights"));
     if (!this.on) return [toggle];
-    if (this.error) return [toggle, h("span", { class: "weights-error", role: "alert", title: this.error }, this.error), h("button", { type: "button", class: "mini", onclick: () => this._turn(true) }, "Try again")];
+    if (this.error) return [toggle, h("span", { class: "weights-error", role: "alert", title: this.error }, this.error), h("button", { type: "button", class: "mini", onclick: () => this._turn(true) }, t("Try again"))];
     const { layers } = app.run.header.model;
-    const select = h("select", { class: "mini", "aria-label": "Layer of the weights", onchange: () => { this.layer = Number(select.value); app.redraw(); } },
-      ...Array.from({ length: layers }, (_, i) => h("option", { value: String(i) }, `layer ${i}`)));
+    const select = h("select", { class: "mini", "aria-label": t("Layer of the weights"), onchange: () => { this.layer = Number(select.value); app.redraw(); } },
+      ...Array.from({ length: layers }, (_, i) => h("option", { value: String(i) }, t(`layer ${i}`))));
     select.value = String(this.layer);
-    const head = h("button", { type: "button", class: "mini", title: "Next head", onclick: () => { this.head += 1; app.redraw(); } }, `head ${this.head}`);
-    return [toggle, select, head, this.loading ? h("span", { class: "weights-loading", role: "status" }, "computing …") : null].filter(Boolean);
+    const head = h("button", { type: "button", class: "mini", title: t("Next head"), onclick: () => { this.head += 1; app.redraw(); } }, t(`head ${this.head}`));
+    return [toggle, select, head, this.loading ? h("span", { class: "weights-loading", role: "status" }, t("computing …")) : null].filter(Boolean);
   }
 }

@@ -1,0 +1,239 @@
+"""The German Learn tab in a real browser: at every stop, nothing that is shown, read aloud, hovered over or drawn is English."""
+
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page
+
+from visualizer.lessons.document import recorded
+from visualizer.lessons.sheets import KINDS, plan, sheet
+from visualizer.lessons.texts import FOLDER, texts
+from visualizer.page.lesson_file import lesson_html
+from visualizer.words.language import catalogue
+from worlds.browser import chromium, visit  # noqa: F401
+from worlds.learn_tab import drawn, learn, world  # noqa: F401
+
+# All that is said: texts, the words of attributes, what canvases drew since the last call; not what a run holds (prompts, texts, tokens).
+SAID = """() => {
+    const ink = CanvasRenderingContext2D.prototype, fill = ink.fillText;
+    const drawn = window.drawnTexts || [];
+    if (!window.drawnTexts) ink.fillText = function (text, ...at) { window.drawnTexts.push(text); return fill.call(this, text, ...at); };
+    window.drawnTexts = [];
+    const held = '.texts, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
+    const said = [...new Set(drawn)];
+    for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn')) if (root.checkVisibility()) {
+        const shown = (el) => !el.closest(held) && el.checkVisibility({ visibilityProperty: true });
+        const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+        while (walker.nextNode()) if (shown(walker.currentNode.parentElement)) said.push(walker.currentNode.data);
+        for (const el of root.querySelectorAll('*')) if (shown(el))
+            for (const name of ['title', 'aria-label', 'placeholder', 'alt', 'aria-valuetext']) said.push(el.getAttribute(name) || '');
+    }
+    return said; }"""
+
+
+# What German usage takes from English, and what both languages write alike. Whatever else our English says must be said otherwise in German.
+FIELD_TERMS = set(
+    [
+        "attention",
+        "batch",
+        "batches",
+        "batching",
+        "block",
+        "budget",
+        "cache",
+        "caches",
+        "caching",
+        "chunked",
+        "continuous",
+        "cpu",
+        "cuda",
+        "decode",
+        "decodes",
+        "drift",
+        "engine",
+        "engines",
+        "float",
+        "bf",
+        "gpt",
+        "gpus",
+        "graph",
+        "inflight",
+        "itl",
+        "kib",
+        "kv",
+        "log",
+        "mib",
+        "ms",
+        "pad",
+        "pads",
+        "player",
+        "policies",
+        "policy",
+        "prefill",
+        "prefix",
+        "prompt",
+        "prompts",
+        "ragged",
+        "tab",
+        "token",
+        "tokens",
+        "tpot",
+        "ttft",
+        "vllm",
+        "enter",
+        "esc",
+        "escape",
+        "export",
+    ]
+)
+ALIKE = set(
+    [
+        "also",
+        "fast",
+        "in",
+        "lies",
+        "live",
+        "min",
+        "name",
+        "phase",
+        "plan",
+        "position",
+        "rest",
+        "so",
+        "still",
+        "text",
+        "was",
+        "will",
+    ]
+)
+NOT_OURS = re.compile(
+    r"""(?x) \{[^{}]*\} | \|[^]|]*\] | `[^`]*` | „[^“]*“ | “[^”]*” | \([a-z ]+\) | --[\w-]+ | \b\w+_\w+\b
+    | make\ run | time\ to\ first\ token | inter-token\ latency | next\ token"""
+)
+
+
+def words(said: list[str]) -> set[str]:
+    """The words of some texts; quotations, code, facts to be filled in and a term's English in brackets are no words of ours."""
+    ours = (NOT_OURS.sub(" ", text) for text in said)
+    return {word.lower() for text in ours for word in re.findall(r"[^\W\d_]{2,}", text)}
+
+
+def strings(data: object) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict | list):
+        for value in [v for k, v in data.items() if k != "vllm"] if isinstance(data, dict) else data:
+            yield from strings(value)
+
+
+def lesson_words(language: str) -> set[str]:
+    return words([s for path in (FOLDER / language).glob("*.toml") for s in strings(texts(language, path.stem))])
+
+
+GERMAN = lesson_words("de") | words([de for part in catalogue("de").values() for de in part.values()])
+ALL_ENGLISH = lesson_words("en") | words([en for part in catalogue("de").values() for en in part])
+ENGLISH = ALL_ENGLISH - FIELD_TERMS - ALIKE
+
+
+def test_german_shares_with_english_what_is_stated():
+    assert ALL_ENGLISH & GERMAN == FIELD_TERMS | ALIKE
+
+
+def english(said: list[str], held: set[str]) -> list[str]:
+    """Texts with a word that our English uses and our German does not. held: words of the run, which may be anything."""
+    return sorted({text for text in said if words([text]) & ENGLISH - held})
+
+
+def pieces(page: Page) -> set[str]:
+    return words(page.evaluate("Object.values(inflight.run.texts).flatMap(texts => Object.values(texts).flat())"))
+
+
+def at_stop(page: Page) -> list[str]:
+    """English at the stop on screen: as it is, answered, as tables, over time, with the keyboard in each picture, with a request selected."""
+
+    def settled() -> list[str]:
+        page.wait_for_function("!inflight._pending")
+        return page.evaluate(SAID)
+
+    def after(script: str, argument: object = None) -> list[str]:
+        page.evaluate(script, argument)
+        return settled()
+
+    said = settled()
+    said += after(
+        "document.querySelectorAll('.stop-ask .option').forEach(b => b.click()); document.querySelector('.show-button')?.click()"
+    )
+    page.wait_for_function("!document.querySelector('.stop-ask .show-button') || !document.querySelector('.answer[hidden]')")
+    said += after("inflight.tables.toggle(true)") + after("inflight.tables.toggle(false)")
+    said += after("inflight.setClock(true)") + after("inflight.setClock(false)")
+    said += after("inflight.narration.open(true)") + after("inflight.narration.open(false)")
+    for view in ("row", "mask", "lengths", "blocks"):
+        page.keyboard.press("Shift")  # the keyboard is in use
+        said += after("(view) => inflight[view].surface.canvas.parentElement.querySelector('.cursor').focus()", view)
+        for key in ("ArrowRight", "ArrowDown"):
+            page.keyboard.press(key)
+            said += settled()
+        page.evaluate("document.activeElement.blur()")
+    said += after("inflight.pin(inflight.run.requests[0])") + after("inflight.clear()")
+    return english(said, pieces(page))
+
+
+def walk(learn, world, names: set[str] | None = None, **how) -> None:
+    page = learn("lang=de", **how)
+    page.wait_for_function("inflightLearn.language === 'de'")
+    quoted = words(list(strings(json.loads(world[2]["runs/one-request.json"])["texts"])))  # by an answer
+    assert english(page.evaluate(SAID), quoted) == []
+    made = json.loads(world[2]["learn/de.json"])
+    for lesson in (*made["lessons"], made["questions"]):
+        for stop in lesson["stops"] if names is None or lesson["name"] in names else ():
+            page.evaluate(
+                "(at) => { location.hash = `part=learn&lesson=${at[0]}&stop=${at[1]}&lang=de`; }", [lesson["name"], stop["name"]]
+            )
+            drawn(page, lesson["name"], stop["name"])
+            assert at_stop(page) == [], f"{lesson['name']}/{stop['name']}"
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("?")
+    assert english(page.evaluate(SAID), set()) == []
+    assert page.evaluate("[...inflight.speech.untold]") == []
+
+
+def test_two_lessons_are_german_throughout(learn, world):
+    walk(learn, world, {"one-pass", "paged-kv"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_every_stop_is_german_throughout(learn, world, size):
+    walk(learn, world, size=size)
+
+
+def test_english_would_be_found(learn):
+    page = learn("lang=de&lesson=one-pass&stop=mixed")
+    drawn(page, "one-pass", "mixed")
+    page.evaluate("document.querySelector('.panel.kv h3').title = 'Positions in each running request\\'s cache'")
+    assert at_stop(page) == ["Positions in each running request's cache"]
+
+
+def test_a_word_of_the_glossary_explains_itself_in_german(learn):
+    page = learn("lang=de&lesson=one-pass&stop=mixed")
+    drawn(page, "one-pass", "mixed")
+    page.hover(".panel.lanes h3 .title", position={"x": 10, "y": 8})
+    page.wait_for_selector(".term-hint:not([hidden])")
+    assert page.inner_text(".term-hint").startswith("Spur (lane) Ein Platz für eine laufende Anfrage.")
+
+
+def test_paper_and_the_lesson_in_one_file_are_german(visit):
+    traces = recorded()
+    for made in (*(sheet("ragged-batching", kind, traces, "de") for kind in KINDS), plan(traces, "de")):
+        shown = re.sub(r"(?s)<style>.*?</style>|<code>.*?</code>|<[^>]*class=\"where\">#[^<]*|<svg.*?</svg>", " ", made)
+        labels = re.findall(r'aria-label="([^"]*)"|>(lane \d|pad)<', made)
+        assert english([re.sub(r"<[^>]*>", " ", shown), *(text for label in labels for text in label)], set()) == []
+    page = visit(files={"": lesson_html("static-batching", traces, "de")}, drawn=False)
+    page.wait_for_function("window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
+    assert english(page.evaluate(SAID), pieces(page)) == []

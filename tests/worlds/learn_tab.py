@@ -1,0 +1,64 @@
+"""The Learn tab on recorded runs, in a real Chromium: the fixtures `world` and `learn`."""
+
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page
+
+from visualizer.documents.catalogue import recorded_runs
+from visualizer.documents.replay import replay, told
+from visualizer.lessons.document import document, recorded, runs_of_lessons
+from visualizer.lessons.glossary import hints
+from visualizer.lessons.questions import asked
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.bundle import page_html
+from visualizer.page.tabs import TABS, part, tab_script
+from worlds.browser import visit  # noqa: F401
+
+TABS_HERE = [tab for tab in TABS if tab["name"] != "compare"]
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[dict, dict, dict[str, str]]:
+    """Options of the player, its parts, and the files beside the page."""
+    files, catalogue = {}, []
+    for entry, trace in recorded_runs():
+        if entry["name"] in runs_of_lessons():
+            url = f"runs/{entry['name']}.json"
+            files[url] = json.dumps(replay(trace))
+            catalogue.append(entry | {"url": url})
+    traces = recorded()
+    captions = {run: {"de": f"learn/{run}-de.json"} for run in runs_of_lessons()}
+    files |= {urls["de"]: json.dumps(told(traces(run), "de")) for run, urls in captions.items()}
+    files |= {f"learn/{language}.json": json.dumps(document(traces, language)) for language in LANGUAGES}
+    files["learn/page.js"] = tab_script("learn")
+    documents = {language: f"learn/{language}.json" for language in LANGUAGES}
+    parts = {
+        "learn": part(
+            "learn", "learn/page.js", {"server": False, "documents": documents, "captions": captions, "tabs": TABS_HERE}
+        )
+    }
+    return {"catalogue": catalogue, "tabs": TABS_HERE, "asked": asked(), "terms": hints()}, parts, files
+
+
+@pytest.fixture
+def learn(visit: Callable[..., Page], world: tuple[dict, dict, dict[str, str]]) -> Callable[..., Page]:
+    """`learn(hash, size)`: the tab, open."""
+
+    def open_tab(hash: str = "", size: str | tuple[int, int] = "desk") -> Page:
+        options, parts, files = world
+        here = {**files, "": page_html(options, parts)}
+        page = visit(files=here, size=size, hash=f"part=learn{'&' * bool(hash)}{hash}", drawn=False)
+        page.wait_for_selector(".lesson", state="attached")
+        return page
+
+    return open_tab
+
+
+def drawn(page: Page, lesson: str, stop: str) -> None:
+    page.wait_for_function("(at) => inflightLearn.drawn === at && !inflight._pending", arg=f"{lesson}/{stop}")
