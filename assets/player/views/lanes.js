@@ -59,6 +59,8 @@ export class LanesView {
     /** @type {HTMLElement} */
     this.what = panel.querySelector(".what-button");
     this.clock = false; // false: steps, true: measured seconds
+    /** @type {string[]} */
+    this.counts = []; // what lanes did over the whole run, "37 decode"
     this._scrub();
     this._turnTo();
   }
