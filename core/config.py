@@ -34,7 +34,7 @@ class BatchingPolicy:
     whole_prompts: a prompt that fits the budget is never computed in pieces.
     token_budget: whether `max_num_batched_tokens` limits a step.
     one_prefill: at most one request is prefilling at a time.
-    one_lane: a single lane, whatever `max_num_seqs` says.
+    one_lane: a single lane; `max_num_seqs` is ignored.
     reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk", for all tokens that it has by now
         ("prompt"), or for all that it may come to have ("output").
     watermark: share of the pool that stays free when a request is admitted beside others.
@@ -68,7 +68,7 @@ class BatchingPolicy:
 
     @property
     def keeps_finished(self) -> bool:
-        """Whether who has finished holds its lane until the whole wave has."""
+        """Whether a finished request holds its lane until its whole wave has finished."""
         return self.admission == "barrier" and self.finished_rows == "computed"
 
     @property

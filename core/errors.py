@@ -6,7 +6,7 @@ import reprlib
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: short, whatever it is."""
+    """A value as an error message shows it, cut to a short length."""
     try:
         return reprlib.repr(value)
     except Exception:  # a number of thousands of digits, a foreign object

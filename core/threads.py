@@ -22,7 +22,7 @@ WAYS: dict[str, dict[str, str]] = {
 }
 """Ways in which a run's threads may wait, as settings of OpenMP: `python -m core bench threads` compares them."""
 SERVING = "passive"
-"""The way of whoever serves people: never ruinous beside a neighbour, and all cores are used. On two cores and the built-in model one thread
+"""How threads wait where people are served: never ruinous beside a neighbour, and all cores are used. On two cores and the built-in model one thread
 fared a little better (at worst 1.11 times the best way, against 1.27), but it would leave the rest of a larger machine idle."""
 SETTINGS = frozenset(name for way in WAYS.values() for name in way)
 

@@ -11,7 +11,7 @@ from core.workload.request import Request
 
 
 def checked_prompt(request: Request, adapter: ModelAdapter, tokenizer: Any | None, config: EngineConfig) -> tuple[int, ...]:
-    """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
+    """The prompt's token ids; raises InvalidRequest if this model cannot run it."""
     ids = _encode(request.id, request.prompt, tokenizer) if request.prompt is not None else request.prompt_token_ids or ()
     vocab_size, context = adapter.vocab_size, adapter.max_model_len
     outside = next((i for i in ids if not 0 <= i < vocab_size), None)

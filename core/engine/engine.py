@@ -359,7 +359,7 @@ class Engine:
         self._in_flight = None
 
     def _check(self, request: Request) -> tuple[int, ...]:
-        """The prompt's token ids; raises InvalidRequest for whatever this model could not run."""
+        """The prompt's token ids; raises InvalidRequest if this model cannot run it."""
         return checked_prompt(request, self.adapter, self.tokenizer, self.config)
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:

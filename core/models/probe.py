@@ -73,7 +73,7 @@ def _find_plug(adapter: ModelAdapter) -> bool:
     with observation() as observed, adapter.attending(OBSERVER_NAME), torch.inference_mode():
         try:
             adapter.model(input_ids=ids, position_ids=positions, use_cache=False)
-        except Exception:  # whatever a foreign model's code raises: this plug is not for it
+        except Exception:  # a foreign model's code may raise anything: this plug does not fit it
             observed.calls.clear()
     if set(observed.calls) == layers:
         adapter.plug = "attention"

@@ -1,5 +1,5 @@
-"""What several engines are asked for alike: a preset's requests, greedily, under limits that all of them can keep, and the loop that
-hands them over. Knows no engine.
+"""The same task for several engines: a preset's requests, decoded greedily under limits that all of them support, and the loop that
+submits them. Knows no engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ARRIVALS = "Each request was handed over just before the step at which it arrive
 
 @dataclass(frozen=True)
 class Asked:
-    """model: a built-in name. prompts: token ids by request, so that nobody tokenizes for himself. Arrivals count steps."""
+    """model: a built-in name. prompts: token ids by request, so that every engine gets the same tokens. Arrivals count steps."""
 
     model: str
     config: EngineConfig
@@ -58,8 +58,8 @@ class Asked:
 
 
 def drive(workload: Workload, add: Callable[[Request], None], step: Callable[[], object], is_busy: Callable[[], bool]) -> None:
-    """Hand over each request just before the step at which it arrives, as our engine takes it; while there is nothing to do, steps pass
-    uncomputed. is_busy: whether the engine has work.
+    """Submit each request just before the step at which it arrives, as our engine does; while there is nothing to do, steps pass
+    without being computed. is_busy: whether the engine has work.
     """
     to_come = deque(sorted(workload, key=lambda r: r.arrival))  # a stable sort, as our engine's
     at = 0

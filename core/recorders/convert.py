@@ -1,7 +1,7 @@
-"""A raw recording of another engine as a trace. What was not recorded stays absent; what is deduced says by which rule.
+"""Converts a raw recording of another engine to a trace. What was not recorded stays absent; each deduced fact names its rule.
 
 The trace is the engine's own account in our words: its requests, steps, rows in their real order, blocks and tokens. Engines record
-neither lanes nor reasons, so those are worked out here and listed under `deduced` in the header; under `absent` stands what nobody knows.
+neither lanes nor reasons, so these are worked out here and listed under `deduced` in the header; `absent` lists what is not known at all.
 Knows nothing of the process that recorded.
 """
 
@@ -44,7 +44,7 @@ from core.trace.events import (
 from core.trace.trace import Texts, Trace
 
 ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
-_REQUEUES = "transformers"  # there, who is preempted joins the end of the queue
+_REQUEUES = "transformers"  # there, a preempted request joins the end of the queue
 DEDUCED = {
     "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
     "waiting": "new requests join the end, preempted ones the head",
@@ -57,7 +57,7 @@ _HIDDEN = "·"  # for a token whose id was left out
 
 @dataclass
 class _Known:
-    """What the steps so far say of a request."""
+    """What is known of a request from the steps so far."""
 
     prompt: list[int]
     max_tokens: int
@@ -98,7 +98,7 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
 
 
 def open_text(text: str) -> Trace:
-    """A saved trace of our own, or another engine's raw recording, by what is in it. Raises InvalidTrace for what is neither."""
+    """A saved trace of our own, or another engine's raw recording, by what is in it. Raises InvalidTrace for anything else."""
     if is_raw(text.partition("\n")[0]):
         trace = to_trace(recording_of(io.StringIO(text)))
         return Trace.from_lines(trace.lines())  # its rules are every trace's
@@ -121,7 +121,7 @@ def _followable(recording: Recording) -> list[dict[str, Any]]:
 
 
 class _Changes:
-    """Block-table changes of one step: a record for each request, but that a table given back and taken anew makes two."""
+    """Block-table changes of one step: one record for each request, two where a table was released and allocated again."""
 
     def __init__(self) -> None:
         self._records: list[BlockChange] = []
@@ -233,11 +233,11 @@ class Conversion:
         )
 
     def abort(self, aborts: list[dict[str, Any]]) -> None:
-        """Requests ended from outside, as they become known."""
+        """Requests ended from outside, added as they become known."""
         self._aborts += aborts
 
     def forget_finished(self) -> None:
-        """Drop what is known of requests that are over and gone: for a run that has no end."""
+        """Forget requests that have ended and left, so that memory stays bounded in a run without end."""
         gone = self._over - self._lanes.keys()
         for request in gone:
             del self._known[request]
@@ -427,7 +427,7 @@ def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def import_tokenizers() -> Any:
-    """What makes tokenizers: seconds to import, and many recordings bring no model."""
+    """The tokenizer factory, imported late: that takes seconds, and many recordings name no model."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer

@@ -17,7 +17,7 @@ from core.trace.events import StepEvent
 
 
 class Follower:
-    """One growing recording, and the parts that come after it. Raises InvalidTrace where a file is none."""
+    """One growing recording, and the parts that come after it. Raises InvalidTrace for a file that is not a recording."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Follower:
         self._pending: dict[str, Any] | None = None  # the step that waits for the one after it
 
     def events(self) -> list[StepEvent]:
-        """The steps that have come since the last call. Raises InvalidTrace for a line that is no record."""
+        """The steps that have come since the last call. Raises InvalidTrace for a malformed line."""
         found: list[StepEvent] = []
         while (line := self._line()) is not None:
             if self._conversion is None:

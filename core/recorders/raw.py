@@ -1,7 +1,7 @@
-"""Raw recordings of other engines: JSON lines to plain records, whatever has happened to the files. Knows no engine and no trace.
+"""Reads raw recordings of other engines: JSON lines to plain records, from damaged files too. Knows no engine and no trace.
 
 A file begins with a header, then a line a step, an abort, or the end. A long recording has several parts, a data-parallel engine a
-recording for each rank. What is wrong with one is told in a sentence, and the rest still opens.
+recording for each rank. Each defect is reported in a sentence, and the rest still opens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Recording:
     """What one rank of an engine recorded.
 
     steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped: records that the recorder could not
-    keep up with. complete: the recorder was closed. faults: a sentence for whatever is wrong and could be borne.
+    keep up with. complete: the recorder was closed. faults: a sentence for each defect that the reader could get past.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Recording:
 
     @property
     def ranks(self) -> int:
-        return self.header.get("ranks") or self.rank + 1  # of a dense model's ranks none knows how many there are
+        return self.header.get("ranks") or self.rank + 1  # the ranks of a dense model do not know how many they are
 
 
 def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
@@ -80,7 +80,7 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
 
 
 def is_raw(first_line: str) -> bool:
-    """Whether a file that begins so is a raw recording: a header, and no trace of our own, which is sealed line by line."""
+    """Whether a file with this beginning is a raw recording: it has a header and is not a trace of our own, whose lines are sealed."""
     try:
         data = json.loads(first_line)
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def recording_of(lines: Iterable[str], name: str = "This file") -> Recording:
 
 
 def take(recording: Recording, data: dict[str, Any]) -> None:
-    """Add a record. Raises KeyError, TypeError or ValueError for what is none."""
+    """Add a record. Raises KeyError, TypeError or ValueError if it is malformed."""
     kind = data["kind"]
     if kind == "step":
         times = [data[name] for name in _TIMES if name in data]

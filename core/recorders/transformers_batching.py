@@ -80,7 +80,7 @@ class _Observer:
         return RawWriter(self.path, header)
 
     def to_schedule(self, scheduler: Any) -> None:
-        """Who is new and who runs, just before it schedules; where the cache is full it does so several times in a step."""
+        """Note the new and the running requests just before scheduling, which happens several times in a step where the cache is full."""
         new = [state for request, state in scheduler.waiting_requests.items() if request not in self.known]
         self.known |= {state.request_id for state in new}
         self.active = frozenset(scheduler.active_requests)
@@ -134,7 +134,7 @@ class _Observer:
         self.arrived, self.preempted = [], []
 
     def _blocks(self, allocator: Any) -> list[list[Any]]:
-        """What has changed in the block tables; those of several attention types are told by the first."""
+        """Changes of the block tables; where there are several attention types, those of the first."""
         tables = {request: list(table) for request, table in allocator.block_table.items()}
         changes = []
         for request, table in tables.items():

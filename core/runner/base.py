@@ -1,4 +1,4 @@
-"""What an engine needs of whatever computes its passes, and what comes back. Knows no model."""
+"""The interface between an engine and the runner that computes its passes. Knows no model."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Launched(Protocol):
 
 
 class Runner(Protocol):
-    """What an engine needs of whatever computes its passes, in the order in which they are launched.
+    """What an engine calls to have its passes computed, in the order in which they are launched.
 
     asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
     execution: the options in effect, as a trace's header tells them; empty for passes computed one by one at once. notes: a sentence

@@ -1,4 +1,4 @@
-"""Admission: who joins, and what keeps the head of the waiting queue from joining. Looks at the head alone, whatever the order."""
+"""Admission: who joins, and what keeps the head of the waiting queue from joining. Looks at the head alone, under every order."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class StepFacts:
     blocks_used: int = 0
 
     def budget(self, limit: int | None) -> Budget:
-        """What the token budget was spent on, and which limit bound: a spent budget comes before whatever else the first waiting request lacks."""
+        """What the token budget was spent on, and which limit bound: a spent budget is named before anything else that the first waiting request lacks."""
         used = self.decode_tokens + self.prefill_tokens
         held_back = self.cut == "budget" or self.waiting.why is not None
         if used == limit and held_back:

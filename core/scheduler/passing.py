@@ -1,4 +1,4 @@
-"""The packed pass of a policy under which whoever lacks KV blocks is passed over: those behind may still compute or join.
+"""The packed pass of a policy that passes over requests without KV blocks: those behind them may still compute or join.
 
 Decodes come first, then prompts that have begun, then those who wait. Running requests that were passed over then give way, the last of them
 first, until there will be room for the others; they join the end of the queue, and nobody is admitted until somebody finishes. It is the rule
@@ -26,7 +26,7 @@ class _Starved(NamedTuple):
 
 
 def plan_passing_over(books: Books, in_flight: bool) -> Plan:
-    """What the pass computes; an empty plan has changed nothing but for those that gave way. in_flight: nobody can give way in this step."""
+    """Plan the pass; if the plan is empty, only the requests that gave way have changed. in_flight: no request can give way in this step."""
     plan, starved, why = _pass(books)
     while not plan and not in_flight and _give_way(books, starved):
         plan, starved, why = _pass(books)

@@ -61,7 +61,7 @@ class WaitingQueue:
         return self._preempted[0] if self._preempted else self._first()
 
     def _first(self) -> RequestState | None:
-        """The next of those that were never admitted."""
+        """The next request that was never admitted."""
         return self._oldest()
 
     def _oldest(self) -> RequestState | None:
@@ -102,7 +102,7 @@ class Requeue(WaitingQueue):
         self._waiting: dict[str, RequestState] = {}
 
     def __iter__(self) -> Iterator[RequestState]:
-        yield from list(self._waiting.values())  # whoever asks may admit them one by one
+        yield from list(self._waiting.values())  # a copy: the caller may admit them one by one
 
     def add(self, state: RequestState) -> None:
         super().add(state)

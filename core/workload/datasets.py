@@ -93,7 +93,7 @@ class Dataset:
         return self.shapes[-1].arrival or 0.0
 
     def sentences(self, speed: float = 1.0) -> list[str]:
-        """What has become of it, for whoever is to run it: how many requests, how long, by how much they were scaled, what is left out."""
+        """What became of the published workload: how many requests, how long, by how much they were scaled, what is left out."""
         prompts = [shape.prompt_tokens for shape in self.shapes]
         outputs = [shape.output_tokens for shape in self.shapes]
         when = f"within {self.span / speed:,.1f} s" if self.span else "all at once"

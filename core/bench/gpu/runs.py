@@ -79,7 +79,7 @@ def unrecorded(engine: Engine) -> Iterator[None]:
 
 
 class _StandIn(Recorder):
-    """Records one and the same event, whatever happens."""
+    """Records one and the same event for every step."""
 
     def __init__(self, event: StepEvent) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Runs the parts one after the other: each on record before the next begins, within a budget of time, whatever happens in one of them."""
+"""Runs the parts one after the other within a time budget: each is saved before the next begins, and a failure in one stops none of the others."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _ran(part: Part, world: World) -> dict[str, Any]:
         result = part.run(world)
         json.dumps(result, allow_nan=False)  # numbers that are none are a failure too
         record = _record(part, "done", result=result)
-    except Exception as error:  # whatever happens in one part, the others run
+    except Exception as error:  # a failure in one part must not stop the others
         frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
         where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
         record = _record(part, "failed", why=f"{type(error).__name__}: {first_sentence(error)}", where=where)
@@ -120,7 +120,7 @@ def _in_words(record: Mapping[str, Any]) -> str:
 
 
 def _finish(data: dict[str, Any], out: Path | None) -> dict[str, Any]:
-    """The verdict on what is there so far, and all of it in the file, or the file as it was."""
+    """Judge the results so far and write them to the file; if that fails, the file stays as it was."""
     data["report"] = report(data).to_json()
     if out is not None:
         unfinished = out.with_name(out.name + ".part")
@@ -130,7 +130,7 @@ def _finish(data: dict[str, Any], out: Path | None) -> dict[str, Any]:
 
 
 def _earlier(path: Path, key: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
-    """The parts of an earlier result, if it was made with the same settings, by the same versions, on the same device."""
+    """The parts of an earlier result with the same settings, versions and device."""
     if not path.is_file():
         return {}
     try:

@@ -67,7 +67,7 @@ def _generate(model: Any, wave: Sequence[Job], observer: _Clock) -> list[list[in
 
 @contextmanager
 def _greedy(model: Any) -> Iterator[None]:
-    """Greedy decoding without an end-of-sequence token, whatever the model's own generation settings say."""
+    """Greedy decoding without an end-of-sequence token, overriding the model's own generation settings."""
     before = model.generation_config
     model.generation_config = GenerationConfig(do_sample=False, pad_token_id=0)
     try:

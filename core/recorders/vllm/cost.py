@@ -1,4 +1,4 @@
-"""What the recorder costs the engine's thread, step by step, on vLLM's own scheduler with no model behind it.
+"""Measures what the recorder costs the engine's thread per step, on vLLM's own scheduler with no model behind it.
 
     VLLM_PYTHON -m core.recorders.vllm.cost --requests 64 --steps 2000
 
@@ -28,7 +28,7 @@ _PROMPT = 32
 
 
 def scheduler_of(cls: Any, requests: int, steps: int) -> Any:
-    """vLLM's scheduler under a class, with so many requests that decode for so many steps."""
+    """vLLM's scheduler, as the given class, with `requests` requests that decode for `steps` steps."""
     import torch
     from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
     from vllm.sampling_params import SamplingParams
@@ -69,7 +69,7 @@ def scheduler_of(cls: Any, requests: int, steps: int) -> Any:
 
 
 def a_step(scheduler: Any) -> float:
-    """Schedule and update with a made-up token for everybody; seconds inside the scheduler."""
+    """Schedule and update, with a made-up token for every request; seconds inside the scheduler."""
     from vllm.v1.outputs import ModelRunnerOutput
 
     began = time.perf_counter()
@@ -86,7 +86,7 @@ def a_step(scheduler: Any) -> float:
 
 
 def listened(recording: Any) -> Callable[[], float]:
-    """Time every call of the recorder's from now on; what is handed over gives the seconds since it was last asked."""
+    """Time every call of the recorder from now on; the function returned gives the seconds since it was last called."""
     tell, spent = recording._tell, [0.0]
 
     def timed(*facts: Any) -> Any:
@@ -104,7 +104,7 @@ def listened(recording: Any) -> Callable[[], float]:
 
 
 def measure(requests: int, steps: int) -> dict[str, Any]:
-    """Microseconds a step; the first, a prefill of everybody, is left out."""
+    """Microseconds a step; the first, which prefills every request, is left out."""
     import vllm
     from vllm.v1.core.sched.scheduler import Scheduler
 

@@ -1,10 +1,10 @@
-"""vLLM in a process of its own, that runs a workload whenever it is asked: by lines of JSON, its own chatter kept out of them.
+"""Runs vLLM in a process of its own, driven by lines of JSON; vLLM's own output is kept out of them.
 
 The first line says what is asked for (`core.recorders.asked.Asked`); the answer is `{"ready": version}` once the model is loaded. After that a
 line names a file, and the answer is `{"seconds": …}` when the workload has run and its steps are recorded there.
 
 Every request is handed to `LLMEngine.add_request` just before the `LLMEngine.step` at which it arrives, in this one thread, so that vLLM
-finds at each of its steps whom our engine finds at the same one. Needs vLLM; it is run by the Python that has it.
+has the same requests at each step as our engine. Needs vLLM; run it with the Python of an environment that has it.
 """
 
 from __future__ import annotations
@@ -96,5 +96,5 @@ if __name__ == "__main__":
         os.environ.setdefault(name, value)
     os.environ["INFLIGHT_TRACE"] = os.devnull  # until a file is named
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever vLLM prints
+    os.dup2(2, 1)  # everything that vLLM prints
     main(sys.stdin, answers)

@@ -4,10 +4,10 @@
     INFLIGHT_TRACE=run.raw.jsonl vllm serve MODEL --scheduler-cls inflight_vllm.RecordingScheduler --no-async-scheduling
     INFLIGHT_TRACE=run.raw.jsonl vllm serve MODEL --scheduler-cls inflight_vllm.RecordingAsyncScheduler
 
-The scheduler lives in the engine core whatever the executor (one process, several, Ray), so one class sees every step of a data-parallel
+The scheduler lives in the engine core under every executor (one process, several, Ray), so one class sees every step of a data-parallel
 rank. Nothing is changed: methods are wrapped, called and listened to. On the engine's thread a step costs some references and a list of
 numbers; a thread of the recorder's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
-counted. Whatever fails here switches the recorder off with one line in the log and never reaches the engine.
+counted. Any failure here switches the recorder off with one line in the log and never reaches the engine.
 
 Imports the standard library and vLLM alone: this one file is the whole package.
 """
@@ -115,7 +115,7 @@ class RawWriter:
 
 
 def settings() -> dict[str, Any]:
-    """What the environment asks of a recorder.
+    """A recorder's settings from the environment.
 
     INFLIGHT_TRACE: the file. INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out. INFLIGHT_MAX_MB: size of a file.
     """
@@ -160,8 +160,8 @@ _ABSENT = object()
 
 
 class _Decisions(NamedTuple):
-    """What of a step's decisions must be read at once. lengths: of its requests, in tokens known when it was scheduled; they grow with
-    the output. blocks: the tables that it hands to the runner, which goes on writing in them where it lives in the same process.
+    """The decisions of a step that must be read at once. lengths: of its requests, in tokens known when it was scheduled; they grow with
+    the output. blocks: the tables handed to the runner, which goes on writing to them where it lives in the same process.
     """
 
     lengths: list[int]
@@ -187,10 +187,10 @@ class _Open(NamedTuple):
 
 
 class Recorder:
-    """What is seen of one scheduler, turned into records. Every method is called on the engine's thread."""
+    """Turns what one scheduler does into records. Every method is called on the engine's thread."""
 
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
-        """facts: more for the header, of somebody who knows why the engine runs."""
+        """facts: more for the header, from the caller."""
         asked, read = settings(), _Fields()
         self._scheduler, self._hashed = scheduler, asked["hashed"]
         self._start = time.monotonic()
@@ -289,7 +289,7 @@ class Recorder:
             self._open[id(output)] = _Open(output, step, decisions)
         elif has_news:
             self.writer.put(lambda: step | _decided(output, decisions) | {"empty": True})
-        else:  # an engine that falls idle schedules nothing once more: no step of anybody's, and no gap in their numbers
+        else:  # an engine that becomes idle schedules an empty step once more: it is not recorded, and step numbers have no gap
             return
         self._steps += 1
 
@@ -311,14 +311,14 @@ def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
 
 
 def _public(model: str) -> str:
-    """A hub id as it is; of a folder its name alone: where it lies is nobody's business."""
+    """A hub id as it is; of a local folder only the name, since its path is private."""
     return os.path.basename(os.path.normpath(model)) if os.path.isdir(model) else model
 
 
 def _called(method: Any) -> Any:
     try:
         return method()
-    except Exception:  # it is another project's: whatever is wrong with it, the number is not known
+    except Exception:  # another project's code: if it fails, the number is not known
         return None
 
 
@@ -375,11 +375,11 @@ def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str
     return data
 
 
-_Scheduler: Any = object  # whichever of vLLM's stands behind the mixin
+_Scheduler: Any = object  # the vLLM scheduler behind the mixin
 
 
 class _Recording(_Scheduler):
-    """Mixed into a scheduler of vLLM's: its methods as they are, and a recorder that is told of each."""
+    """Mixed into a scheduler of vLLM: passes every call on unchanged and tells the recorder of it."""
 
     _recorder: Recorder | None = None
     requests: dict[str, Any]  # the scheduler's
@@ -389,7 +389,7 @@ class _Recording(_Scheduler):
         self.record_anew()
 
     def record_anew(self, facts: dict[str, Any] | None = None) -> None:
-        """Begin a recording where the environment says, after the end of any that went on; call it while no request is there."""
+        """End the current recording, if any, and begin one in the file that the environment names; call it while there are no requests."""
         try:
             self.recording_ends()
             self._recorder = Recorder(self, type(self).__mro__[2].__name__, facts)
@@ -397,7 +397,7 @@ class _Recording(_Scheduler):
             _give_up(error)
 
     def _tell(self, method: Callable[..., Any], *facts: Any) -> Any:
-        """Call a method of the recorder's; whatever comes of it, the engine does not notice."""
+        """Call a method of the recorder; a failure in it never reaches the engine."""
         if self._recorder is None:
             return None
         try:

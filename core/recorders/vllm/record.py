@@ -2,8 +2,8 @@
 
     python -m core.recorders.vllm.record short-and-long kv-pressure --out FOLDER
 
-vLLM needs an environment of its own: name its Python by `--python` or `INFLIGHT_VLLM_PYTHON`, or run the command by it. Of each preset
-the raw recording and the trace are kept. `Vllm` is that engine as comparisons use it: a process that runs a workload when it is asked.
+vLLM needs an environment of its own: name its Python by `--python` or `INFLIGHT_VLLM_PYTHON`, or run the command by it. The raw
+recording and the trace of each preset are kept. `Vllm` is the engine as comparisons use it: a process that runs a workload on request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from core.recorders.convert import open_recording, tokenizer_of
 from core.workload.presets import preset
 
 PYTHON = "INFLIGHT_VLLM_PYTHON"
-_START_S, _RUN_S = 300.0, 300.0  # beyond which it is taken for stuck
+_START_S, _RUN_S = 300.0, 300.0  # after which it counts as stuck
 _ROOT = Path(__file__).resolve().parents[len((__package__ or "").split("."))]
 
 
