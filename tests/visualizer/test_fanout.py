@@ -54,17 +54,22 @@ def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
 
 def test_what_comes_within_a_period_travels_in_one_piece():
     async def go():
-        feed = Feed(period=0.05)
+        feed = Feed(period=3600)
         reader = asyncio.create_task(all_of(feed))
         await asyncio.sleep(0)
+        wakings = set()
         for n in range(10):
             feed.append({"n": n})
+            wakings.add(feed._wake_up)
             await asyncio.sleep(0)
-        await asyncio.sleep(0.2)
+        (waking,) = wakings
+        waking._run()  # the period is over
+        await asyncio.sleep(0)
+        feed.append({"n": 10})
         feed.close()
         return await reader
 
-    assert [len(piece) for piece in asyncio.run(go())] == [10]
+    assert [len(piece) for piece in asyncio.run(go())] == [10, 1]
 
 
 def test_silence_is_broken_by_a_comment_and_a_reader_that_leaves_is_forgotten(monkeypatch):
