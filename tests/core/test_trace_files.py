@@ -104,6 +104,8 @@ def test_of_requests_that_are_over_nothing_but_ids_is_kept(tmp_path: Path) -> No
         """Requests, states of them and steps."""
         return sum(type(o) in (Request, RequestState, StepEvent) for o in gc.get_objects())
 
+    gc.collect()
+    gc.freeze()  # what is there already need not be looked through each time
     found = verify(watched())
     assert found.num_requests == 200 and found.not_replayed is None
     assert 0 < most <= 3 * 4, "three lanes, and who is about to come or go"
