@@ -1,6 +1,6 @@
-"""Who comes into the engine: requests join its queue at once, or are held for a run with other limits that is to come.
+"""Lets requests into the engine: they join its queue at once, or are held for a coming run with other limits.
 
-All of it belongs to the engine's thread. What may be asked at all is checked before, by `core.serving.intake`.
+Belongs to the engine's thread. Requests were checked before, by `core.serving.intake`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ToCome(NamedTuple):
 
 
 class Admission:
-    """take_step: has the engine take a step whatever the pace. on_change: called when other limits are in force, or waited for."""
+    """take_step: has the engine take a step at any pace. on_change: called when other limits are in force, or waited for."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Admission:
         self.held: dict[str, TokenStream] = {}  # unfinished, for the run to come
 
     def accept(self, stream: TokenStream) -> None:
-        """Queue a request, or hold it for the run to come."""
+        """Queue a request, or hold it for the coming run."""
         if self.to_come is not None and self.to_come.when == "barrier":
             self.held[stream.id] = stream
             stream.call(stream.accept)
@@ -78,7 +78,7 @@ class Admission:
         self._take_step()  # in which they leave
 
     def rejoin(self, streams: Iterable[TokenStream]) -> None:
-        """Those that waited when their run ended are queued again."""
+        """Queue the requests again that waited when their run ended."""
         for stream in streams:
             stream.times.arrived = 0.0
             self.accept(stream)
@@ -99,7 +99,7 @@ class Admission:
         self._on_change()
 
     def begin_what_is_to_come(self) -> None:
-        """If a run is to come and nobody is left in this one; those held join it."""
+        """Begin the coming run once this one is empty; the requests held join it."""
         if self.to_come is None or self._delivery.streams:
             return
         if self._engine.has_work:  # those held leave the queue in a step of their own
@@ -117,7 +117,7 @@ class Admission:
         self._on_change()
 
     def _hold_waiting(self) -> None:
-        """Those without a lane leave this run, as cancelled on record."""
+        """Requests without a lane leave this run; its record calls them cancelled."""
         running = self._engine.running
         waiting = [s for s in self._delivery.streams.values() if s.times.admitted is None and s.id not in running]
         for stream in waiting:

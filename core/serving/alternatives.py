@@ -1,5 +1,5 @@
 """The likeliest tokens at each position, for requests that ask for them: computed beside the passes, from the logits that the choice was made
-from, and only while somebody asks. Of the engine's thread.
+from, and only while somebody asks. Belongs to the engine's thread.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Alternatives:
         self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}  # by request, then by tokens before
 
     def ask(self, request: str, count: int, sampling: SamplingParams) -> None:
-        """From now on, so many for each token of a request; none for a count of 0."""
+        """From now on, keep this many for each token of a request; none for a count of 0."""
         if count:
             self._asked[request], self._found[request] = (count, sampling), {}
 
     def forget(self, request: str) -> None:
-        """It has ended."""
+        """Forget a request that has ended."""
         self._asked.pop(request, None)
         self._found.pop(request, None)
 
     def take(self, request: str, position: int) -> tuple[Likely, ...]:
-        """Those for the token that has so many before it, likeliest first; empty if nobody asked."""
+        """Those for the token with this index, likeliest first; empty if nobody asked."""
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()

@@ -1,6 +1,6 @@
 """What a teacher sets for everybody who shares an engine: limits and policy, what is hidden, who may ask, prepared waves.
 
-Whatever changes is told to those who watch, as a message {"kind": "class"}. Knows nothing of HTTP and tokens of teachers.
+Viewers are told of every change in a message {"kind": "class"}. Knows nothing of HTTP or of teachers' tokens.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from core.serving.stream import TokenStream
 from core.serving.waves import WAVES
 from core.workload.request import SamplingParams
 
-WAVE = "wave"  # the client that a prepared wave's requests are of
+WAVE = "wave"  # the client that a prepared wave's requests are counted under
 _LIMITS = ("policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching")
 
 
 class Classroom:
-    """Of one engine. Its functions may be called from any thread, `wave` from an event loop."""
+    """The settings of one engine. May be called from any thread; `wave` needs an event loop."""
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
@@ -33,7 +33,7 @@ class Classroom:
 
     @property
     def state(self) -> dict[str, Any]:
-        """As those who watch are told it. changing: a run with the limits of `next` is about to begin, which `held` requests wait for."""
+        """The message that viewers get. changing: a run with the limits of `next` is about to begin, and `held` requests wait for it."""
         serving, to_come = self._serving, self._serving.config_to_come
         return {
             **_told(serving.engine.config),
@@ -49,7 +49,7 @@ class Classroom:
     def configure(self, *, when: When = "barrier", **limits: Any) -> EngineConfig:
         """Change limits, by their names in `EngineConfig`, the others staying as they are; when: see `ServingEngine.change`.
 
-        Raises InvalidConfig, with nothing changed, for what this engine cannot have.
+        Raises InvalidConfig, with nothing changed, for limits that this engine cannot have.
         """
         serving = self._serving
         before = serving.config_to_come or serving.engine.config
@@ -70,18 +70,18 @@ class Classroom:
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
-        """Whether viewers are told prompts and tokens, and nicknames. What is hidden is not sent, not even of what happened before."""
+        """Whether viewers are told prompts and tokens, and nicknames. Hidden parts are not sent, not even those of earlier messages."""
         feed, given = self._serving.feed, {"texts": texts, "nicknames": nicknames}
         feed.hidden = feed.hidden._replace(**{name: value for name, value in given.items() if value is not None})
         self._serving.ask(self._tell)
 
     def accept(self, accepting: bool) -> None:
-        """Whether requests are taken; a wave comes all the same."""
+        """Whether requests are taken; a prepared wave is taken in any case."""
         self._serving.accepting = accepting
         self._serving.ask(self._tell)
 
     def shadow(self, policy: str | None) -> None:
-        """Simulate another policy beside the engine, from its next run on, which begins once it is idle; None for none. See `Shadow`.
+        """Simulate another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
 
         Raises InvalidConfig for a policy that cannot have the engine's limits.
         """
@@ -106,9 +106,9 @@ class Classroom:
         serving.ask(self._tell)
 
     async def wave(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
-        """Queue a prepared wave, by its name in `WAVES` or as (prompt, sampling) each: all of it or nothing, in this order.
+        """Queue a prepared wave, given by its name in `WAVES` or as (prompt, sampling) pairs: all of it or nothing, in this order.
 
-        Nobody needs to read the streams. Raises InvalidRequest for a name that is none, and what `ServingEngine.submit` raises.
+        Nobody needs to read the streams. Raises InvalidRequest for an unknown name, and what `ServingEngine.submit` raises.
         """
         serving = self._serving
         if isinstance(requests, str):

@@ -1,6 +1,6 @@
-"""What happened, told to those whom it concerns: each request's stream, the metrics, and those who watch.
+"""Delivers what happened: tokens to each request's stream, counts to the metrics, messages to the viewers.
 
-Holds the streams of the requests in the engine. All of it belongs to the engine's thread. Knows no engine: it is handed events.
+Holds the streams of the requests in the engine. Belongs to the engine's thread. Knows no engine: it is handed events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Message = dict[str, Any] | StepEvent
 
 
 class Delivery:
-    """say: takes what those who watch are told. intake: where the places of requests are given back."""
+    """say: takes the messages for viewers. intake: gets the places of ended requests back."""
 
     def __init__(self, metrics: ServingMetrics, intake: Intake, say: Callable[[Message], None]) -> None:
         self._metrics, self._intake, self._say = metrics, intake, say
@@ -55,11 +55,11 @@ class Delivery:
         stream.call(stream.accept)
 
     def watching(self) -> AbstractContextManager[None]:
-        """A step is taken inside: what is asked for beside its tokens is looked for."""
+        """A step is taken inside; alternatives to its tokens are computed if somebody asked."""
         return self._alternatives.watching()
 
     def tell(self, event: StepEvent) -> None:
-        """Everybody of a step; the streams in one call of their loop."""
+        """Tell everybody of a step; the streams in one call of their loop."""
         self.last_told = event.step
         handed: list[tuple[TokenStream, Token]] = []
         reasons: dict[str, Any] = {
@@ -81,16 +81,16 @@ class Delivery:
                     self._metrics.finished(stream, token.finish_reason)
             self._metrics.step(event)
             self._say(event)
-        finally:  # whatever failed above, nobody waits for a token that is there
+        finally:  # even if something failed above, nobody waits for a token that is there
             self._hand_over(handed)
 
     def cancelled(self, stream: TokenStream) -> None:
-        """A request that was in no engine has left."""
+        """A request that was not in the engine yet has left."""
         self._metrics.finished(stream, "cancelled")
         self._hand_over([(stream, Token(None, None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
-        """These leave the engine for the queue of another run; what their end here says is not for them."""
+        """These leave the engine for the queue of another run; their streams are not told of the end in this run."""
         for stream in streams:
             del self.streams[stream.id]
         if streams:
@@ -111,7 +111,7 @@ class Delivery:
             self._metrics.admitted(stream)
 
     def _hand_over(self, handed: Sequence[tuple[TokenStream, Token]]) -> None:
-        """Tokens to their streams; the places of those that end are free."""
+        """Give tokens to their streams, and free the places of requests that end."""
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Token]]] = {}
         for stream, token in handed:
             by_loop.setdefault(stream.loop, []).append((stream, token))

@@ -1,4 +1,4 @@
-"""An engine that serves: it takes its steps on a thread of its own, requests join and leave at every step, each with its own stream.
+"""An engine that serves. It takes its steps on a thread of its own; requests join and leave at every step, each with its own stream.
 
     serving = ServingEngine(engine)
     serving.start()
@@ -6,9 +6,9 @@
     async for piece in stream: ...
     serving.close()
 
-What others may call is here; what the thread does, each in a file of its own: the `loop`, who comes in (`admission`), which `runs` there are,
-whom a step is told (`delivery`), and what a step that fails leaves (`recovery`). The engine is driven by its public functions alone. Knows
-nothing of HTTP.
+What other threads may call is here; the work of the engine's thread is in files of its own: its `loop`, the requests that come in
+(`admission`), the `runs`, telling clients and viewers (`delivery`), and a step that failed (`recovery`). The engine is driven by its public
+functions alone. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Status = Literal["ok", "draining", "failed"]
 
 
 class ServingEngine:
-    """engine: idle, and nobody else's from `start` to `close`. name: what clients call the model. hidden: what viewers are not told."""
+    """engine: idle, and used by nobody else from `start` to `close`. name: what clients call the model. hidden: what viewers are not told."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ServingEngine:
         )
         self.num_step_failures = 0
         self.accepting = True
-        self.on_message: Callable[[Message], None] | None = None  # called by the thread with whatever the feed is told
+        self.on_message: Callable[[Message], None] | None = None  # called by the thread with everything that the feed is told
         self.on_change: Callable[[], None] = lambda: None  # called by the thread when other limits are in force, or waited for
         self._draining = False
         self._loop = Loop(lambda: engine.has_work, self._step, self._end)
@@ -92,7 +92,7 @@ class ServingEngine:
         self._loop.stop()
 
     def ask(self, function: Callable[[], None]) -> None:
-        """Have the thread call it, between two steps."""
+        """Have the thread call the function, between two steps."""
         self._loop.ask(function)
 
     @property
@@ -102,12 +102,12 @@ class ServingEngine:
 
     @property
     def num_requests(self) -> int:
-        """Under way."""
+        """Requests under way."""
         return self._intake.num_under_way
 
     @property
     def num_held(self) -> int:
-        """Of them, those that wait for the next run."""
+        """Requests under way that wait for the next run."""
         return len(self._admission.held)
 
     @property
@@ -130,7 +130,7 @@ class ServingEngine:
         return self._intake.check(prompt, sampling, self.engine)
 
     def set_pace(self, steps_per_s: float | None) -> None:
-        """So many steps a second at most; None for full speed, 0 to stand still except for single steps."""
+        """Set the most steps a second; None for full speed, 0 to stand still except for single steps."""
 
         def change() -> None:
             self._loop.pace.set(steps_per_s)
@@ -139,17 +139,17 @@ class ServingEngine:
         self.ask(change)
 
     def step(self, count: int = 1) -> None:
-        """Take so many steps now, whatever the pace."""
+        """Take this many steps now, at any pace."""
         self.ask(lambda: self._loop.pace.ask(count))
 
     def clear(self) -> None:
-        """Cancel whatever is under way."""
+        """Cancel everything under way."""
         self.ask(self._admission.cancel_all)
 
     def change(self, config: EngineConfig, when: When = "barrier") -> None:
         """Begin a new run with other limits: at once if the engine is idle, else as soon as it is.
 
-        when: "barrier" lets nobody into a lane from now on; those that wait, and those that come meanwhile, join the new run.
+        when: "barrier" lets no request into a lane from now on; those that wait, and those that arrive meanwhile, join the new run.
         """
         self.ask(lambda: self._admission.change(config, when))
 
@@ -183,11 +183,11 @@ class ServingEngine:
         likeliest: int = 0,
         even_if_closed: bool = False,
     ) -> TokenStream:
-        """Queue a request whose prompt `check` gave; back as soon as the engine has queued it.
+        """Queue a request whose prompt `check` returned; returns as soon as the engine has queued it.
 
-        likeliest: tokens told beside each one, see `Alternatives`. even_if_closed: whatever `accepting` says.
-        Raises Unavailable while the server takes no requests, TooManyRequests when it is full, InvalidRequest for what the KV pool cannot hold
-        and for a nickname that is none.
+        likeliest: alternatives told beside each token, see `Alternatives`. even_if_closed: also while `accepting` is false.
+        Raises Unavailable while the server takes no requests, TooManyRequests when it is full, InvalidRequest for a request that the KV pool
+        cannot hold and for a nickname that is not allowed.
         """
         nickname = self._intake.nickname(nickname)
         if likeliest and sampling.looks_back and self.engine.trace.is_asynchronous:
@@ -222,14 +222,14 @@ class ServingEngine:
                 event = self.engine.step()
             if event is not None:
                 self._delivery.tell(event)
-        except Exception as error:  # whatever it is: the server goes on without the requests that it concerns
+        except Exception as error:  # any error: the server goes on without the requests that it concerns
             self.num_step_failures += 1
             self.metrics.step_failures.inc()
             recover(error, self.engine, self._session, self._delivery, self._runs, self._admission)
         self._admission.begin_what_is_to_come()
 
     def _end(self) -> None:
-        """The thread ends, perhaps by a bug: nobody may wait for it."""
+        """The thread ends, perhaps because of a bug: nobody may be left waiting for it."""
         self._draining = True
         self.feed.close()
         self._loop.do_what_was_asked()

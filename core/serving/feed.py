@@ -1,6 +1,6 @@
-"""What happens in the engine, kept for a while for those who watch: numbered messages, each encoded once, for any number of readers.
+"""Keeps what happens in the engine for a while, for viewers: numbered messages, each encoded once, for any number of readers.
 
-A reader takes what is there since the number it has, at its own pace. One that fell behind what is kept is told so and skips ahead:
+A reader takes the messages after the number it has, at its own pace. A reader that fell behind what is kept is told so and skips ahead:
 nobody ever waits for a reader. What is hidden is left out when a message is read, older ones included. Knows nothing of HTTP.
 """
 
@@ -18,15 +18,13 @@ from core.trace.events import Sampled, StepEvent
 
 KEPT = 4096  # messages
 COALESCE_S = 0.1
-_TOGETHER = (
-    100  # readers that are woken so often; with more of them all are woken less often, so that the engine does not pay for it
-)
+_TOGETHER = 100  # up to this many readers are woken that often; more are woken less often, so that the engine does not pay for it
 _MOST_AT_ONCE = 256
 _STATES = ("run", "class", "pace", "shadow")  # kinds of which the latest message says how things are
 
 
 class Hidden(NamedTuple):
-    """What viewers are not told. texts: prompts and tokens, by which texts could be made again. nicknames: of those who asked."""
+    """What viewers are not told. texts: prompts and tokens, from which texts could be rebuilt. nicknames: of the clients."""
 
     texts: bool = True
     nicknames: bool = True
@@ -48,7 +46,7 @@ class _Message:
 
 
 def _told(data: dict[str, Any] | StepEvent, hidden: Hidden) -> dict[str, Any]:
-    """As viewers may see it; what is hidden is null."""
+    """The message as viewers may see it; hidden values are null."""
     if isinstance(data, StepEvent):
         if hidden.texts:
             data = replace(data, sampled=tuple(Sampled(s.pass_index, s.request, *_NO_TOKEN) for s in data.sampled))
@@ -87,7 +85,7 @@ class Batch:
 
 
 class Feed:
-    """`add` belongs to one thread, `read` to an event loop. kept: messages that a reader may be behind, at least. hidden: what is not told.
+    """`add` belongs to one thread, `read` to an event loop. kept: how many messages a reader may be behind, at least. hidden: what is not told.
 
     The kinds of message:
 
@@ -127,7 +125,7 @@ class Feed:
         _wake(waiting)
 
     def close(self) -> None:
-        """Readers come to their end."""
+        """End all readers."""
         with self._lock:
             self.closed = True
             waiting, self._waiting = self._waiting, set()
@@ -162,7 +160,7 @@ class Feed:
             tick = 0 if more else await _next_tick(seconds)
 
     def _take_together(self, last: int, tick: int) -> tuple[Batch | None, bool]:
-        """What the first of those woken at this tick took, for who is equally far."""
+        """The batch that the first reader woken at this tick took, for readers that are equally far."""
         key, shared = (last, tick, self.hidden), self._shared
         if shared is None or shared[0] != key:
             shared = self._shared = key, self._take(last)

@@ -1,6 +1,6 @@
-"""What clients ask, checked before the engine hears of it: prompts, sampling, nicknames, and how much of it each may have under way.
+"""Checks what clients ask before the engine gets it: prompts, sampling, nicknames, and how much each client may have under way.
 
-Knows no thread but those that ask: everything here may be called from any of them.
+Everything here may be called from any thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Intake:
         self._counting = threading.Lock()
 
     def check(self, prompt: str | Sequence[int], sampling: SamplingParams, engine: Engine) -> tuple[int, ...]:
-        """The prompt's token ids; raises InvalidRequest for what this server would not run. May take a while: not for an event loop."""
+        """The prompt's token ids; raises InvalidRequest if this server would not run it. May take a while: not for an event loop."""
         limits = self._limits
         if isinstance(prompt, str) and len(prompt) > 64 * limits.max_prompt_tokens:  # not even worth tokenizing
             raise InvalidRequest(
@@ -56,7 +56,7 @@ class Intake:
         return ids
 
     def chat(self, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
-        """A conversation as the model's own template writes it; raises InvalidRequest where there is none, or it takes no such thing."""
+        """A conversation as the model's own template writes it; raises InvalidRequest if the model has none or it does not accept the messages."""
         if self._tokenizer is None or not self._tokenizer.chat_template:
             raise InvalidRequest(f"The model {self._name} has no chat template; use /v1/completions.")
         try:
@@ -69,7 +69,7 @@ class Intake:
         return tuple(ids)
 
     def nickname(self, given: str | None) -> str | None:
-        """Plain text of a few characters, None where nothing is left of it; raises InvalidRequest for anything else."""
+        """The nickname as plain text of a few characters, None if nothing is left; raises InvalidRequest for anything else."""
         name = " ".join(unicodedata.normalize("NFC", given or "").split(" ")).strip()
         most = self._limits.max_nickname_characters
         if len(name) > most or not all(unicodedata.category(c)[0] in "LMN" or c in _IN_NICKNAMES for c in name):
@@ -78,7 +78,7 @@ class Intake:
 
     @contextmanager
     def tokenizer(self) -> Iterator[Any]:
-        """The tokenizer, for nobody else meanwhile."""
+        """The tokenizer, locked for the caller."""
         with self._encoding:
             yield self._tokenizer
 

@@ -1,6 +1,6 @@
-"""The one thread that takes an engine's steps. Between two steps it does what others have asked it to, in the order in which they asked.
+"""The one thread that takes an engine's steps. Between two steps it makes the calls that other threads asked for, in their order.
 
-All that serves and changes is touched by this thread alone, so nothing there needs a lock. Knows no requests.
+Only this thread touches the engine and what serves it, so nothing there needs a lock. Knows no requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from core.threads import SHARES
 
 
 class Loop:
-    """has_work: whether there is a step to take. step: takes it, and never raises. at_end: called last by the thread, whatever ends it."""
+    """has_work: whether there is a step to take. step: takes it, and never raises. at_end: called last by the thread, however it ends."""
 
     def __init__(self, has_work: Callable[[], bool], step: Callable[[], None], at_end: Callable[[], None]) -> None:
         self.pace = Pace()
@@ -29,20 +29,20 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the step under way; back once the thread has ended."""
+        """End after the step under way; returns once the thread has ended."""
         self._stopping = True
         self.ask(lambda: None)
         if self._thread.ident is not None:
             self._thread.join()
 
     def ask(self, function: Callable[[], None]) -> None:
-        """Have the thread call it, between two steps."""
+        """Have the thread call the function, between two steps."""
         self._inbox.put(function)
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
     def do_what_was_asked(self) -> None:
-        """All that waits now."""
+        """Make the calls that wait now."""
         try:
             while True:
                 self._inbox.get_nowait()()
@@ -69,7 +69,7 @@ class Loop:
         return self._has_work() and self.pace.wait_s == 0 and not self._stopping
 
     def _wait(self) -> None:
-        """Until something is asked, or the next step is due; what was asked is done."""
+        """Wait until a call is asked for or the next step is due, and make the calls."""
         wait_s = self.pace.wait_s if self._has_work() else None
         try:
             self._inbox.get(block=wait_s != 0 and not self._stopping, timeout=wait_s)()

@@ -1,6 +1,6 @@
 """What Prometheus reads: vLLM's metrics under our prefix, counted from the engine's events. Knows nothing of HTTP.
 
-A board for vLLM serves after one replacement of `vllm:` by `inflight:`; `assets/grafana/serving.json` is such a board.
+A board made for vLLM works once `vllm:` is replaced by `inflight:`; `assets/grafana/serving.json` is such a board.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class ServingMetrics:
-    """Of one engine, in a registry of its own. running, waiting, kv_use: asked when somebody looks."""
+    """The metrics of one engine, in a registry of its own. running, waiting, kv_use: called when somebody reads them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""When the next step may be taken: at once, so many times a second, or only when somebody asks for it. Knows no engine."""
+"""Decides when the next step may be taken: at once, a number of times a second, or only on request. Knows no engine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Pace:
         self._clock, self._last, self._asked = clock, -float("inf"), 0
 
     def set(self, steps_per_s: float | None) -> None:
-        """From the next step on; single steps that were asked for are forgotten."""
+        """Set the pace from the next step on; single steps that were asked for are forgotten."""
         self.steps_per_s, self._asked = steps_per_s, 0
 
     def ask(self, steps: int) -> None:
-        """Take so many steps, whatever the pace."""
+        """Take this many steps, at any pace."""
         self._asked += steps
 
     @property

@@ -18,7 +18,7 @@ _log = logging.getLogger("inflight.serving")
 
 
 def recover(error: Exception, engine: Engine, session: Session, delivery: Delivery, runs: Runs, admission: Admission) -> None:
-    """error: whatever the step raised. The reason goes to the log alone, for it may quote anything."""
+    """error: what the step raised. The reason goes to the log alone, since it may quote a prompt."""
     _log.error("A step failed; the server goes on without the requests in it.", exc_info=error)
     for event in list(session.latest):  # running ahead, a step may have been read before the next one failed
         if event.step > delivery.last_told:

@@ -1,6 +1,6 @@
 """The runs of an engine that serves, one after another: each begins from an empty engine and is kept whole.
 
-All of it belongs to the engine's thread. Knows no requests.
+Belongs to the engine's thread. Knows no requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Runs:
         self._delivery.begin(self._session.run, engine.trace.header, engine.config, engine.kv_blocks[1])
 
     def begin_if_due(self) -> None:
-        """Before a request: where the engine could not be made ready, and where the record had better begin anew."""
+        """Begin a new run before a request if the engine could not be made ready, or if the record is due for a new one."""
         if not self.works or (not self._engine.has_work and self._session.is_due):
             self.begin()
 

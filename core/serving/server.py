@@ -39,7 +39,7 @@ class _Server(uvicorn.Server):
 
 
 def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
-    """How uvicorn runs `app`: quietly, believing no header about who calls, with an end to whatever comes too slowly."""
+    """How uvicorn runs `app`: quietly, trusting no header about the caller, and cutting off calls that arrive too slowly."""
     return uvicorn.Config(
         app,
         http=_calls_within(limits.body_s),
@@ -57,7 +57,7 @@ def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Confi
 
 
 def _calls_within(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which waits for the headers of a first call without end, but for that."""
+    """uvicorn's protocol, which would wait for the headers of a first call forever, with a limit on that wait."""
 
     class Calls(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         def connection_made(self, transport: asyncio.Transport) -> None:
@@ -74,9 +74,9 @@ def _calls_within(seconds: float) -> type[asyncio.Protocol]:
 def serve(
     serving: ServingEngine, app: FastAPI, host: str, port: int, ready: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Until a signal ends it. port: 0 for any that is free. ready: told of the address once calls are taken.
+    """Serve until a signal. port: 0 for any free one. ready: called with the address once calls are taken.
 
-    Raises InflightError where the port cannot be had.
+    Raises InflightError if the port cannot be used.
     """
     config = server_config(app, serving.limits)
     listening = _bound(host, port)

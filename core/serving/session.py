@@ -18,7 +18,7 @@ from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.request import Request
 
-_REQUEST = 16  # tokens whose room a request takes beside its prompt
+_REQUEST = 16  # a request takes the room of this many tokens beside its prompt
 
 
 class Session(Recorder):
@@ -26,7 +26,7 @@ class Session(Recorder):
 
     def __init__(self, tokens: int, about: Mapping[str, Any] | None = None) -> None:
         super().__init__(about)
-        self._most, self._lock = tokens, threading.Lock()  # the lock: of whoever reads beside the engine's thread
+        self._most, self._lock = tokens, threading.Lock()  # the lock: for readers in other threads than the engine's
         self._runs: deque[_Run] = deque()
         self.run = -1  # its number, from 0
         self.latest: deque[StepEvent] = deque(maxlen=4)  # events, kept or not
@@ -65,7 +65,7 @@ class Session(Recorder):
 
     @property
     def is_due(self) -> bool:
-        """Whether the next request had better come in a new run."""
+        """Whether the next request should begin a new run."""
         return self._now.is_cut or self._now.size > self._most // 2
 
     def copy(self, run: int | None = None) -> Trace:
@@ -96,7 +96,7 @@ class Session(Recorder):
         return self._runs[-1]
 
     def _has_room(self, more: int) -> bool:
-        """Take room for something of the run, at the cost of older runs. Once there was none, nothing that comes later is kept."""
+        """Take room for a part of the run, at the cost of older runs. Once room has run out, nothing later of this run is kept."""
         run = self._now
         while len(self._runs) > 1 and sum(kept.size for kept in self._runs) + more > self._most:
             self._runs.popleft()

@@ -1,13 +1,14 @@
-"""What another policy would have done with the same requests: the same scheduler on a cost model, beside an engine that serves, labelled simulated.
+"""Simulates what another policy would have done with the same requests: the same scheduler on a cost model, beside a serving engine.
 
 It is fed with the real engine's arrivals, cancellations and pace, and with how long each answer turned out to be. It assumes that
 
-- a pass costs what a line through the real engine's measured passes says (`core.simulate.cost.fit_loads`), and where it pads more or reads more
-  than any of those, what that line says there;
+- the cost of a pass lies on a line fitted to the real engine's measured passes (`core.simulate.cost.fit_loads`), extrapolated where it pads or
+  reads more than any of those;
 - nothing else costs time, and under a pace a step takes at least that long;
-- an answer has the real one's length, so that it waits for the real engine to have written as much before it goes on.
+- an answer is as long as the real one, so that the shadow waits until the real engine has written as much.
 
-It has a thread of its own, takes at most a tenth of a core, and holds nobody up: when it is too far behind it gives up for that run and says so.
+Always labelled simulated. It has a thread of its own, takes at most a tenth of a core, and holds nobody up: when it is too far behind it
+gives up for that run and says so.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def shadow_config(real: EngineConfig, policy: str, num_blocks: int) -> EngineCon
 
 
 class _Over(Exception):
-    """The run that is simulated is over, or nobody wants it any more."""
+    """The simulated run is over, or no longer wanted."""
 
 
 class Shadow:
@@ -73,14 +74,14 @@ class Shadow:
         self._thread.start()
 
     def hear(self, message: Message) -> None:
-        if len(self._news) < 2 * _MOST:  # one that far behind gives up, and begins again with the next run
+        if len(self._news) < 2 * _MOST:  # a shadow this far behind gives up, and begins again with the next run
             self._news.append(message)
         elif isinstance(message, dict) and message["kind"] == "run":
             self._news.clear()
             self._news.append(message)
 
     def close(self) -> None:
-        """It ends soon."""
+        """Ask it to end; it does so soon."""
         self._closed = True
 
     # -- its thread --------------------------------------------------------------------------------------------------
@@ -143,7 +144,7 @@ class Shadow:
         return engine
 
     def _put_in(self, engine: _Shadow, real: _Real) -> None:
-        """Who has come, and who has left."""
+        """Requests that arrived, and requests that left."""
         while real.arrivals:
             request, t = real.arrivals.popleft()
             engine.add_request(
@@ -328,7 +329,7 @@ class _Real:
         return changed
 
     def told(self) -> dict[str, Any]:
-        """Both sides; requests that finished since this was last asked, and the means of those that have finished on both."""
+        """Both sides: requests that finished since the last call, and the means over those that have finished on both."""
         news = [[r for r in side.ends if r not in told] for side, told in zip((self.real, self.shadow), self._told, strict=True)]
         for told, new in zip(self._told, news, strict=True):
             told.update(new)

@@ -15,7 +15,7 @@ from core.workload.request import FinishReason, SamplingParams
 
 
 class Token(NamedTuple):
-    """As the engine's thread hands it over. token_id: None where a request ended without one more."""
+    """A token as the engine's thread hands it over. token_id: None where a request ended without another token."""
 
     token_id: int | None
     logprob: float | None = None
@@ -25,8 +25,8 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """As a client sees it. index: of the token in the answer. text: what can be shown since the last one, often more or less than
-    the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token. likeliest: as many as were asked for.
+    """A token as a client sees it. index: of the token in the answer. text: what can be shown since the last piece, often more or less
+    than the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token. likeliest: as many as were asked for.
     """
 
     index: int
@@ -60,7 +60,7 @@ class Times:
 
 
 class TokenStream:
-    """Iterate it once, in the loop it was made in. A reader that stops early calls `cancel`, which does no harm after the end."""
+    """Iterate it once, in the loop in which it was made. A reader that stops early calls `cancel`, which is harmless after the end."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class TokenStream:
             self._cancel(self)
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
-        """The pieces; raises ExecutionFailed where the step that concerned it failed."""
+        """The pieces; raises ExecutionFailed if a step of this request failed."""
         index = 0
         while self.finish_reason is None:
             token = await self._tokens.get()
@@ -137,17 +137,17 @@ class TokenStream:
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
-    """From another thread; nothing happens where the loop is closed, as nobody waits there any more."""
+    """Call it from another thread; does nothing if the loop is closed, since nobody waits there any more."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *args)
 
 
 def put_all(tokens: Sequence[tuple[TokenStream, Token]]) -> None:
-    """Each token to its stream; all streams are of the loop that calls this."""
+    """Give each token to its stream; all streams belong to the loop that calls this."""
     for stream, token in tokens:
         stream.put(token)
 
 
 def step_failed() -> ExecutionFailed:
-    """What clients are told; the reason is for the log, for it may quote anything."""
+    """What clients are told; the reason goes to the log alone, since it may quote a prompt."""
     return ExecutionFailed("The step that computed this request failed; the server goes on.")

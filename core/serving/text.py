@@ -1,4 +1,4 @@
-"""Token ids to the text that a client sees: no special tokens, nothing from a stop string on. Knows no request."""
+"""Turns token ids into the text that a client sees, without special tokens and cut at a stop string. Knows no request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.trace.detokenize import Detokenizer
 
 
 class ClientText:
-    """Feeds on one answer's ids. context: the prompt's ids. What may be the beginning of a stop string is held back until it is not."""
+    """Feeds on one answer's ids. context: the prompt's ids. Text that may be the beginning of a stop string is held back until that is decided."""
 
     def __init__(self, tokenizer: Any | None, stop: Sequence[str] = (), context: Sequence[int] = ()) -> None:
         self._detokenizer, self._stop = Detokenizer(tokenizer, context), tuple(stop)

@@ -1,4 +1,4 @@
-"""Prepared waves: requests that come all at once and show one thing about batching. Data alone."""
+"""Prepared waves: requests that arrive all at once and show one thing about batching. Data alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.workload.request import SamplingParams
 
 @dataclass(frozen=True)
 class Wave:
-    """shows: what there is to see, in a line for people. prompts: each with how many new tokens are asked for."""
+    """shows: what there is to see, in one line. prompts: each with its number of new tokens."""
 
     name: str
     shows: str
@@ -17,7 +17,7 @@ class Wave:
 
     @property
     def requests(self) -> tuple[tuple[str, SamplingParams], ...]:
-        """Greedy, and never shorter than asked for: how long each runs is known."""
+        """Greedy, and exactly as long as asked for, so that the length of each run is known."""
         return tuple((prompt, SamplingParams(new, ignore_eos=True)) for prompt, new in self.prompts)
 
 

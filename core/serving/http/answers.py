@@ -1,4 +1,4 @@
-"""What the routes have in common: requests queued together, their pieces as they come, and an end to both when the client goes."""
+"""What the routes share: queueing requests together, passing on their pieces, and ending both when the client leaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Asked = tuple[Sequence[int], SamplingParams]
 async def submitted(
     serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str, nickname: str | None = None, likeliest: int = 0
 ) -> list[TokenStream]:
-    """All of them queued, or none: raises what `ServingEngine.submit` does, the others cancelled."""
+    """Queue all of them or none: raises what `ServingEngine.submit` raises, after cancelling the others."""
     if len(asked) > serving.limits.max_choices:
         raise InvalidRequest(f"At most {serving.limits.max_choices} answers are written in one call, not {len(asked)}.")
     client = request.client.host if request.client else ""
@@ -89,7 +89,7 @@ async def gathered(streams: Sequence[TokenStream]) -> list[list[Piece]]:
 
 
 async def answered(request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]) -> Response:
-    """The response that `work` makes; the streams are cancelled if the client goes before it is made."""
+    """The response that `work` makes; the streams are cancelled if the client leaves before."""
     making, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({making, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -108,7 +108,7 @@ async def _gone(request: Request) -> None:
 def event_stream(
     serving: ServingEngine, streams: Sequence[TokenStream], events: AsyncIterator[dict[str, Any] | str]
 ) -> EventSourceResponse:
-    """Each event a `data:` line; the streams are cancelled if the client goes. A failure on the way is one last event."""
+    """Each event a `data:` line; the streams are cancelled if the client leaves. A failure on the way becomes the last event."""
 
     async def lines() -> AsyncIterator[bytes]:
         try:

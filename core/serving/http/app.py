@@ -3,9 +3,9 @@
     app = create_app(serving)                                # alone: `core.serving.server`
     routes = [Mount("/serve", app=create_app(serving))]      # in the process of a page that has its own routes
 
-Gradio takes such routes at `Blocks.launch(app_kwargs={"routes": routes})`; OpenAI's clients then use the base URL `…/serve/v1` and those
-who watch `…/serve/events`. The serving engine is started before and closed after by whoever made it; the key, the limits and the shape
-of errors come along with the application.
+Gradio takes such routes at `Blocks.launch(app_kwargs={"routes": routes})`; OpenAI's clients then use the base URL `…/serve/v1`, and
+viewers `…/serve/events`. The caller starts the serving engine before and closes it afterwards; the key, the limits and the shape of errors
+are part of the application.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def create_app(
     cors_origins: Sequence[str] = (),
     hosts: Sequence[str] | None = None,
 ) -> FastAPI:
-    """classroom: of this engine, by default one of its own. api_key: asked of every call but `/health`. teacher_token: of those who may use
-    `/control`, which is not there without one. cors_origins: pages of these origins may call. hosts: names that the server answers to, None
+    """classroom: of this engine, by default one of its own. api_key: asked of every call but `/health`. teacher_token: lets its owner
+    use `/control`, which does not exist without one. cors_origins: pages of these origins may call. hosts: names that the server answers to, None
     for any; on loopback this keeps out pages that rename themselves to it."""
     app = FastAPI(
         title="Inflight",

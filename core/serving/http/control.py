@@ -1,4 +1,4 @@
-"""`/control`: who has the teacher's token sets pace, limits, waves, and what is hidden."""
+"""`/control`: with the teacher's token one sets pace, limits, waves, and what is hidden."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Count = Annotated[int, Field(ge=0, le=1000)]
 
 
 class ControlBody(BaseModel):
-    """What is given is done, in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still except for single steps.
+    """The fields given are applied in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still except for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
-    is under way, "barrier" lets nobody into a lane any more. wave: a prepared one by its name. shadow: another policy, simulated beside the engine; null for none.
+    is under way, "barrier" lets no request into a lane any more. wave: a prepared one by its name. shadow: another policy, simulated beside the engine; null for none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +61,7 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
 
     @router.post("/control", summary="Set pace, limits and what is hidden; take steps; send a wave; clear the engine")
     async def control(body: ControlBody) -> dict[str, Any]:
-        """What is set now. Changes that wait for the engine are told to those who watch once they are made."""
+        """The settings now. Viewers are told of changes that wait for the engine once they are made."""
         if body.limits:
             classroom.configure(when=body.when, **body.limits)
         if body.clear:

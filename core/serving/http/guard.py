@@ -1,4 +1,4 @@
-"""What stands before every route: the key, the kind, size and pace of a body. Answers in the shape of the other errors; knows no route."""
+"""Guards every route: checks the key, and the kind, size and pace of a body. Answers in the shape of the other errors; knows no route."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPEN = frozenset({"/health"})  # to everybody: a load balancer has no key
 
 
 def same(given: str, expected: str) -> bool:
-    """Whether two secrets are equal, in a time that tells nothing of where they differ."""
+    """Whether two secrets are equal, in a time that does not reveal where they differ."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 

@@ -99,7 +99,7 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
 
 @dataclass
 class _Shape:
-    """How answers are written. logprobs: whether each token's is told, and those of so many of the `likeliest`."""
+    """How answers are written. logprobs: whether to give the log-probability of each token, and of how many of the `likeliest`."""
 
     serving: ServingEngine
     id: str

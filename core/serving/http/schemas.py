@@ -1,7 +1,7 @@
 """What comes in, field by field: the names and defaults of the server article for `/generate`, OpenAI's for `/v1`.
 
-What this engine cannot do is a field too, and must be left at the value that asks for nothing; unknown fields are refused. Nothing is
-taken silently for something else.
+What this engine cannot do is a field too, and must be left at the value that asks for nothing; unknown fields are refused. No field is
+silently ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Body(BaseModel):
 
 
 class _Adjusting(_Body):
-    """What changes logits before a token is chosen by them, see `SamplingParams`; OpenAI's names, and vLLM's where it has none."""
+    """Changes to logits before a token is chosen, see `SamplingParams`; OpenAI's names, and vLLM's where it has none."""
 
     presence_penalty: Penalty | None = 0.0
     frequency_penalty: Penalty | None = 0.0
@@ -140,7 +140,7 @@ class CompletionBody(_OpenAIBody):
 
     @property
     def prompts(self) -> list[str | TokenIds]:
-        """Each prompt by itself."""
+        """The prompts one by one."""
         prompt = self.prompt
         if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int):
             return [prompt]  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""`/session`: what the engine did, as a trace that passes `check`. Whoever may see texts may have it; where texts are hidden, the teacher alone."""
+"""`/session`: what the engine did, as a trace that passes `check`. Everybody may have it while texts are shown; else the teacher alone."""
 
 from __future__ import annotations
 

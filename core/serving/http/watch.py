@@ -1,4 +1,4 @@
-"""How the server is, and what it does: `/health`, `/metrics` for Prometheus, `/events` for those who watch live."""
+"""How the server is, and what it does: `/health`, `/metrics` for Prometheus, `/events` for live viewers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def watch_routes(serving: ServingEngine) -> APIRouter:
     ) -> Response:
         """Server-sent events, at most ten a second: each `data:` is an array of messages, its `id:` the number of the last one, from which
         `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header), `request`, `step` (as in a trace), `pace`,
-        `skipped` (a reader fell behind what is kept)."""
+        `skipped` (the reader missed messages)."""
         nonlocal viewers
         if viewers >= serving.limits.max_viewers:
             raise TooManyRequests(f"{viewers} are watching, which is all this server takes.", retry_after=5)
