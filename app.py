@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import sys
+from pathlib import Path
 
 
 def main(arguments: list[str] | None = None, program: str = "python app.py") -> int:
@@ -37,6 +38,15 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         default={"1": True, "0": False}.get(setting("INFLIGHT_LIVE", "")),
         help="one engine that everybody who opens the page shares (default: yes, but on a Space)",
     )
+    parser.add_argument(
+        "--follow",
+        nargs="+",
+        type=Path,
+        default=(),
+        metavar="PLACE",
+        help="on the Live tab show another engine instead, by the recordings that it writes: files, or a folder with the newest",
+    )
+    parser.add_argument("--tokenizer", metavar="NAME", help="of the followed engine's model: a folder or a hub id")
     parser.add_argument("--live-model", metavar="NAME", help="its model: built in, a local folder or a hub id")
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):
@@ -56,6 +66,8 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
             trace_hosts=options.trace_host,
             live=options.live,
             teacher_token=setting("INFLIGHT_TEACHER_TOKEN"),
+            follow=options.follow,
+            tokenizer=options.tokenizer,
             **({"live_model": options.live_model} if options.live_model else {}),
         )
     except InflightError as error:

@@ -25,6 +25,7 @@ from core.assets import BUILTIN_MODELS
 from core.errors import InflightError
 from core.models.cache import Models
 from core.models.tensor_parallel import world_size
+from core.recorders.texts import named_tokenizer
 from core.threads import wait_passively
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import ICON, PICTURE, head
@@ -34,12 +35,13 @@ from visualizer.page.tabs import parts_script, write_files
 from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.folder import own_folder
-from visualizer.server.limits import Limits, is_space, limits
+from visualizer.server.followed import Followed
+from visualizer.server.limits import Limits, are_strangers, is_space, limits
 from visualizer.server.middleware import Described, MaxBody, OnlyAsked
 from visualizer.server.origins import origins
 from visualizer.server.packed import Shared
 from visualizer.server.routes import routes
-from visualizer.server.shared_engine import SharedEngine, live_options
+from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address
 
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
@@ -153,6 +155,8 @@ def launch(
     live: bool | None = None,
     live_model: str = BUILTIN_MODELS[0],
     teacher_token: str | None = None,
+    follow: Sequence[Path] = (),
+    tokenizer: str | None = None,
     prevent_thread_lock: bool = False,
     **options,
 ) -> tuple[Any, ...]:
@@ -160,7 +164,8 @@ def launch(
 
     trust_visitors: on an address that others reach they get the limits of a page at home. trace_hosts: see `origins`. live: whether
     visitors share an engine, of `live_model`; by default everywhere but on a Space, where they are strangers to each other. teacher_token:
-    made up where none is given. options: passed on to `Blocks.launch`, e.g. `server_port`. Raises InflightError under torchrun, and for a
+    made up where none is given. follow: recordings of another engine that are shown in that one's place; tokenizer: of its model, if it is not
+    where they say. options: passed on to `Blocks.launch`, e.g. `server_port`. Raises InflightError under torchrun, and for a
     model that strangers may not run.
     """
     if world_size() > 1:
@@ -170,16 +175,22 @@ def launch(
     host = "shared" if options.get("share") else options.get("server_name")
     here = here or limits(host=host, trusted=trust_visitors)
     store = Store(own_folder(), here.kept_bytes)
+    if follow and is_space():
+        raise InflightError("A Space is public: no engine's recordings are followed there.")
     if live_model not in BUILTIN_MODELS and not here.any_model:
         raise InflightError(f"Where strangers can ask, one of the page's own models is shared: {', '.join(BUILTIN_MODELS)}.")
     models = Models()
     server = Server(store, here, traces, models)
-    shared = SharedEngine(live_model, models, here, teacher_token) if (not is_space() if live is None else live) else None
+    shared: SharedEngine | Followed | None = None
+    if follow:
+        shared = Followed(follow, not are_strangers(host, trust_visitors), named_tokenizer(tokenizer) if tokenizer else None)
+    elif not is_space() if live is None else live:
+        shared = SharedEngine(live_model, models, here, teacher_token)
     files = write_files(store.folder)
     picture = Path(shutil.copy(PICTURE, store.folder / "picture.png"))
     for path in (*files.values(), picture):
         store.pin(path)
-    live_tab = live_options() if shared else None
+    live_tab = shared.options if shared else None
     page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes)
     page.space_id = None  # Gradio's header for a Space that is looked at alone asks fonts and pictures from elsewhere
     page._queue.sleep_when_free = 0.02  # Gradio looks every millisecond whether somebody asks, which costs a tenth of a core
@@ -206,6 +217,8 @@ def launch(
         prevent_thread_lock=True,
         **options,
     )
+    if isinstance(shared, Followed):
+        shared.start()
     if shared is not None:
         print(shared.announce(*served[1:3], options.get("server_name")), flush=True)
     if not prevent_thread_lock:

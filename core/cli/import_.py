@@ -9,9 +9,9 @@ import typer
 
 from core.cli.options import Json
 from core.cli.output import line, print_json, sentence
-from core.errors import UnsupportedModel
 from core.recorders.convert import to_trace
 from core.recorders.raw import Recording, read_raw
+from core.recorders.texts import named_tokenizer
 from core.trace.trace import Trace
 
 RawFiles = Annotated[list[Path], typer.Argument(help="Raw recordings: all parts and all ranks of one run.", show_default=False)]
@@ -27,7 +27,7 @@ def import_(
 ) -> None:
     """Open what `inflight-vllm` or another recorder wrote, check it, and save it as a trace that the page and `show` open."""
     recordings = read_raw(raw)
-    told = _tokenizer(tokenizer)
+    told = named_tokenizer(tokenizer) if tokenizer else None
     rows = []
     for recording in recordings:
         path = out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{recording.rank}{out.suffix}")
@@ -60,14 +60,3 @@ def _row(recording: Recording, trace: Trace, path: Path) -> dict[str, Any]:
         "complete": trace.complete,
         "faults": recording.faults,
     }
-
-
-def _tokenizer(name: str | None) -> object:
-    if name is None:
-        return None
-    from transformers import AutoTokenizer  # seconds to import, and most recordings need none
-
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise UnsupportedModel(f"The tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())[:200]}") from None

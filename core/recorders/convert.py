@@ -10,15 +10,14 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from core.assets import ASSETS
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
 from core.recorders.raw import Recording, is_raw, read_raw, recording_of
+from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.trace.events import (
     KV,
     Admitted,
@@ -52,7 +51,6 @@ DEDUCED = {
 }
 _REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 _NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
-_HIDDEN = "·"  # for a token whose id was left out
 
 
 @dataclass
@@ -70,15 +68,19 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     """The trace of one rank. tokenizer: for its texts; the model's own where it is on this machine. `recording.faults` grows by what
     cannot be shown. Raises InvalidTrace for a recording that cannot be followed at all.
     """
-    header = recording.header
-    if absent := [name for name in _NEEDED if header.get(name) is None]:
-        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
+    check_facts(recording)
     try:
         return _converted(recording, tokenizer)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, InflightError):
             raise
         raise InvalidTrace(f"{recording.name} is damaged: {type(error).__name__} {error}.") from None
+
+
+def check_facts(recording: Recording) -> None:
+    """Raises InvalidTrace for a header without what every step is drawn with."""
+    if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
+        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
 
 
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
@@ -88,7 +90,7 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     conversion = Conversion(recording, start)
     computed = [frozenset(s["request"] for s in step["segments"]) for step in steps] + [frozenset()]
     events = [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
-    model = _model_folder(header.get("model", ""))
+    model = model_folder(header.get("model", ""))
     if tokenizer is None and model is not None:
         tokenizer = tokenizer_of(str(model))
     trace = Trace(conversion.header(model, recording.faults), events, conversion.is_over, tokenizer)
@@ -242,7 +244,11 @@ class Conversion:
         for request in gone:
             del self._known[request]
         self._over -= gone
-        self._requests.clear()
+
+    def take_requests(self) -> list[dict[str, Any]]:
+        """Who has arrived since the last call, as a workload has them: for a run that has no end."""
+        requests, self._requests = self._requests, []
+        return requests
 
     # -- requests in and out -----------------------------------------------------------------------------------------
 
@@ -396,16 +402,8 @@ class Conversion:
 
     def plain_texts(self) -> Texts:
         """Ids in place of texts, where no tokenizer is known."""
-        shown = {request: [_HIDDEN if self.hashed else f"⟨{i}⟩" for i in known.prompt] for request, known in self._known.items()}
-        return Texts(shown, {request: [f"⟨{i}⟩" for i in known.output] for request, known in self._known.items()})
-
-
-def _model_folder(name: str) -> Path | None:
-    """Where the model's files are on this machine, if they are."""
-    for folder in (Path(name), ASSETS / "models" / Path(name).name):
-        if name and (folder / "config.json").is_file():
-            return folder
-    return None
+        shown = {request: [plain(LEFT_OUT if self.hashed else i) for i in known.prompt] for request, known in self._known.items()}
+        return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
 
 
 def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
@@ -424,19 +422,3 @@ def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
             size = 4 if "32" in str(facts.get("dtype")) else 2
             model["kv_bytes_per_token"] = 2 * layers * heads * config["head_dim"] * size
     return {name: value for name, value in model.items() if value is not None}
-
-
-def import_tokenizers() -> Any:
-    """The tokenizer factory, imported late: that takes seconds, and many recordings name no model."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer
-
-
-@cache
-def tokenizer_of(name: str) -> Any:
-    """The tokenizer of a model in a folder, or of a built-in one by name; None where it has none."""
-    try:
-        return import_tokenizers().from_pretrained(str(_model_folder(name)))
-    except (OSError, ValueError):
-        return None

@@ -1,85 +1,249 @@
-"""Follows a recording while its engine works: the steps of a growing file as events, in memory that does not grow.
+"""Follows an engine by the recording that it writes: what has happened since one last looked, in memory that does not grow.
 
-An event is handed out once the step after it is known, since an engine that schedules ahead may compute one more row for a request that
-has just ended. Knows no terminal and no page.
+    lines of a growing file ─→ steps in their order ─→ events that obey the rules of every run ─→ whoever looks
+
+Whatever happens to the files is told in a sentence, and what can be shown is. Knows no terminal and no page.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from core.errors import InvalidTrace
-from core.recorders.convert import Conversion
-from core.recorders.raw import MAX_LINE_BYTES, Recording, is_raw, next_part, take
+from core.errors import InflightError, InvalidTrace
+from core.recorders.convert import Conversion, check_facts
+from core.recorders.growing import Header, Lines, newest, recording_named
+from core.recorders.raw import Recording, take
+from core.recorders.texts import LEFT_OUT, model_folder
 from core.trace.events import StepEvent
+from core.trace.rules import Checker
+from core.workload.request import Request
+
+MOST_LINES = 1024  # that one look takes in
+_OPEN = 64  # steps that may be written before one that was scheduled earlier; then that one is missing
+_QUIET = 20  # looks without anything new after which nothing more is expected of a step
+_DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, InflightError)
+Step = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A recording begins, or is shown anew after something of it was missed. header: a trace's, its requests apart. model: as the engine was
+    told of it.
+    """
+
+    header: Header
+    model: str
+
+
+@dataclass(frozen=True)
+class Met:
+    """A request that arrives in the step to come. prompt: its token ids, LEFT_OUT where they were."""
+
+    request: str
+    prompt: list[int]
+    max_new_tokens: int
+
+
+News = Begun | Met | StepEvent
 
 
 class Follower:
-    """One growing recording, and the parts that come after it. Raises InvalidTrace for a file that is not a recording."""
+    """The newest recording at a place, a file or a folder, and whichever takes its place. rank: whose, in a folder; by default the lowest there.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.header: dict[str, Any] | None = None  # once it has been written
-        self.is_over = False
-        self._file: IO[str] | None = None
-        self._rest = ""  # of a line that is still being written
-        self._conversion: Conversion | None = None
-        self._pending: dict[str, Any] | None = None  # the step that waits for the one after it
+    sentence: how things stand, where the steps do not say it. is_over: the recording has ended, and no other has begun.
+    has_more: the last look left something that is there already.
+    """
 
-    def events(self) -> list[StepEvent]:
-        """The steps that have come since the last call. Raises InvalidTrace for a malformed line."""
-        found: list[StepEvent] = []
-        while (line := self._line()) is not None:
-            if self._conversion is None:
-                self._open(line)
-                continue
-            recording = Recording(self.path.name, {})
+    def __init__(self, place: Path, rank: int | None = None) -> None:
+        self.place, self.rank = place, rank
+        self.is_over, self.has_more = False, False
+        self._lines: Lines | None = None
+        self._refused: Header | None = None  # the recording that cannot be followed
+        self._missing = self._said = ""  # what is wrong with the place, and with the recording
+        self._quiet = 0  # looks without anything new
+
+    @property
+    def sentence(self) -> str:
+        return self._missing or self._said
+
+    @property
+    def name(self) -> str:
+        return (self._lines.path if self._lines else self.place).name
+
+    def look(self) -> list[News]:
+        """What has happened since the last call; a step once it is known who of it computes one more row."""
+        news: list[News] = []
+        for _ in range(MOST_LINES):
             try:
-                take(recording, json.loads(line))
-            except (ValueError, RecursionError, KeyError, TypeError):
-                raise InvalidTrace(f"{self.path.name} has a line that is no record.") from None
-            self._conversion.abort(recording.aborts)
-            for step in recording.steps:
-                self._step(step, found)
-            if recording.complete:
-                self._step(None, found)
-                self.is_over = True
-        return found
+                line = self._lines.next() if self._lines else None
+            except (InvalidTrace, OSError) as error:
+                self._lose(f"{self.name} cannot be read on: {error}")
+                line = None
+            if line is not None:
+                self._read(line, news)
+            elif not self._another(news):
+                self.has_more = False
+                break
+        else:
+            self.has_more = True
+        self._quiet = 0 if news else self._quiet + 1
+        if self._quiet == _QUIET and self._lines:
+            self._settle(news)
+        return news
 
-    def _open(self, line: str) -> None:
-        """The header: of the first part, or of one that follows."""
-        if not is_raw(line):
-            raise InvalidTrace(f"{self.path.name} is no raw recording: its first line is not the header of one.")
-        self.header = json.loads(line)
-        self._conversion = Conversion(Recording(self.path.name, self.header), 0.0)
+    # -- which recording -----------------------------------------------------------------------------------------------
 
-    def _step(self, step: dict[str, Any] | None, found: list[StepEvent]) -> None:
-        assert self._conversion is not None
+    def _another(self, news: list[News]) -> bool:
+        """Go over to another recording, if one is there; else say how things stand."""
+        self._missing = ""
+        try:
+            found = newest(self.place, self.rank)
+        except InvalidTrace as error:
+            self._missing = str(error)
+            return False
+        known = self._lines.header if self._lines else self._refused
+        if found is not None and (known is None or recording_named(found[1]) != recording_named(known)):
+            if self._lines:
+                self._settle(news)
+                self._lines.close()
+            return self._begin(*found, news)
+        if self._lines and not self._lines.path.exists():
+            self._missing = (
+                f"{self.name} has been removed: what its engine still writes is shown, and then whichever recording comes."
+            )
+        elif known is None and self.place.is_dir():
+            self._missing = f"There is no recording in {self.place.name} yet: it is shown as soon as an engine writes one."
+        elif known is None:
+            self._missing = f"{self.name} is not there yet: it is shown as soon as an engine writes it."
+        return False
+
+    def _begin(self, path: Path, header: Header, news: list[News]) -> bool:
+        """Whether it can be followed."""
+        recording = Recording(path.name, header)
+        self._lines, self._refused, self.is_over, self._said = None, header, False, ""
+        try:
+            check_facts(recording)
+            lines = Lines(path, header)
+            self._anew(recording, recording.untried, news)
+        except OSError as error:
+            self._said = f"{path.name} cannot be read: {error.strerror}."
+        except _DAMAGE as error:
+            self._said = str(error) if isinstance(error, InflightError) else f"{path.name} has a header that cannot be followed."
+        else:
+            self._lines, self._refused = lines, None
+            is_whole = header.get("part", 1) == 1
+            self._next: int | None = 0 if is_whole else None  # the number of the step that is expected
+            self._early: dict[int, Step] = {}
+            if not is_whole:
+                self._lose(f"{path.name} is not the first part of its recording.")
+        return self._lines is not None
+
+    def _anew(self, recording: Recording, notes: list[str], news: list[News]) -> None:
+        """An engine of which nothing is known but its header."""
+        self._conversion = Conversion(recording, 0.0)
+        model = str(recording.header.get("model", ""))
+        header = self._conversion.header(model_folder(model), list(notes))
+        header |= {"workload": {"schema": 1, "name": "followed", "arrival_unit": "s", "requests": []}, "prompts": {}}
+        header["absent"] = [fact for fact in header["absent"] if fact not in ("logprob", "margin")]  # nobody can say so yet
+        self._checker = Checker(header)
+        self._pending: Step | None = None  # the step that waits for the one after it
+        self._is_lost = False
+        news.append(Begun(header, model))
+
+    # -- its steps -----------------------------------------------------------------------------------------------------
+
+    def _read(self, line: str, news: list[News]) -> None:
+        recording = Recording(self.name, {})
+        try:
+            take(recording, json.loads(line))
+        except _DAMAGE:
+            self._lose(f"{self.name} has a line that is no record.")
+            return
+        self._conversion.abort(recording.aborts)
+        for step in recording.steps:
+            self._sort(step, news)
+        if recording.complete:
+            self._settle(news)
+            self.is_over = True
+            dropped = f" Its recorder could not keep up and dropped {recording.dropped} records." if recording.dropped else ""
+            why = " ".join(recording.faults) or "The recording has ended: its engine was shut down, or records no more."
+            self._said = why + dropped
+
+    def _sort(self, step: Step, news: list[News]) -> None:
+        """With asynchronous scheduling a step is written when its output is back, and one without any as soon as it is scheduled."""
+        number = step["step"]
+        if self._next is not None and number < self._next:
+            return self._lose(f"{self.name} has step {number} after step {self._next - 1}.")
+        self._next = number if self._next is None else self._next
+        self._early[number] = step
+        while self._next in self._early:
+            self._take(self._early.pop(self._next), news)
+            self._next += 1
+        if len(self._early) > _OPEN:
+            self._skip(news)
+
+    def _skip(self, news: list[News]) -> None:
+        """Give up on the step that is expected."""
+        assert self._next is not None
+        first, self._next = self._next, min(self._early)
+        missing = f"Step {first} is" if self._next == first + 1 else f"Steps {first} to {self._next - 1} are"
+        self._lose(f"{missing} missing in {self.name}.")
+        while self._next in self._early:
+            self._take(self._early.pop(self._next), news)
+            self._next += 1
+
+    def _settle(self, news: list[News]) -> None:
+        """Nothing more is expected: what waited is told."""
+        while self._early:
+            self._skip(news)
         if self._pending is not None:
-            later = frozenset(s["request"] for s in step["segments"]) if step else frozenset()
-            found.append(self._conversion.event(self._pending, later))
-            self._conversion.forget_finished()
-        self._pending = step
+            self._tell(frozenset(), news)
 
-    def _line(self) -> str | None:
-        """The next whole line, if there is one; goes on with the next part once that exists."""
-        if self._file is None:
-            if not self.path.exists():
-                return None
-            self._file = self.path.open(encoding="utf-8")
-        read = self._file.readline(MAX_LINE_BYTES)
-        self._rest += read
-        if len(self._rest) >= MAX_LINE_BYTES:
-            raise InvalidTrace(f"{self.path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
-        if self._rest.endswith("\n"):
-            line, self._rest = self._rest, ""
-            return line
-        following = next_part(self.path)
-        if not read and not self._rest and following.exists():
-            self._file.close()
-            self.path, self._file = following, following.open(encoding="utf-8")
-            self._file.readline()  # its header, which is known
-            return self._line()
-        return None
+    def _take(self, step: Step, news: list[News]) -> None:
+        try:
+            if self._is_lost and not _begins_empty(step):
+                return
+            if self._is_lost and self._lines:
+                self._anew(Recording(self.name, self._lines.header), [self._said], news)
+                self._said = ""
+            if self._pending is not None:
+                self._tell(frozenset(s["request"] for s in step["segments"]), news)
+            self._pending = step
+            if not step.get("finished") or not self._lines or not self._lines.header.get("async_scheduling"):
+                self._tell(frozenset(), news)
+        except _DAMAGE as error:
+            self._lose(str(error) if isinstance(error, InflightError) else f"Step {step.get('step')} is damaged.")
+
+    def _tell(self, later: frozenset[str], news: list[News]) -> None:
+        """The step that waited. later: who has rows in the one after it."""
+        assert self._pending is not None
+        step, self._pending = self._pending, None
+        event = self._conversion.event(step, later)
+        for asked in self._conversion.take_requests():
+            request = Request.from_json(asked)
+            prompt = asked["prompt_token_ids"]
+            if fault := self._checker.fault_of_request(request, prompt):
+                raise InvalidTrace(fault)
+            ids = [LEFT_OUT] * len(prompt) if self._conversion.hashed else prompt
+            news.append(Met(request.id, ids, request.sampling.max_new_tokens))
+        if fault := self._checker.fault(event):
+            raise InvalidTrace(fault)
+        self._checker.forget_finished()
+        self._conversion.forget_finished()
+        news.append(event)
+
+    def _lose(self, sentence: str) -> None:
+        """What is known of the engine no longer holds, until it is seen empty."""
+        if not self._is_lost:
+            self._said = f"{sentence} What comes is shown from the first moment on at which the engine is seen with nobody in it."
+        self._is_lost, self._pending = True, None
+
+
+def _begins_empty(step: Step) -> bool:
+    """Whether everybody in this step has just arrived: nothing from before it is needed."""
+    new = {arrived["request"] for arrived in step["arrived"]}
+    here = {segment["request"] for segment in step["segments"]}
+    return bool(here) and here <= new and not step["preempted"] and step.get("waiting", 0) == len(new - here)

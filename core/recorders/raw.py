@@ -45,6 +45,17 @@ class Recording:
         return self.header.get("engine", "vllm")  # the first recordings did not say
 
     @property
+    def version(self) -> str:
+        return self.header.get("version", self.header.get("vllm", "of a version that it does not say"))
+
+    @property
+    def untried(self) -> list[str]:
+        """That the recorder was never tried with this version, where it says so."""
+        if self.header.get("tested") is not False:
+            return []
+        return [f"The recorder was never tried with {self.engine} {self.version}: what it missed there is absent."]
+
+    @property
     def rank(self) -> int:
         return self.header.get("rank", 0)
 
@@ -107,13 +118,8 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
     if not is_raw(first):
         raise InvalidTrace(f"{name} is no raw recording: its first line is not the header of one.")
     recording = Recording(name, json.loads(first))
-    if recording.header.get("raw", RAW) != RAW:
-        raise InvalidTrace(f"{name} is of version {recording.header['raw']!r} of the raw format; this one reads version {RAW}.")
-    if recording.header.get("tested") is False:
-        version = recording.header.get("version", recording.header.get("vllm", "of a version that it does not say"))
-        recording.faults.append(
-            f"The recorder was never tried with {recording.engine} {version}: what it missed there is absent."
-        )
+    check_header(recording.header, name)
+    recording.faults += recording.untried
     for number, line in enumerate(lines, 2):
         try:
             take(recording, json.loads(line))
@@ -149,8 +155,16 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
         recording.aborts.append({"t": float(data["t"]), "requests": list(data["requests"])})
     elif kind == "end":
         recording.dropped, recording.complete = recording.dropped + data["dropped"], True
+        if "why" in data:
+            recording.faults.append(f"Its recorder stopped before its engine did: {data['why']}.")
     else:
         raise ValueError(kind)
+
+
+def check_header(header: dict[str, Any], name: str) -> None:
+    """Raises InvalidTrace for a version of the format that this module does not read."""
+    if header.get("raw", RAW) != RAW:
+        raise InvalidTrace(f"{name} is of version {header['raw']!r} of the raw format; this one reads version {RAW}.")
 
 
 def _join(known: Recording, more: Recording) -> None:

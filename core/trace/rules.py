@@ -103,6 +103,12 @@ class Checker:
             self._forget(request)
         return None
 
+    def forget_finished(self) -> None:
+        """Drop whoever is over and holds no lane, whose id may come again: for a run that has no end."""
+        for request in self._fold.finished.keys() - set(self._fold.lanes.values()):
+            self._forget(request)
+            self._ids.discard(request)
+
     def _forget(self, request: str) -> None:
         self._told.discard(request)
         self._ends_by.pop(request, None)

@@ -2,8 +2,8 @@
 
     Mooncake   JSONL: `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of the prompt's blocks of 512 tokens
                (github.com/kvcache-ai/Mooncake, FAST25-release/traces)
-    Azure LLM  CSV: TIMESTAMP, ContextTokens, GeneratedTokens (github.com/Azure/AzurePublicDataset, 2023)
-    BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, … (github.com/HPMLL/BurstGPT)
+    Azure LLM  CSV: TIMESTAMP, ContextTokens, GeneratedTokens (github.com/Azure/AzurePublicDataset, 2023 and 2024)
+    BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, …; others from its third file on (github.com/HPMLL/BurstGPT)
     ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
     our own    JSONL: see `core.workload.arrivals.shapes_in`
 
@@ -17,6 +17,7 @@ import io
 import json
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -40,7 +41,7 @@ CountTokens = Callable[[str], int]
 class Dataset:
     """What a file holds.
 
-    shapes: in order of arrival. hash_ids: of each prompt's blocks, empty where the file has none. skipped: requests without an answer.
+    shapes: in order of arrival. hash_ids: of each prompt's blocks, empty where the file has none. skipped: requests without a prompt or an answer.
     scale: what lengths were multiplied with. block_tokens: in a block of `hash_ids`, after scaling.
     """
 
@@ -111,7 +112,7 @@ class Dataset:
         else:
             found.append("Prompts are made-up tokens: of the real ones the length alone is kept.")
         if self.skipped:
-            found.append(f"{_requests(self.skipped)} without an answer left out.")
+            found.append(f"{_requests(self.skipped)} without a prompt or an answer left out.")
         return found
 
     def hit_ratio(self) -> float:
@@ -222,11 +223,11 @@ def _table(name: str, text: str, most: int | None) -> Dataset:
         for row in rows:
             if len(shapes) == most:
                 break
-            tokens = int(row[output])
-            if tokens == 0:
-                skipped += 1
+            asked, answered = int(row[prompt]), int(row[output])
+            if asked == 0 or answered == 0:
+                skipped += 1  # it failed, or was empty
                 continue
-            shapes.append(_shape(int(row[prompt]), tokens, _seconds(row[when])))
+            shapes.append(_shape(asked, answered, _seconds(row[when])))
     except (ValueError, TypeError, csv.Error):
         raise InvalidWorkload(f"{name}, line {rows.line_num}: this is no request of {kind}'s trace.") from None
     return Dataset(Path(name).stem, _from_zero(name, shapes), skipped=skipped)
@@ -236,8 +237,10 @@ def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        whole, _, fraction = text.partition(".")  # seven digits, one more than Python reads
-        return datetime.fromisoformat(whole).timestamp() + float(f"0.{fraction or 0}")
+        found = re.fullmatch(r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text)  # seven digits in 2023, one more than Python reads
+        if found is None:
+            raise
+        return datetime.fromisoformat(found[1] + (found[3] or "")).timestamp() + float(f"0.{found[2] or 0}")
 
 
 def _conversations(text: str) -> list[Any] | None:

@@ -13,10 +13,21 @@ from core.workload.arrivals import Shape
 from core.workload.datasets import read_dataset
 from worlds.small import memory_engine
 
+# Made by hand, in the columns, types and line ends of the files as they are published.
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:15:46.6805900,374,44
 2023-11-16 18:15:50.9951690,396,109
 2023-11-16 18:16:00.0000000,879,1
+"""
+AZURE_2024 = """TIMESTAMP,ContextTokens,GeneratedTokens
+2024-05-10 00:00:00.009930+00:00,2162,5
+2024-05-10 00:00:01+00:00,2399,6
+2024-05-10 00:00:01.259930+00:00,76,15
+"""
+BURST_3 = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type
+12,8,4.2,ChatGPT,120,30,150,Conversation log
+13,,,GPT-4,0,40,40,API log
+40,,1.5,GPT-4,64,8,72,API log
 """
 BURST = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
 5,ChatGPT,472,18,490,Conversation log
@@ -54,6 +65,12 @@ def put(path, text):
 def test_tables_are_read(tmp_path):
     azure = read_dataset(put(tmp_path / "azure.csv", AZURE))
     assert azure.shapes == (Shape(374, 44, 0.0), Shape(396, 109, 4.314579), Shape(879, 1, 13.31941))
+    windows = read_dataset(put(tmp_path / "windows.csv", AZURE.strip().replace("\n", "\r\n")))
+    assert windows.shapes == azure.shapes
+    week = read_dataset(put(tmp_path / "week.csv", AZURE_2024))
+    assert week.shapes == (Shape(2162, 5, 0.0), Shape(2399, 6, 0.99007), Shape(76, 15, 1.25))
+    third = read_dataset(put(tmp_path / "third.csv", BURST_3))
+    assert third.shapes == (Shape(120, 30, 0.0), Shape(64, 8, 28.0)) and third.skipped == 1
     burst = read_dataset(put(tmp_path / "burst.csv", BURST))
     assert burst.shapes == (Shape(472, 18, 0.0), Shape(417, 276, 113.5)) and burst.skipped == 1
 

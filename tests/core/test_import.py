@@ -14,7 +14,6 @@ from core import Trace, metrics
 from core.cli import main
 from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
 from core.recorders.convert import open_text, to_trace
-from core.recorders.follow import Follower
 from core.recorders.raw import Recording, read_raw
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -161,36 +160,14 @@ def test_the_command_imports_and_says_what_it_found(tmp_path, capsys):
     assert refused.value.code == 2 and "no raw recording" in capsys.readouterr().err
 
 
-def test_a_recording_is_followed_while_it_grows(tmp_path, raw, trace):
-    """In pieces that end anywhere, over two parts: the same events, and nothing kept of requests that are over."""
-    first, second = tmp_path / "run.raw.jsonl", tmp_path / "run.raw.2.jsonl"
-    texts = [json.dumps(record) + "\n" for record in raw]
-    follower = Follower(first)
-    found: list = []
-    for path, content in (
-        (first, "".join(texts[:120])),
-        (second, texts[0] + "".join(texts[120:]) + '{"kind":"end","dropped":0}\n'),
-    ):
-        with path.open("w") as file:
-            for start in range(0, len(content), 7_001):
-                file.write(content[start : start + 7_001])
-                file.flush()
-                found += follower.events()
-    assert follower.is_over and len(found) == len(trace.events)
-    strip = [
-        replace(e, t_start=0, t_end=0, arrived=(), passes=(), timings=trace.events[0].timings) for e in (*found, *trace.events)
-    ]
-    assert strip[: len(found)] == strip[len(found) :]  # times count from the first arrival there, from the recording's start here
-    assert not follower._conversion._known and not follower._conversion._requests
-
-
 def test_the_command_watches_to_the_end(tmp_path, raw, capsys):
     path = tmp_path / "run.raw.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in (*raw, {"kind": "end", "dropped": 0})))
     with pytest.raises(SystemExit):
         main(["watch", str(path)])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "vllm 0.32.0, shakespeare-bpe" and lines[2] == "… 182 more steps" and "F finished (length)" in lines[3]
+    assert lines[0] == "vLLM 0.32.0, shakespeare-bpe" and lines[2] == "… 182 more steps" and "F finished (length)" in lines[3]
+    assert lines[4].startswith("The recording has ended")
 
 
 def test_a_text_is_opened_by_what_is_in_it(raw, trace):

@@ -187,7 +187,7 @@ def test_a_fault_in_the_recorder_never_reaches_the_engine(path, caplog):
     del scheduler.kv_cache_manager  # another version of vLLM, say
     with caplog.at_level(logging.ERROR, "inflight"):
         assert run(scheduler) == run(plain)
-    assert [r.message.split(":")[0] for r in caplog.records] == ["Inflight stopped recording"]
+    assert [r.message.split(":")[0] for r in caplog.records if r.levelno == logging.ERROR] == ["Inflight stopped recording"]
 
 
 def test_a_full_disk_ends_the_recording_alone(monkeypatch, tmp_path, caplog):
@@ -231,6 +231,40 @@ def test_a_long_recording_has_parts_that_belong_together(tmp_path):
     parts = sorted(tmp_path.iterdir())
     (recording,) = read_raw(reversed(parts))
     assert len(parts) > 2 and [s["step"] for s in recording.steps] == list(range(12)) and not recording.faults
+
+
+def test_a_recording_is_bounded_and_ends_with_a_sentence(path, monkeypatch, caplog):
+    """So many files of such a size; the engine goes on, the recorder listens no more, and the log has one line."""
+    monkeypatch.setenv("INFLIGHT_MAX_MB", "0.002")
+    monkeypatch.setenv("INFLIGHT_MAX_FILES", "2")
+    scheduler, plain = Recorded(), OneByOne()
+    writer = scheduler._recorder.writer
+    with caplog.at_level(logging.ERROR, "inflight"):
+        for name in map(str, range(40)):
+            for engine in (scheduler, plain):
+                engine.add_request(asked(name, 1, 2, 3))
+            assert run(scheduler) == run(plain)
+        writer._thread.join(10)
+    assert scheduler.schedule() and scheduler._recorder is None
+    files = sorted(path.parent.iterdir())
+    assert [file.name for file in files] == ["run.raw.2.jsonl", "run.raw.jsonl"] and all(f.stat().st_size < 8192 for f in files)
+    assert [r.message for r in caplog.records if r.levelno == logging.ERROR] == [
+        f"Inflight stopped recording to {path}: 2 files of 0.002 MiB are full. The engine goes on."
+    ]
+    (recording,) = read_raw(files)
+    assert recording.complete and recording.faults == [
+        "Its recorder stopped before its engine did: 2 files of 0.002 MiB are full."
+    ]
+
+
+def test_each_start_of_an_engine_has_a_file_of_its_own_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_TRACE", str(tmp_path))
+    scheduler = Recorded()
+    scheduler.add_request(asked("a", 1))
+    run(scheduler)
+    scheduler.shutdown()
+    (file,) = tmp_path.iterdir()
+    assert file.name.startswith("inflight-") and file.name.endswith(".raw.jsonl") and len(read_raw([file])[0].steps) == 2
 
 
 def test_ranks_are_recordings_of_their_own(tmp_path):

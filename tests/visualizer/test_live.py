@@ -115,7 +115,7 @@ async def now(tail: Tail, start: int | None = None, chapters: int | None = None)
 
 def live_of(trace: Trace) -> Live:
     """The live batch of a run that is over."""
-    live = Live(lambda: None, trace.tokenizer)  # type: ignore[arg-type, return-value]
+    live = Live(lambda: None, lambda run: trace.tokenizer)  # type: ignore[arg-type, return-value]
     for message in messages(trace):
         live.take([message])
     return live

@@ -82,9 +82,12 @@ def limits(environment: Mapping[str, str] = os.environ, host: str | None = None,
 
     host: the address that the page listens on. trusted: its visitors are, so that there they have what a person has at home.
     """
-    if is_space(environment):
-        return SPACE
-    return HERE if trusted or host in (None, "", "127.0.0.1", "localhost", "::1") else SPACE
+    return SPACE if is_space(environment) or are_strangers(host, trusted) else HERE
+
+
+def are_strangers(host: str | None, trusted: bool) -> bool:
+    """Whether the page's visitors may be anybody: see `limits`."""
+    return not trusted and host not in (None, "", "127.0.0.1", "localhost", "::1")
 
 
 class Spec(NamedTuple):

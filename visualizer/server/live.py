@@ -20,20 +20,28 @@ from visualizer.server.tail import Tail
 
 CHAPTER = 64  # steps after which a newcomer may begin
 CHAPTERS = 8
+_KEPT = CHAPTERS * CHAPTER
 PERIOD = 0.25  # seconds for which steps are gathered
 Message = dict[str, Any] | StepEvent
 log = logging.getLogger("inflight")
 
 
 class Live:
-    """source: the engine's messages, several at a time, from a run's first on. tokenizer: one that nobody else uses."""
+    """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: what reads the tokens of the run that such a
+    message begins; nobody else uses it. texts: whether they are shown, until a message says otherwise.
+    """
 
-    def __init__(self, source: Callable[[], AsyncIterator[Sequence[Message]]], tokenizer: Any) -> None:
-        self._source, self._tokenizer = source, tokenizer
-        self.tail = Tail(CHAPTERS)
+    def __init__(
+        self,
+        source: Callable[[], AsyncIterator[Sequence[Message]]],
+        tokenizer_of: Callable[[dict[str, Any]], Any],
+        texts: bool = True,
+    ) -> None:
+        self._source, self._tokenizer_of = source, tokenizer_of
+        self.tail = Tail(CHAPTERS, partial(shown, texts=texts, nicknames=True))
         self._run: LiveRun | None = None
         self._steps = 0  # since the chapter's beginning
-        self._hidden = (False, False)
+        self._hidden = (not texts, False)
         self._is_late = False  # the beginning of the present run was missed
         self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), name="live", daemon=True)
 
@@ -73,7 +81,7 @@ class Live:
     def _other(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "run":
-            self._run = LiveRun(message["header"], self._tokenizer, message.get("run", 0))
+            self._run = LiveRun(message["header"], self._tokenizer_of(message), message.get("run", 0))
             self._begin()
             if self._is_late:
                 self._is_late = False
@@ -86,6 +94,8 @@ class Live:
         elif kind == "class":
             self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
             self._state({"class": message})
+        elif kind == "followed":
+            self._state({"followed": message})
         elif kind == "shadow":
             told = {side: message[side] | {"finished": None} for side in ("real", "shadow") if side in message}
             self._state({"shadow": message | told})
@@ -96,12 +106,18 @@ class Live:
         self._steps += 1
 
     def _tell(self, events: Sequence[StepEvent]) -> None:
-        if self._steps >= CHAPTER and self._run is not None:
-            self._begin()
-        if not events or self._run is None:
+        if self._run is None:
             return
-        self.tail.append(self._run.delta(events))
-        self._steps += len(events)
+        if len(events) > _KEPT:  # of a recording that was there before anybody followed it: the rest would be gone at once
+            self._run.delta(events[:-_KEPT])
+            self.tail.forget()
+            self._begin()
+        for at in range(0, len(events[-_KEPT:]) or 1, CHAPTER):
+            if self._steps >= CHAPTER:
+                self._begin()
+            if some := events[-_KEPT:][at : at + CHAPTER]:
+                self.tail.append(self._run.delta(some))
+                self._steps += len(some)
 
     def _begin(self) -> None:
         assert self._run is not None

@@ -1,6 +1,7 @@
 """The addresses of the Live tab. Knows HTTP, and nothing of what is computed.
 
-GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `visualizer.server.tail`
+GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `visualizer.server.tail`. of=NAME: in
+                                            which, where several are followed
 POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"} or {"error", "retry_after"}
 GET  inflight/live/requests/KEY?from=N      the text of one's own request
 POST inflight/live/requests/KEY/cancel      → {"cancelled"}
@@ -8,6 +9,7 @@ POST inflight/live/requests/KEY/cancel      → {"cancelled"}
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Callable
@@ -36,25 +38,32 @@ def live_of(serving: ServingEngine) -> Live:
         async for batch in serving.feed.read(coalesce_s=PERIOD):
             yield batch.data
 
-    live = Live(source, copy.deepcopy(serving.tokenizer))
+    tokenizer = copy.deepcopy(serving.tokenizer)
+    live = Live(source, lambda run: tokenizer)
     live.start()
     return live
 
 
-def live_app(live: Live, asks: Asks | None, address_of: Callable[[Request], str]) -> Router:
-    """To be mounted. asks: None where nobody can ask, as what is shown is a recording that grows. address_of: whom a request comes from."""
+def live_app(live: Callable[[str], Live], asks: Asks | None, address_of: Callable[[Request], str]) -> Router:
+    """To be mounted. live: what is shown, by its name, which is empty where none is asked for. asks: None where nobody can ask, as what is
+    shown is a recording that grows. address_of: whom a request comes from.
+    """
     watching = 0
 
     async def watch(request: Request) -> Response:
         if watching >= VIEWERS:
             return _refused(TooManyRequests(f"{VIEWERS} are watching, which is all this page takes.", retry_after=10))
-        return streamed(watched(number_from(request, "from"), number_from(request, "chapters")))
+        try:
+            shown = await asyncio.to_thread(live, request.query_params.get("of", ""))
+        except InflightError as error:
+            return _refused(error)
+        return streamed(watched(shown, number_from(request, "from"), number_from(request, "chapters")))
 
-    async def watched(start: int | None, chapters: int | None) -> AsyncIterator[bytes]:
+    async def watched(shown: Live, start: int | None, chapters: int | None) -> AsyncIterator[bytes]:
         nonlocal watching
         watching += 1
         try:
-            async for piece in live.tail.read(start, chapters):
+            async for piece in shown.tail.read(start, chapters):
                 yield piece
         finally:
             watching -= 1

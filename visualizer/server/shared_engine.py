@@ -105,8 +105,14 @@ class SharedEngine:
         ]
 
     def _live_app(self, serving: ServingEngine, whom: Callable[[Request], str]) -> App:
-        assert self._live is not None
-        return live_app(self._live, Asks(serving), whom)
+        live = self._live
+        assert live is not None
+        return live_app(lambda of: live, Asks(serving), whom)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the page's Live tab is told; see assets/player/live/live.js."""
+        return {"policies": [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]}
 
     def announce(self, local: str, shared: str | None, host: str | None) -> str:
         """What is said at the start. local, shared: the page's addresses, as `Blocks.launch` gives them; host: what it listens at."""
@@ -120,11 +126,6 @@ class SharedEngine:
         from core.serving.http.app import create_app
 
         return create_app(serving, classroom=self._classroom, teacher_token=self.teacher_token)
-
-
-def live_options() -> dict[str, Any]:
-    """What the page's Live tab is told; see assets/player/live/live.js."""
-    return {"policies": [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]}
 
 
 class _Late:

@@ -62,6 +62,13 @@ class Tail:
             self._renumbered = self._first
         self._wake()
 
+    def forget(self) -> None:
+        """Keep nothing of what was told: every reader begins anew with what comes, a chapter's beginning first."""
+        with self._lock:
+            self._messages, self._begins = [], []
+            self._next += 1  # whoever has all of it is behind as well
+            self._renumbered = self._next
+
     def close(self) -> None:
         """Readers end once they have everything."""
         self.is_closed = True

@@ -43,8 +43,9 @@ def check_lines(data: bytes) -> None:
 
 def main() -> None:
     """The reader: see above."""
-    from core.recorders.convert import import_tokenizers, open_text
+    from core.recorders.convert import open_text
     from core.recorders.raw import is_raw
+    from core.recorders.texts import import_tokenizers
 
     def read(text: str) -> dict[str, Any]:
         try:

@@ -22,6 +22,7 @@ export class Batch {
     this.state = {}; // {class, pace, shadow …}: the latest of each
     this.missed = false; // whether steps were skipped just now
     this.broken = ""; // why nothing comes
+    this.of = ""; // which, where several are followed
     this.most = 8; // chapters that are kept
     /** @type {any[]} */
     this._chapters = []; // {beginning, deltas}
@@ -34,7 +35,8 @@ export class Batch {
 
   /** Follow until the signal says no. */
   async follow(signal) {
-    const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}`, { signal, broke: (sentence) => {
+    const of = this.of && `&of=${encodeURIComponent(this.of)}`;
+    const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}${of}`, { signal, broke: (sentence) => {
       this.broken = sentence;
       this.told.state();
     } });
@@ -43,6 +45,12 @@ export class Batch {
     } catch (error) {
       if (error.name !== "AbortError") throw error;
     }
+  }
+
+  /** Another one from now on. */
+  choose(of) {
+    this.of = of;
+    [this.run, this.state, this._chapters, this._of] = [null, {}, [], undefined];
   }
 
   take(delta) {

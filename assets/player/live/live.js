@@ -2,6 +2,8 @@
 // scrubs back stops nobody else.
 //
 //   Batch (what everybody is sent) ─→ the page's player        Mine (one's own requests) ─→ the card beside it ←─ Teacher
+//
+// Where nobody can ask, it is another engine's batch, followed by the recording that it writes: FollowedView says which.
 
 import { setText } from "../parts/dom.js";
 import { addressed, setAddress } from "../parts/link.js";
@@ -9,13 +11,14 @@ import { besidePlayer, drawSoon, fillPart, fillTabs, showToast } from "../parts/
 import { Server } from "../parts/server.js";
 import { AskForm } from "./ask_form.js";
 import { Batch } from "./batch.js";
+import { FollowedView, followedSays, followedWords } from "./followed.js";
 import { Lately } from "./lately.js";
 import { Mine } from "./mine.js";
 import { OwnList } from "./own_list.js";
 import { ShadowView } from "./shadow.js";
 import { saveSession, showAddress } from "./take.js";
 import { Teacher } from "./teacher.js";
-import { nowWords, says } from "./words.js";
+import { inLanes, nowWords, says } from "./words.js";
 
 const SOON = 8000; // ms for which it is said that steps were skipped
 const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
@@ -44,7 +47,9 @@ export class Live {
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
     this.lately = new Lately(this.$(".lately"), this.mine, () => ({ app: this.app, run: this.batch.run }));
     this.shadow = new ShadowView(this.$(".shadow"));
+    this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of));
     this.$(".ask").hidden = !this.options.asks;
+    root.classList.toggle("asks", this.options.asks);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
     const take = (button, act) => this.$(button).addEventListener("click", () => act(this).catch((error) => showToast(root, error.message, 6000)));
     take(".qr-button", showAddress);
@@ -56,14 +61,35 @@ export class Live {
   // -- the part is opened and left ---------------------------------------------------------------------------------------
 
   async shown() {
-    this.teacher.read(addressed());
+    if (this.options.asks) this.teacher.read(addressed());
     setAddress("#part=live");
     this._theme();
     await this.ready;
     if (this.page.dataset.part !== "live" || this.following) return;
     this._enter();
+    this._follow();
+    this.redraw();
+  }
+
+  _follow() {
     this.following = new AbortController();
-    this.batch.follow(this.following.signal);
+    const { signal } = this.following;
+    this.batch.follow(signal);
+    if (!this.options.asks) this._wait(signal);
+  }
+
+  /** How long nothing has come is said without anything that comes. */
+  _wait(signal) {
+    this.redraw();
+    setTimeout(() => signal.aborted || this._wait(signal), 1000);
+  }
+
+  /** Another recording, of those that are followed. */
+  _choose(of) {
+    this.following?.abort();
+    this.batch.choose(of);
+    this.app.empty("Nothing has run here yet.");
+    this._follow();
     this.redraw();
   }
 
@@ -128,6 +154,7 @@ export class Live {
   }
 
   _steps() {
+    this.steppedAt = performance.now();
     if (!this.before) return;
     const { app, batch: { run } } = this;
     if (app.run === run) {
@@ -167,19 +194,22 @@ export class Live {
   }
 
   draw() {
-    if (!this.app || !this.own) return;
+    if (!this.app || !this.followed) return;
     const { batch, $ } = this;
+    const { asks } = this.options;
     const skipped = this.missedAt !== undefined && performance.now() - this.missedAt < SOON;
-    const said = says(batch, { skipped, asks: this.options.asks, teaches: this.teacher.isOn });
+    const said = asks ? says(batch, { skipped, teaches: this.teacher.isOn })
+      : followedSays(batch, { skipped, silent: performance.now() - (this.steppedAt ?? performance.now()), inLanes: batch.run ? inLanes(batch.run) : 0 });
     setText($(".live-says"), said);
     $(".live-says").hidden = !said;
-    setText($(".now"), nowWords(batch.state));
-    $(".save-button").hidden = !batch.run || (batch.state.class?.hide_texts && !this.teacher.isOn);
-    $(".qr-button").hidden = !this.options.asks;
-    this.teacher.button.hidden = !this.options.asks;
+    setText($(".now"), asks ? nowWords(batch.state) : followedWords(batch.run));
+    $(".save-button").hidden = !asks || !batch.run || (batch.state.class?.hide_texts && !this.teacher.isOn);
+    $(".qr-button").hidden = !asks;
+    this.teacher.button.hidden = !asks;
     this.own.draw();
     this.lately.draw();
     this.shadow.draw(batch.state);
+    this.followed.draw(batch.state.followed, batch.run);
     this.teacher.draw();
   }
 

@@ -22,7 +22,7 @@ export function inLanes(run) {
 }
 
 /** The one sentence that matters most now; empty where the batch speaks for itself. */
-export function says({ run, state, broken }, { skipped, asks, teaches }) {
+export function says({ run, state, broken }, { skipped, teaches }) {
   const set = state.class || {};
   if (broken) return `${broken} Trying again.`;
   if (!state.class) return "The engine is being made ready, which takes some seconds.";
@@ -35,9 +35,9 @@ export function says({ run, state, broken }, { skipped, asks, teaches }) {
   if (skipped) return "Your connection fell behind: some steps were skipped.";
   if (set.accepting === false) return "The teacher takes no requests just now.";
   if (set.hide_texts) return "The teacher hides texts: you alone read your own, here.";
-  if (!run) return asks ? `Nobody has asked yet: add a prompt, and it joins the batch in the next step.${teaches ? " Or send a wave." : ""}` : "Nothing has run yet.";
+  if (!run) return `Nobody has asked yet: add a prompt, and it joins the batch in the next step.${teaches ? " Or send a wave." : ""}`;
   const last = run.length - 1;
-  if (!inLanes(run) && !run.waitingAt(last).length) return asks ? "Nobody is in the batch now. Add a prompt: it joins in the next step." : "";
+  if (!inLanes(run) && !run.waitingAt(last).length) return "Nobody is in the batch now. Add a prompt: it joins in the next step.";
   if (state.pace === 0) return "The batch stands still: the teacher takes single steps.";
   return "";
 }

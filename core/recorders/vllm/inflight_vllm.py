@@ -7,7 +7,8 @@
 The scheduler lives in the engine core under every executor (one process, several, Ray), so one class sees every step of a data-parallel
 rank. Nothing is changed: methods are wrapped, called and listened to. On the engine's thread a step costs some references and a list of
 numbers; a thread of the recorder's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
-counted. Any failure here switches the recorder off with one line in the log and never reaches the engine.
+counted. Any failure here switches the recorder off with one line in the log and never reaches the engine. README.md beside this file
+says what an operator has to know.
 
 Imports the standard library and vLLM alone: this one file is the whole package.
 """
@@ -25,6 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import util
 from pathlib import Path
@@ -34,7 +36,7 @@ __version__ = "0.1.0"
 RAW = 1  # version of the raw format
 TESTED = ("0.32.0",)  # versions of vLLM with which this was run
 QUEUED_RECORDS = 4096  # beyond these the writer has fallen behind, and steps are dropped
-log = logging.getLogger("inflight")
+log = logging.getLogger("vllm.inflight" if util.find_spec("vllm") else "inflight")  # under vLLM's, whose handler and level hold
 
 Record = Callable[[], dict[str, Any]]
 """Makes one line's data; called on the writer's thread."""
@@ -46,13 +48,16 @@ class RawWriter:
     Every file begins with the header, which says which part it is. The last line of a recording that was closed says how many records
     were dropped on the way.
 
-    max_bytes: a file that has grown beyond is followed by the next one; 0 never starts another. queued: how many records may wait.
+    max_bytes: a file that has grown beyond is followed by the next one; 0 never starts another. max_files: how many there may be; when the
+    last is full, the recording ends. queued: how many records may wait.
     """
 
-    def __init__(self, path: Path, header: dict[str, Any], max_bytes: int = 0, queued: int = QUEUED_RECORDS) -> None:
+    def __init__(
+        self, path: Path, header: dict[str, Any], max_bytes: int = 0, max_files: int = 0, queued: int = QUEUED_RECORDS
+    ) -> None:
         self.dropped = 0
-        self.failure: str | None = None
-        self._path, self._header, self._max_bytes, self._queued = path, header, max_bytes, queued
+        self.failure: str | None = None  # why nothing more is written
+        self._path, self._header, self._max_bytes, self._max_files, self._queued = path, header, max_bytes, max_files, queued
         self._records: deque[Record] = deque()
         self._news, self._closing = threading.Event(), False
         self._part = 0
@@ -70,39 +75,48 @@ class RawWriter:
         if not self._news.is_set():
             self._news.set()
 
-    def close(self) -> None:
-        """Write what waits, and the last line. A second call does nothing."""
-        if self._closing:
-            return
+    def end(self) -> None:
+        """Let what waits be written, and the last line; waits for nothing."""
         self._closing = True
         self._news.set()
+
+    def close(self) -> None:
+        """The same, and wait until it has been done. A second call does nothing."""
+        self.end()
         self._thread.join(10)
         atexit.unregister(self.close)
 
     def _run(self) -> None:
         try:
-            while not self._closing:
+            while not self._closing and self.failure is None:
                 self._news.wait()
                 self._news.clear()
                 self._write_waiting()
             self._write_waiting()
-            self._write({"kind": "end", "dropped": self.dropped})
+            self._write({"kind": "end", "dropped": self.dropped} | ({"why": self.failure} if self.failure else {}))
             self._file.close()
         except Exception as error:  # a full disk, a record that cannot be made: the engine goes on, the recording ends here
             self.failure = f"{type(error).__name__}: {error}"
-            self._records.clear()
+            with suppress(OSError):
+                self._file.close()
+        self._records.clear()
+        if self.failure is not None:
             log.error("Inflight stopped recording to %s: %s. The engine goes on.", self._path, self.failure)
 
     def _write_waiting(self) -> None:
-        while self._records:
+        while self._records and self.failure is None:
             self._write(self._records.popleft()())
         self._file.flush()
 
     def _write(self, data: dict[str, Any]) -> None:
         self._file.write(json.dumps(data, separators=(",", ":")) + "\n")
-        if self._max_bytes and data["kind"] != "end" and self._file.tell() >= self._max_bytes:
-            self._file.close()
-            self._file = self._next_file()
+        if not self._max_bytes or data["kind"] == "end" or self._file.tell() < self._max_bytes:
+            return
+        if self._part == self._max_files:
+            self.failure = f"{self._part} files of {self._max_bytes / 2**20:.3g} MiB are full"
+            return
+        self._file.close()
+        self._file = self._next_file()
 
     def _next_file(self) -> Any:
         self._part += 1
@@ -117,12 +131,17 @@ class RawWriter:
 def settings() -> dict[str, Any]:
     """A recorder's settings from the environment.
 
-    INFLIGHT_TRACE: the file. INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out. INFLIGHT_MAX_MB: size of a file.
+    INFLIGHT_TRACE: the file, or a folder that each start of the engine writes a file of its own in. INFLIGHT_PROMPTS: `ids`, or `hashed` to
+    leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them.
     """
+    path = Path(os.environ.get("INFLIGHT_TRACE", "."))
+    if path.is_dir():
+        path /= f"inflight-{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}.raw.jsonl"
     return {
-        "path": Path(os.environ.get("INFLIGHT_TRACE", f"inflight-{os.getpid()}.raw.jsonl")),
+        "path": path,
         "hashed": os.environ.get("INFLIGHT_PROMPTS", "ids") == "hashed",
         "max_bytes": int(float(os.environ.get("INFLIGHT_MAX_MB", "256")) * 2**20),
+        "max_files": int(os.environ.get("INFLIGHT_MAX_FILES", "16")),
     }
 
 
@@ -238,7 +257,11 @@ class Recorder:
             "missing": read.missing,
             **(facts or {}),
         }
-        self.writer = RawWriter(ranked(asked["path"], rank, ranks), header, asked["max_bytes"])
+        path = ranked(asked["path"], rank, ranks)
+        self.writer = RawWriter(path, header, asked["max_bytes"], asked["max_files"])
+        log.info("Inflight records every step of this engine to %s.", path)
+        if version not in TESTED:
+            log.warning("Inflight's recorder was never tried with vLLM %s, only with %s.", version, ", ".join(TESTED))
 
     def now(self) -> float:
         """Seconds since the recording began."""
@@ -286,6 +309,8 @@ class Recorder:
         self._arrived, self._preempted = [], []
         decisions = _Decisions.of(output, requests)
         if output.total_num_scheduled_tokens:
+            if len(self._open) >= QUEUED_RECORDS:
+                raise RuntimeError(f"{QUEUED_RECORDS} steps were scheduled whose results never came back")
             self._open[id(output)] = _Open(output, step, decisions)
         elif has_news:
             self.writer.put(lambda: step | _decided(output, decisions) | {"empty": True})
@@ -398,14 +423,18 @@ class _Recording(_Scheduler):
 
     def _tell(self, method: Callable[..., Any], *facts: Any) -> Any:
         """Call a method of the recorder; a failure in it never reaches the engine."""
-        if self._recorder is None:
+        recorder = self._recorder
+        if recorder is None:
             return None
         try:
-            return method(self._recorder, *facts)
+            if recorder.writer.failure is not None:  # which has been said
+                self._recorder = None
+                return None
+            return method(recorder, *facts)
         except Exception as error:
-            recorder, self._recorder = self._recorder, None
+            self._recorder = None
             _give_up(error)
-            recorder.writer.close()
+            recorder.writer.end()
             return None
 
     def add_request(self, request: Any) -> None:
@@ -452,11 +481,13 @@ def _give_up(error: Exception) -> None:
 
 
 if util.find_spec("vllm") is not None:
-    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
     from vllm.v1.core.sched.scheduler import Scheduler
 
     class RecordingScheduler(_Recording, Scheduler):
         """vLLM's scheduler, on record."""
 
-    class RecordingAsyncScheduler(_Recording, AsyncScheduler):
-        """vLLM's asynchronous scheduler, on record."""
+    with suppress(ImportError):  # there is none in every version
+        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+
+        class RecordingAsyncScheduler(_Recording, AsyncScheduler):
+            """vLLM's asynchronous scheduler, on record."""

@@ -20,7 +20,8 @@ from typing import IO, Any
 
 from core.errors import InflightError
 from core.recorders.asked import Asked
-from core.recorders.convert import open_recording, tokenizer_of
+from core.recorders.convert import open_recording
+from core.recorders.texts import tokenizer_of
 from core.workload.presets import preset
 
 PYTHON = "INFLIGHT_VLLM_PYTHON"

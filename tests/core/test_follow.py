@@ -1,0 +1,277 @@
+"""Recordings followed while they are written: the same events as of the whole file, in memory that does not grow, whatever becomes of the files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tracemalloc
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from core import Trace
+from core.recorders.convert import to_trace
+from core.recorders.follow import Begun, Follower, Met
+from core.recorders.growing import ranks_in
+from core.recorders.raw import read_raw
+from core.recorders.texts import LEFT_OUT
+from core.trace.events import StepEvent, Timings
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+VLLM, SPECULATION = (DATA / f"vllm-0.32{kind}.raw.jsonl.gz" for kind in ("", "-speculation"))
+END = '{"kind":"end","dropped":0}\n'
+
+
+def lines_of(path: Path) -> list[str]:
+    return [f"{line}\n" for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return [line for line in lines_of(VLLM) if '"end"' not in line[:20]]
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return to_trace(read_raw([VLLM])[0])
+
+
+def named(header: str, **facts: object) -> str:
+    return json.dumps({**json.loads(header), **facts}) + "\n"
+
+
+def look(follower: Follower) -> list:
+    """All there is by now."""
+    news = follower.look()
+    while follower.has_more:
+        news += follower.look()
+    return news
+
+
+def events(news: list) -> list[StepEvent]:
+    return [event for event in news if isinstance(event, StepEvent)]
+
+
+def bare(events: list[StepEvent]) -> list[StepEvent]:
+    """Without times, which count from the first arrival in a trace, from the recording's start here."""
+    return [
+        replace(
+            e,
+            t_start=0,
+            t_end=0,
+            timings=Timings(0, None, 0, None),
+            arrived=tuple(a._replace(t=0) for a in e.arrived),
+            passes=tuple(p._replace(t_start=0, t_end=0) for p in e.passes),
+        )
+        for e in events
+    ]
+
+
+@pytest.mark.parametrize("recording", [VLLM, SPECULATION])
+def test_a_recording_is_followed_while_it_grows(tmp_path, recording):
+    """In pieces that end anywhere, over two parts: the same events, every request before its arrival, nothing kept of those that are over."""
+    first, second = tmp_path / "run.raw.jsonl", tmp_path / "run.raw.2.jsonl"
+    header, *records = (line for line in lines_of(recording) if '"end"' not in line[:20])
+    whole, half = to_trace(read_raw([recording])[0]), len(records) // 2
+    follower, news = Follower(first), []
+    assert (
+        not look(follower) and follower.sentence == "run.raw.jsonl is not there yet: it is shown as soon as an engine writes it."
+    )
+    for path, content in (
+        (first, header + "".join(records[:half])),
+        (second, named(header, part=2) + "".join(records[half:]) + END),
+    ):
+        with path.open("w") as file:
+            for start in range(0, len(content), 7_001):
+                file.write(content[start : start + 7_001])
+                file.flush()
+                news += look(follower)
+    assert isinstance(news[0], Begun) and news[0].header["engine"]["name"] == "vLLM"
+    assert (
+        follower.is_over and follower.sentence.startswith("The recording has ended") and bare(events(news)) == bare(whole.events)
+    )
+    met = [n for n in news if isinstance(n, Met)]
+    assert {m.request: m.prompt for m in met} == whole.prompts
+    assert all(
+        news.index(m) < next(i for i, n in enumerate(news) if isinstance(n, StepEvent) and m.request in str(n)) for m in met
+    )
+    assert not follower._conversion._known and not follower._conversion._requests and not follower._checker._requests
+
+
+def test_a_folder_is_followed_from_one_start_of_the_engine_to_the_next(tmp_path, lines, trace):
+    """The newest recording there, whatever else lies there; parts that an engine before left behind are no part of it."""
+    header, *steps = lines
+    follower = Follower(tmp_path)
+    assert not look(follower) and follower.sentence.startswith(f"There is no recording in {tmp_path.name} yet")
+    (tmp_path / "notes.jsonl").write_text("no recording\n")
+    (tmp_path / "b.raw.jsonl").write_text(named(header, created="1", pid=1) + "".join(steps[:4]))
+    (tmp_path / "b.raw.2.jsonl").write_text(named(header, created="0", pid=1, part=2) + "".join(steps[4:]))
+    assert len(events(look(follower))) == 4 and follower.name == "b.raw.jsonl" and not follower.sentence
+    (tmp_path / "a.raw.jsonl").write_text(named(header, created="2", pid=1)[:-9])
+    assert not look(follower)  # its header is still being written
+    (tmp_path / "a.raw.jsonl").write_text(named(header, created="2", pid=1) + "".join(steps))
+    begun, *news = look(follower)
+    assert isinstance(begun, Begun) and follower.name == "a.raw.jsonl" and len(events(news)) == len(trace.events)
+
+
+def test_a_file_that_is_begun_anew_or_removed_is_followed_on(tmp_path, lines, trace):
+    """The same name, the same place on the disk or another: the engine has been started again."""
+    path = tmp_path / "run.raw.jsonl"
+    header, *steps = lines
+    follower = Follower(path)
+    path.write_text(header + "".join(steps[:9]))
+    assert len(events(look(follower))) == 9
+    with path.open("w") as file:  # shorter than it was
+        file.write(named(header, created="later") + "".join(steps[:3]))
+    news = look(follower)
+    assert isinstance(news[0], Begun) and len(events(news)) == 3
+    path.rename(tmp_path / "old.raw.jsonl")
+    assert not look(follower) and follower.sentence.startswith(
+        "run.raw.jsonl has been removed: what its engine still writes is shown"
+    )
+    with (tmp_path / "old.raw.jsonl").open("a") as file:
+        file.write(steps[3])
+    assert len(events(look(follower))) == 1
+    path.write_text(named(header, created="last") + "".join(steps))
+    news = look(follower)
+    assert isinstance(news[0], Begun) and len(events(news)) == len(trace.events) and not follower.sentence
+
+
+def later(step: str, by: int, name: str) -> str:
+    """A step again, so many steps and seconds later, of other requests."""
+    data = json.loads(re.sub(r'"(\d+-[0-9a-f]{8})"', rf'"\1-{name}"', step))
+    data["step"] += by
+    for moment in (*data["arrived"], data):
+        moment |= {at: t + by for at, t in moment.items() if at in ("t", "t_start", "t_scheduled", "t_output", "t_end")}
+    return json.dumps(data) + "\n"
+
+
+EMPTY = " What comes is shown from the first moment on at which the engine is seen with nobody in it."
+WRONG = {
+    "dropped": (lambda steps: [*steps[:6], *steps[9:]], "Steps 6 to 8 are missing in run.raw.jsonl."),
+    "no record": (lambda steps: [*steps[:6], "\0\0{]\n", *steps[6:]], "run.raw.jsonl has a line that is no record."),
+    "mixed up": (lambda steps: [*steps[:6], *steps[2:]], "run.raw.jsonl has step 2 after step 5."),
+    "forged": (
+        lambda steps: [
+            *steps[:6],
+            json.dumps(json.loads(steps[6]) | {"blocks": [["nobody", [[1]], "table"]]}) + "\n",
+            *steps[7:],
+        ],
+        "Step 6 is damaged.",
+    ),
+    "no rule": (
+        lambda steps: [*steps[:6], json.dumps(json.loads(steps[6]) | {"row_order": ["x"]}) + "\n", *steps[7:]],
+        "step 6:",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_wrong_is_said_and_what_comes_is_shown_once_the_engine_has_been_empty(tmp_path, lines, kind, trace):
+    path = tmp_path / "run.raw.jsonl"
+    header, *steps = lines
+    spoil, sentence = WRONG[kind]
+    path.write_text(header + "".join(spoil(steps)))
+    follower = Follower(path)
+    news = look(follower)
+    assert len(events(news)) == 6 and follower.sentence.startswith(sentence) and follower.sentence.endswith(EMPTY)
+    with path.open("a") as file:
+        file.write("".join(later(step, len(steps), "again") for step in steps))
+    news = look(follower)
+    assert isinstance(news[0], Begun) and news[0].header["notes"][0].startswith(sentence) and not follower.sentence
+    assert len(events(news)) == len(trace.events) and [e.step for e in events(news)] == [e.step for e in trace.events]
+
+
+def test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_lingers(tmp_path, lines, trace):
+    """A step is written when its output is back; the last one waits for nobody for long."""
+    path = tmp_path / "run.raw.jsonl"
+    header, *steps = lines
+    for at in range(0, len(steps) - 1, 7):
+        steps[at], steps[at + 1] = steps[at + 1], steps[at]
+    path.write_text(named(header, async_scheduling=True) + "".join(steps))
+    follower = Follower(path)
+    news = events(look(follower))
+    assert len(news) == len(trace.events) - 1
+    while len(news) < len(trace.events):
+        news += events(look(follower))
+    assert bare(news) == bare(trace.events)
+
+
+def test_a_clock_that_runs_backwards_stands_still(tmp_path, lines, trace):
+    path = tmp_path / "run.raw.jsonl"
+    header, *steps = lines
+    back = json.loads(steps[5])
+    back |= {at: t - 1000 for at, t in back.items() if at.startswith("t_")}
+    path.write_text(header + "".join([*steps[:5], json.dumps(back) + "\n", *steps[6:]]))
+    follower = Follower(path)
+    found = events(look(follower))
+    assert len(found) == len(trace.events) and all(a.t_end <= b.t_start for a, b in pairwise(found))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("hello\n", "run.raw.jsonl is no raw recording: its first line is not the header of one."),
+        ('{"kind":"header","raw":9,"vllm":"1"}\n', "run.raw.jsonl is of version 9 of the raw format; this one reads version 1."),
+        (
+            '{"kind":"header","raw":1,"vllm":"1"}\n',
+            "run.raw.jsonl does not say its max_num_seqs, without which its steps cannot be drawn.",
+        ),
+    ],
+)
+def test_what_cannot_be_followed_is_said_and_another_one_is(tmp_path, content, sentence, lines):
+    path = tmp_path / "run.raw.jsonl"
+    path.write_text(content)
+    follower = Follower(path)
+    assert not look(follower) and follower.sentence == sentence and not look(follower)
+    path.write_text("".join(lines[:3]))
+    assert len(events(look(follower))) == 2 and not follower.sentence
+
+
+def test_another_version_and_left_out_prompts_are_said(tmp_path, lines):
+    path = tmp_path / "run.raw.jsonl"
+    header, first, *_ = lines
+    arrived = [
+        {k: v for k, v in a.items() if k != "prompt"} | {"num_prompt": len(a["prompt"])} for a in json.loads(first)["arrived"]
+    ]
+    path.write_text(
+        named(header, tested=False, version="0.33.0", prompts="hashed")
+        + json.dumps(json.loads(first) | {"arrived": arrived})
+        + "\n"
+    )
+    begun, met, *_ = look(Follower(path))
+    assert begun.header["notes"] == ["The recorder was never tried with vllm 0.33.0: what it missed there is absent."]
+    assert "prompts" in begun.header["absent"] and set(met.prompt) == {LEFT_OUT}
+
+
+def test_each_rank_of_a_folder_is_followed_by_itself(tmp_path):
+    for rank in (0, 1):
+        content = gzip.decompress((DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz").read_bytes())
+        (tmp_path / f"run.rank{rank}.raw.jsonl").write_bytes(content)
+    assert ranks_in(tmp_path) == [0, 1]
+    first, second = (len(recording.steps) for recording in read_raw(tmp_path.glob("*.jsonl")))
+    assert [len(events(look(Follower(tmp_path, rank)))) for rank in (None, 0, 1)] == [first, first, second]
+
+
+@pytest.mark.slow
+def test_hours_of_steps_take_no_memory(tmp_path, lines):
+    """A recording repeated to 200,000 steps, as it grows: what the second half adds is next to nothing."""
+    path = tmp_path / "run.raw.jsonl"
+    header, *steps = lines
+    follower, count, sizes = Follower(path), 0, []
+    with path.open("w") as file:
+        file.write(header)
+        tracemalloc.start()
+        for turn in range(200_000 // len(steps) + 1):
+            for step in steps:
+                file.write(later(step, turn * len(steps), str(turn)))
+            file.flush()
+            count += len(events(look(follower)))
+            if turn % 100 == 99:
+                sizes.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+    assert count >= 200_000 and not follower.sentence
+    assert max(sizes[len(sizes) // 2 :]) < min(sizes) + 2**19, sizes

@@ -1,0 +1,65 @@
+"""The Live tab on another engine's recording while it is written: a real one of vLLM, written again by a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from core.recorders.convert import open_recording
+from worlds.page_server import serve
+from worlds.recording_writer import writing
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+VLLM, SPECULATION = DATA / "vllm-0.32.raw.jsonl.gz", DATA / "vllm-0.32-speculation.raw.jsonl.gz"
+SAYS = "document.querySelector('.live-says').textContent"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "recordings").mkdir()
+    return tmp_path / "recordings"
+
+
+@pytest.fixture
+def url(folder: Path) -> Iterator[str]:
+    with serve((sys.executable, "app.py", "--follow", str(folder))) as url:
+        yield url
+
+
+def opened(visit, url: str, **context: object) -> Page:
+    page = visit(f"{url}/", hash="part=live", drawn=False, **context)
+    page.set_default_timeout(90_000)
+    page.wait_for_function("() => window.inflightLive && inflightLive.before && inflightLive.batch.state.followed")
+    return page
+
+
+def test_an_engine_is_watched_by_its_recording(url, folder, visit):
+    """From before there is one, by two visitors, to its end, and on to the next one; nobody is offered to ask or to steer."""
+    whole = open_recording(VLLM)
+    ada, bo = opened(visit, url), opened(visit, url, size="phone")
+    ada.wait_for_function(f"() => {SAYS}.startsWith('There is no recording in recordings yet')")
+    with writing(VLLM, folder / "run.raw.jsonl"):
+        for page in (ada, bo):
+            page.wait_for_function("() => inflightLive.batch.run?.length > 8 && inflight.run === inflightLive.batch.run")
+        assert "vLLM 0.32.0" in ada.inner_text(".followed") and "watched, not steered" in ada.inner_text(".followed")
+        assert "Not recorded by vLLM, and absent here: prepare, sample." in ada.inner_text(".followed")
+        for selector in (".ask", ".teacher-button", ".qr-button", ".save-button", ".own"):
+            assert ada.locator(f".live {selector}").is_hidden(), selector
+        ada.keyboard.press("Home")
+        ada.wait_for_function("() => inflight.drawn === 0 && !inflight.following")
+        bo.wait_for_function(f"() => inflight.run.length === {len(whole.events)}")
+        ada.wait_for_function(f"() => inflight.run.length === {len(whole.events)}")
+        assert ada.evaluate("inflight.index") == 0 and bo.evaluate(
+            "inflight.following && inflight.index === inflight.run.length - 1"
+        )
+        for page in (ada, bo):
+            assert page.evaluate("inflight.run.texts") == {"prompt": whole.texts.prompt, "output": whole.texts.output}
+            lanes = [[s.lane for s in event.segments] for event in whole.events]
+            assert page.evaluate("inflight.run.events.map(e => e.segments.map(s => s.lane))") == lanes
+    with writing(SPECULATION, folder / "run.raw.jsonl"):  # started again, in the same file
+        bo.wait_for_function("() => inflight.run.events.some(e => e.drafts.length) && inflight.run.stepOf(0) === 0")
+    assert not bo.evaluate("inflightLive.batch.broken")

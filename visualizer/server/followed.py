@@ -1,0 +1,122 @@
+"""Another engine on the Live tab, watched by the recordings that it writes: what `shared_engine` is for our own. Nobody can ask it for anything.
+
+GET inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording where there are several
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Mount
+
+from core.recorders.follow import Begun, Follower, Met, News
+from core.recorders.growing import ranks_in
+from core.recorders.texts import PlainIds, tokenizer_of
+from visualizer.server.class_address import class_address
+from visualizer.server.limits import Refused
+from visualizer.server.live import PERIOD, Live, Message
+from visualizer.server.live_routes import live_app
+
+
+class Followed:
+    """One of a process. places: recordings that may still be written, and folders of them. shows_texts: whether visitors read what the
+    engine's own users wrote and were answered. tokenizer: the model's; by default that of the model which the recording names, where it is on this machine.
+    """
+
+    def __init__(self, places: Sequence[Path], shows_texts: bool, tokenizer: Any = None) -> None:
+        self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
+        self._lives: dict[str, Live] = {}
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Follow from now on, so that who comes first finds the engine as it is."""
+        for name in self._streams():
+            self.live(name)
+
+    def live(self, name: str = "") -> Live:
+        """One of the recordings, by default the first. Raises Refused for a name that is none's."""
+        streams = self._streams()
+        name = name or next(iter(streams))
+        with self._lock:
+            if name not in self._lives:
+                if name not in streams:
+                    raise Refused(f"Nothing is followed that is called {name}.")
+                place, rank = streams[name]
+                live = self._lives[name] = Live(
+                    partial(self._messages, name, Follower(place, rank)), self._tokenizer_of, self._shows_texts
+                )
+                live.start()
+            return self._lives[name]
+
+    def routes(self, whom: Callable[[Request], str]) -> list[BaseRoute]:
+        """whom: where a request comes from."""
+        return [Mount("/inflight/live", app=live_app(self.live, None, whom))]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the page's Live tab is told; see assets/player/live/live.js."""
+        return {"asks": False}
+
+    def announce(self, local: str, shared: str | None, host: str | None) -> str:
+        """What is said at the start; see `SharedEngine.announce`."""
+        names = ", ".join(str(place) for place in self._places)
+        texts = (
+            "as it was asked and answered"
+            if self._shows_texts
+            else "its texts hidden, as others reach this page (--trust-visitors shows them)"
+        )
+        return f"Live: {names} is followed at {class_address(local, shared, host)}, {texts}."
+
+    def _streams(self) -> dict[str, tuple[Path, int | None]]:
+        """What there is to follow now, by name: of a folder every rank; the lowest goes by the folder's own name, as it is there from the start."""
+        found: dict[str, tuple[Path, int | None]] = {}
+        for number, place in enumerate(self._places, 1):
+            name = f"{place.name} ({number})" if place.name in found else place.name
+            found[name] = (place, None)
+            found |= {f"{name}, rank {rank}": (place, rank) for rank in ranks_in(place)[1:]}
+        return found
+
+    async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[Message]]:
+        runs, told = 0, None
+        while True:
+            messages: list[Message] = []
+            for news in follower.look():
+                runs += isinstance(news, Begun)
+                messages.append(_message(news, runs))
+            state = {
+                "kind": "followed",
+                "of": name,
+                "file": follower.name,
+                "sentence": follower.sentence,
+                "is_over": follower.is_over,
+                "texts": self._shows_texts,
+                "streams": list(self._streams()),
+            }
+            if state != told:
+                messages.append(state)
+            told = state
+            yield messages
+            if not follower.has_more:
+                await asyncio.sleep(PERIOD)
+
+    def _tokenizer_of(self, run: dict[str, Any]) -> Any:
+        """Of a recording's model, where it is on this machine; prompts that were left out have no texts to be had."""
+        if "prompts" in run["header"]["absent"]:
+            return PlainIds()
+        return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()
+
+
+def _message(news: News, run: int) -> Message:
+    """As an engine of our own tells it, see `core.serving.feed`. run: the number of the recording."""
+    if isinstance(news, Begun):
+        return {"kind": "run", "run": run, "header": news.header, "model": news.model}
+    if isinstance(news, Met):
+        return {"kind": "request", "id": news.request, "prompt_token_ids": news.prompt, "max_new_tokens": news.max_new_tokens}
+    return news
