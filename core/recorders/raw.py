@@ -175,7 +175,7 @@ def _join(known: Recording, more: Recording) -> None:
     known.aborts += more.aborts
     known.dropped += more.dropped
     known.complete = more.complete
-    known.faults += more.faults
+    known.faults += [fault for fault in more.faults if fault not in known.faults]
 
 
 def _sort(recording: Recording) -> None:
