@@ -41,7 +41,7 @@ def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Trace
 
 
 def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
-    """What the player's list says of a recorded run, except where it is."""
+    """A recorded run's entry in the player's list, without its address."""
     return {
         "name": preset.name,
         "title": preset.title,
@@ -60,7 +60,7 @@ def questions() -> list[dict[str, Any]]:
 
 
 def thumbnail(trace: Trace) -> list[list[list[int]]]:
-    """Lane by lane who computed in it: [first step, end, hue] for steps that follow each other; hue -1: computed for nobody."""
+    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1: computed for nobody."""
     hues = deal(trace)
     lanes: list[list[list[int]]] = [[] for _ in range(trace.config.max_num_seqs)]
     for i, event in enumerate(trace.events):
@@ -83,6 +83,6 @@ def _day(created: str) -> str:
 
 
 def preset_entry(preset: Preset) -> dict[str, Any]:
-    """What the page says of a preset, and the spec that runs it."""
+    """A preset as the page describes it, and the spec that runs it."""
     spec = {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model, "device": "auto"}
     return {"name": preset.name, "title": preset.title, "shows": preset.shows, "spec": spec}

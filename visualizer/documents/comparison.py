@@ -118,7 +118,7 @@ def lettered(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def about(name: str, comparison: Comparison) -> str:
-    """Who a contender is, in a line."""
+    """A contender in one line."""
     policy = comparison.about.get(name, {}).get("policy", name)
     return POLICIES[policy].shows if policy in POLICIES else BASELINES.get(name, "")
 
@@ -133,7 +133,7 @@ def where(environment: Mapping[str, Any]) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What the engines had to say about the machine, each sentence once."""
+    """The engines' notes about the machine, each once."""
     headers = [run.trace.header for run in comparison.runs.values() if run.trace is not None]
     return list(dict.fromkeys(note for header in headers for note in header.get("notes") or ()))
 

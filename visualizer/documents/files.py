@@ -12,7 +12,7 @@ from typing import Any
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> Path:
-    """Write a text, all of it or nothing; raises OSError, and then leaves nothing behind."""
+    """Write a text completely or not at all; raises OSError, and then leaves nothing behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:

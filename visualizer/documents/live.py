@@ -1,9 +1,9 @@
-"""A run that has no end as the browser plays it: deltas as a recorded run's, and beginnings from which a newcomer goes on.
+"""A run without an end as the browser plays it: deltas as of a recorded run, and beginnings for newcomers.
 
     {"header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
     {"events", "captions", "letters", "texts", "hues", "asked"}                                       a delta
 
-Knows neither who asked nor who watches.
+Knows nothing of clients or viewers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HIDDEN = "•"  # in place of every token's text
 
 @dataclass
 class Life:
-    """What a newcomer has to know of a request that is there. Steps are numbers, times seconds since the run began.
+    """A request in a beginning: what a newcomer has to know of it. Steps are numbers, times seconds since the run began.
 
     waits: [first step, last step or None, preempted]. stays: [lane, first step, last step or None]. computed: when its first pass began.
     token: when its first token was there.
@@ -47,7 +47,7 @@ class Life:
 
 
 class LiveRun:
-    """One run, fed in order. header: the trace's, requests and prompts apart: those are met one by one, before they arrive. number: of the run."""
+    """One run, fed in order. header: the trace's, without requests and prompts, which are met one by one before they arrive. number: of the run."""
 
     def __init__(self, header: dict[str, Any], tokenizer: Any, number: int = 0) -> None:
         self._number = number
@@ -59,7 +59,7 @@ class LiveRun:
         self._step = 0  # the next one
 
     def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None, by: str = "") -> None:
-        """A request that will arrive. prompt: its token ids; by: who asks, as they call themselves."""
+        """A request that will arrive. prompt: its token ids; by: the nickname of the client."""
         self._deltas.meet(request, prompt, max_new_tokens)
         self._lives[request] = Life(by, max_new_tokens)
 
@@ -82,7 +82,7 @@ class LiveRun:
         return {**delta, "hues": hues, "asked": asked}
 
     def beginning(self) -> dict[str, Any]:
-        """How things stand, for whoever knows nothing of the run; what is over is forgotten."""
+        """A beginning: the present state, for a newcomer. Requests that are over are left out."""
         self._deltas.keep(self._lives.keys())
         fold = self._deltas.fold
         here = {request: self._lives[request] for request in fold.arrived if request in self._lives}

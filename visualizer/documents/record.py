@@ -23,7 +23,7 @@ from visualizer.documents.catalogue import TRACES
 
 
 class Mistake(NamedTuple):
-    """note: what is wrong, as the trace says it."""
+    """note: the mistake, as the trace describes it."""
 
     preset: Preset
     attend: Attend
@@ -45,7 +45,7 @@ def run_preset(preset: Preset, models: Models, device: str = "cpu") -> Trace:
 
 
 def run_mistake(mistake: Mistake, models: Models) -> Trace:
-    """Run a preset under a mask that is wrong; the trace says so."""
+    """Run a preset under a wrong mask; the trace says so."""
     preset = mistake.preset
     model, tokenizer = models.get(preset.model, "cpu", preset.dtype)
     trace = _run(Engine(model, tokenizer, preset.config, backend=Backend(mistake.attend)), preset)

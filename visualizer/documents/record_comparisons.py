@@ -104,7 +104,7 @@ def record_comparisons(
 
 
 def checked_quiet(load: Callable[[], float | None]) -> float | None:
-    """The machine's load; raises InflightError where it has other work to do."""
+    """The machine's load; raises InflightError if it has other work to do."""
     found, cpus = load(), os.cpu_count()
     if too_busy(found, cpus):
         raise InflightError(
@@ -131,7 +131,7 @@ def measured(
 ) -> Shown:
     """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load where that is asked for.
 
-    Beside baselines, which choose greedily, everybody does.
+    Beside baselines, which decode greedily, every contender does.
     """
     asked = preset(recording.name)
     workload = asked.workload

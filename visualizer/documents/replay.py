@@ -39,7 +39,7 @@ def replay(trace: Trace) -> dict[str, Any]:
 
 
 def told(trace: Trace, language: str) -> dict[str, Any]:
-    """What is said of the run in another language, to take the place of the replay's own: {"captions", "totals"}."""
+    """The sentences about the run in another language, which replace the replay's own: {"captions", "totals"}."""
     with speaking(language):
         return {"captions": captions(trace), "totals": totals(trace)}
 
@@ -52,7 +52,7 @@ def public_header(header: dict[str, Any]) -> dict[str, Any]:
 def plain_event(event: StepEvent) -> dict[str, Any]:
     """The event as objects and lists, its fields named as JavaScript names them (`kv_len` is `kvLen`).
 
-    Of a sampled token it says whose it is and in which pass; its id and its probability are in the trace, and no view draws them.
+    A sampled token keeps its request and its pass; its id and probability are in the trace, and no view draws them.
     """
     return {_camel(name): _named(value) for name, value in event.to_json().items()}
 
@@ -93,7 +93,7 @@ class Deltas:
 
     @property
     def letters(self) -> dict[str, str]:
-        """Of whoever may still be named."""
+        """Letters of the requests that may still be named."""
         return dict(self._captioner.letters)
 
     def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None) -> None:
@@ -102,7 +102,7 @@ class Deltas:
         self._captioner.meet(request, len(prompt), max_new_tokens)
 
     def keep(self, requests: Set[str]) -> None:
-        """Nothing more will be said of any other request: each of them is over and holds no lane."""
+        """Forget all other requests: they are over and hold no lane."""
         self._prompts = {r: ids for r, ids in self._prompts.items() if r in requests}
         self._captioner.keep(requests)
 

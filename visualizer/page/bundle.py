@@ -67,7 +67,7 @@ def style() -> str:
 
 @cache
 def markup() -> str:
-    """What `mount` finds its elements in."""
+    """The markup in which `mount` finds its elements."""
     return (PLAYER / "watch" / "player.html").read_text(encoding="utf-8")
 
 
@@ -76,7 +76,7 @@ PICTURE = ASSETS / "screenshots" / "desktop.png"
 
 
 def head(picture: str | None) -> str:
-    """What a page says of itself to those who link to it. picture: its address, whole where the page's own is known."""
+    """The head tags that describe the page to link previews. picture: its address, absolute where the page's own is known."""
     lines = (PLAYER / "watch" / "head.html").read_text(encoding="utf-8").splitlines()
     return "\n".join(line.replace("<!--PICTURE-->", picture or "") for line in lines if picture or "<!--PICTURE-->" not in line)
 
@@ -106,12 +106,12 @@ def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, pict
 
 
 def standalone_html(replay: dict[str, Any], step: int | None = None) -> str:
-    """One file with everything in it: opens from disk, at a step if one is named; asks no network."""
+    """One file with everything in it: opens from disk, at a step if one is named, without a network."""
     return page_html({"replay": replay} | ({} if step is None else {"step": step}))
 
 
 def inert_json(data: object) -> str:
-    """JSON that is safe inside a script element whatever its strings hold."""
+    """JSON that is safe inside a script element, with any text in its strings."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate has no UTF-8

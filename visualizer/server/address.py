@@ -1,4 +1,4 @@
-"""Whom a request comes from: the address by which jobs are queued."""
+"""The address that a request comes from, by which jobs are queued."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 
 def address_of(behind_proxy: bool) -> Callable[[Request], str]:
-    """What names the other end of a request. behind_proxy: a proxy of our own stands before us and says who asked; believed there alone."""
+    """Names the client of a request. behind_proxy: a proxy of our own names the client in a header, which is trusted only then."""
 
     def address(request: Request) -> str:
         forwarded = request.headers.getlist("x-forwarded-for") if behind_proxy else []
@@ -21,7 +21,7 @@ def address_of(behind_proxy: bool) -> Callable[[Request], str]:
 
 
 def _public(hop: str) -> str:
-    """A public address, its neighbourhood for IPv6, of which a household has 2**64; empty for what is neither."""
+    """A public address; for IPv6 its /64 network, which one household has to itself; empty for anything else."""
     try:
         address = ipaddress.ip_address(hop)
     except ValueError:

@@ -1,7 +1,7 @@
 """Visitors' files are read in a process of their own, with a limit on its memory and its time, two at once at most. Knows nothing of what is
 in them.
 
-A reader is a module run as a program: the file on stdin, what it needs to know as arguments, what came of it on stdout as JSON; see `answer`.
+A reader is a module run as a program: the file on stdin, its settings as arguments, the result on stdout as JSON; see `answer`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("inflight")
 
 
 def read_apart(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
-    """What a reader, named as a module, makes of a visitor's file; raises Refused with what is wrong with it."""
+    """The result of a reader, named as a module, on a visitor's file; raises Refused with what is wrong with the file."""
     if not _READERS.acquire(timeout=_WAIT):
         raise Refused("Others are opening files just now: try again in a moment.")
     try:
@@ -75,7 +75,7 @@ def answer(read: Callable[[str], dict[str, Any]], prepare: Callable[[str], objec
 
 
 def _bound_memory(more: int) -> None:
-    """Beyond what this process has taken by now."""
+    """Bound the memory that this process may take beyond what it has now."""
     with suppress(ImportError, ValueError, OSError):  # where there is no such limit, time alone bounds it
         import resource
 

@@ -44,7 +44,7 @@ class Server:
         self._lessons = Lessons(store.folder, traces)
 
     def warm_up(self) -> None:
-        """Import what a run needs, and load the model that most ask for, in a thread: once the page has been served."""
+        """In a thread, once the page has been served, import what a run needs and load the model that most visitors use."""
         if self._is_warm.acquire(blocking=False):
             threading.Thread(target=self._prepare, name="warm-up", daemon=True).start()
 
@@ -81,7 +81,7 @@ class Server:
         return self.jobs.follow(found, start)
 
     def is_at_work(self, job: object) -> bool:
-        """Whether more may come of a job."""
+        """Whether a job may still produce something."""
         found = self.jobs.find(job)
         return found is not None and not found.feed.is_closed
 

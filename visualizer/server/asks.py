@@ -1,5 +1,5 @@
-"""What visitors of the Live tab asked of the engine that serves: each request outlives its page for a while, so that a page that was loaded
-again finds it. Whoever has the key that the page made up reads the text and may cancel; ids, which everybody sees, are made from it.
+"""The requests of the Live tab's visitors to the serving engine. Each outlives its page for a while, so that a page loaded again finds it.
+The page makes up a key; with it one may read the text and cancel. Ids, which everybody sees, are derived from it.
 
 Knows no HTTP. To be used on one event loop.
 """
@@ -61,7 +61,7 @@ class Asks:
     async def begin(self, asked: dict[str, Any], client: str) -> str:
         """The id of the request that was put in line; the same for a key that has asked before.
 
-        asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for what is not taken.
+        asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for a request that is not taken.
         """
         key, prompt, nickname = asked.get("key"), asked.get("prompt"), asked.get("nickname")
         if not isinstance(key, str) or len(key) not in _KEY:
@@ -134,5 +134,5 @@ class Asks:
 
 
 def request_id(key: str) -> str:
-    """What everybody sees of a request: it tells nothing of the key."""
+    """The public id of a request, which does not reveal the key."""
     return f"live-{hashlib.sha256(key.encode()).hexdigest()[:12]}"

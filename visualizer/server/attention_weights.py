@@ -1,4 +1,4 @@
-"""What the model uses of what the mask permits: the real attention weights of one layer and head in a pass, computed again on demand.
+"""The real attention weights of one layer and head in a pass, computed again on demand: what the model uses of what the mask permits.
 
 Each request is run by itself through the model's own attention; a packed pass gives the same up to rounding, which engine tests hold.
 Knows nothing of pages.

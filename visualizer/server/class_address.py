@@ -1,4 +1,4 @@
-"""Where a class finds the Live tab: the address that others reach this page at, and its picture for a projector."""
+"""Where a class finds the Live tab: the address at which others reach this page, and its QR code for a projector."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lan_address() -> str:
     """This machine's address in its network; that of loopback where there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # of no machine: nothing is sent, but a way there is chosen
+            probe.connect(("192.0.2.1", 9))  # no machine has this address: nothing is sent, but the system picks a route
             return probe.getsockname()[0]
         except OSError:
             return "127.0.0.1"

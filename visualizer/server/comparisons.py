@@ -1,4 +1,4 @@
-"""What the Compare tab asks of the server, as jobs: comparisons, equivalence and forks, one at a time so that times can be believed.
+"""The Compare tab's jobs: comparisons, equivalence and forks, one at a time so that times can be trusted.
 
 A job's answer is `url` (a document, see `visualizer.documents.comparison`) or `result`.
 """
@@ -207,7 +207,7 @@ class Recorded:
 
 
 def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
-    """The config with one knob changed; raises Refused for what is no knob."""
+    """The config with one knob changed; raises Refused for an unknown knob."""
     if not isinstance(knob, str) or knob not in KNOBS:
         raise Refused(f"One knob can be changed: {', '.join(KNOBS)}.")
     if knob == "policy":

@@ -1,5 +1,5 @@
-"""Workloads that real services published, opened by visitors: as requests for the editor, of a size that the model and the page take, and what
-has become of them in sentences. Read by a reader of their own (see `apart`): this module as a program, with what it must keep within as arguments.
+"""Opens workloads that real services published: as requests for the editor, scaled to the model and the page, with sentences about the scaling.
+Files are read in a process of their own (see `apart`): this module as a program, with the limits as arguments.
 """
 
 from __future__ import annotations

@@ -45,15 +45,15 @@ class Feed:
         self._wake()
 
     def encoded(self, start: int) -> bytes:
-        """Those from `start` on, as readers are sent them."""
+        """The deltas from `start` on, encoded for readers."""
         return b"".join(self._encoded[max(0, start) :])
 
     def deltas(self, start: int = 0) -> list[dict[str, Any]]:
-        """Those from `start` on, decoded."""
+        """The deltas from `start` on, decoded."""
         return [json.loads(encoded[6:]) for encoded in self._encoded[max(0, start) :]]
 
     async def read(self, start: int = 0) -> AsyncIterator[bytes]:
-        """From `start` on, whatever there is and then whatever comes, several deltas in one piece where they come together."""
+        """The deltas from `start` on, then those still to come; deltas that arrive together are sent in one piece."""
         at = max(0, start)
         while True:
             if at < len(self._encoded):

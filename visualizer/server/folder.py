@@ -1,4 +1,4 @@
-"""The page's own folder: made at its start, gone at its end, however it ends; those of pages that were killed go at the next start."""
+"""The page's own folder: made when the page starts, removed when it ends. Folders of pages that were killed are removed at the next start."""
 
 from __future__ import annotations
 

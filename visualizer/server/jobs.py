@@ -1,4 +1,4 @@
-"""Jobs: what visitors asked to be computed, each in a thread of its own. All kinds queue, end, time out and report progress in the same way.
+"""Jobs: computations that visitors asked for, each in a thread of its own. All kinds queue, end, time out and report progress in the same way.
 
 A job's deltas are kept in its feed; anyone who knows its id can follow them from anywhere, so a page that lost its connection or was loaded
 again finds its job. A job that nobody follows ends: at once if others wait for its place, else after a grace period.
@@ -78,11 +78,11 @@ class Job:
         return {"progress": self._told}
 
     def cancelled(self) -> str:
-        """Why it ended early, in a sentence."""
+        """The reason for an early end, in a sentence."""
         return f"The {self.noun} was cancelled{'' if self.has_begun else ' before it began'}."
 
     def refused(self, error: InflightError) -> str:
-        """What is said of a refusal."""
+        """The sentence for a refusal."""
         return str(error)
 
     # -- its thread ----------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Job:
             raise Refused(f"The {self.noun} was stopped after {self._seconds:,.0f} seconds, the longest that this page runs.")
 
     def sleep(self, seconds: float) -> None:
-        """How an engine waits for the next arrival: not beyond a cancellation, and giving its place away meanwhile."""
+        """Wait for the next arrival, as the engine asks: a cancellation ends the wait, and meanwhile another job may have the place."""
         self._idle(True)
         try:
             if self._cancelled.wait(seconds):
@@ -123,7 +123,7 @@ class Job:
                 self._ended.set()
 
     def start(self) -> None:
-        """Begin, in the caller's context: it tells whose request this is."""
+        """Begin, in the caller's context, which names the visitor."""
         self.has_begun = True
         threading.Thread(target=contextvars.copy_context().run, args=(self.run,), name=self.noun, daemon=True).start()
 
@@ -184,7 +184,7 @@ class JobQueue:
         return len(self._jobs) >= self._places + self._waiting
 
     def enter(self, job: Job) -> None:
-        """Its round is the one after the last of its address, and not before the round that is being served."""
+        """Queue a job: its round is the one after the last job of its address, and not before the current round."""
         if not self._jobs:
             self._last_round.clear()
         served = max((j.round for j in self._jobs if j.has_begun), default=1)
@@ -192,7 +192,7 @@ class JobQueue:
         self._jobs.append(job)
 
     def make_room(self, address: str) -> bool:
-        """Cancel the job that has to wait longest if the next one of this address would be served before it; whether that made room."""
+        """Cancel the job that would wait longest, if the next one of this address would be served before it; whether that made room."""
         last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.round, default=None)
         if last is None or last.round <= self._last_round.get(address, 0) + 1:
             return False
@@ -207,7 +207,7 @@ class JobQueue:
         return any(not job.has_begun for job in self._jobs)
 
     def ahead(self, job: Job) -> int:
-        """How many must end before this job begins; 0 where there is a place for it now."""
+        """How many jobs must end before this one begins; 0 if there is a place for it now."""
         begun = [j for j in self._jobs if j.has_begun]
         taken = max(
             sum(not j.is_idle for j in begun), len(begun) - self._places

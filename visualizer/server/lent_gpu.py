@@ -1,7 +1,7 @@
 """A GPU on loan: on Hugging Face's ZeroGPU there is one only inside a function decorated with `spaces.GPU`, which runs it in a forked
 process and hands back what it yields. There the model is loaded and the engine runs; here its trace is put together again.
 
-Where the package `spaces` is missing, or finds that this is not ZeroGPU, nothing is lent and everything is as if this module were not.
+Where the package `spaces` is missing, or finds that this is not ZeroGPU, nothing is lent and this module has no effect.
 Importing it decorates the function, which ZeroGPU wants before the page is launched and before CUDA is first used.
 """
 
@@ -31,7 +31,7 @@ log = logging.getLogger("inflight")
 
 
 class Part(NamedTuple):
-    """What a run has come to since the last part: plain data, fit to be pickled.
+    """The progress of a run since the last part: plain data that can be pickled.
 
     header: with the first part after the run has begun, and with the last, as it is by then. answer: of the job, once it has ended. The
     others: see `Trace`.
@@ -83,7 +83,7 @@ def _decorated() -> Callable[[Spec, Limits], Any] | None:
     except ImportError:
         return None
     decorated = spaces.GPU(_parts, duration=_seconds)
-    return None if decorated is _parts else decorated  # elsewhere than on ZeroGPU it is handed back as it is
+    return None if decorated is _parts else decorated  # outside ZeroGPU the decorator returns the function unchanged
 
 
 _LENT = _decorated()

@@ -1,4 +1,4 @@
-"""What the page accepts, in one place, and the sentence that each refusal is. A public Space gets the smaller numbers.
+"""The limits of what the page accepts, in one place, with the sentence for each refusal. A public Space gets the smaller numbers.
 
 Knows nothing of pages and threads. A spec is `{"workload": …, "config": …, "model": name, "device": name}`.
 """
@@ -19,7 +19,7 @@ from core.workload.workload import Workload
 
 
 class Refused(InflightError):
-    """Something that the page does not accept; the message says why in one sentence."""
+    """The page does not accept something; the message says why in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ def is_space(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def limits(environment: Mapping[str, str] = os.environ, host: str | None = None, trusted: bool = False) -> Limits:
-    """The limits of this place. Where strangers can ask, on a Space or on any address but loopback, they are the smaller ones.
+    """The limits here. They are the smaller ones where strangers can ask: on a Space, or on any address but loopback.
 
-    host: the address that the page listens on. trusted: its visitors are, so that there they have what a person has at home.
+    host: the address that the page listens on. trusted: its visitors are trusted and get the limits of a page at home.
     """
     return SPACE if is_space(environment) or are_strangers(host, trusted) else HERE
 
@@ -100,7 +100,7 @@ class Spec(NamedTuple):
 
 
 def check(spec: object, limits: Limits) -> Spec:
-    """The spec as typed values; raises Refused, or whatever the engine refuses, before anything is loaded or computed."""
+    """The spec as typed values; raises Refused, or the engine's own refusals, before anything is loaded or computed."""
     if not isinstance(spec, dict):
         raise Refused("A run is asked for as an object with a workload and a config.")
     model, device = spec.get("model", BUILTIN_MODELS[0]), spec.get("device", "auto")

@@ -1,8 +1,8 @@
-"""What the Live tab shows: an engine's messages, as `core.serving.feed` numbers them, turned into the player's deltas once for all who watch.
+"""Turns an engine's messages, numbered by `core.serving.feed`, into the player's deltas for the Live tab, once for all viewers.
 
     messages of an engine ─→ LiveRun (captions, texts, letters) ─→ Tail ─→ any number of readers
 
-Where the messages come from is another's business: they may be a file's that grows. Has a thread of its own, so that nobody waits for it.
+The messages may come from anywhere, such as a growing file. Has a thread of its own, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Live:
         try:
             async for messages in self._source():
                 self.take(messages)
-        except Exception:  # a bug: the engine serves on, those who watch are told
+        except Exception:  # a bug: the engine goes on serving, and viewers are told
             log.exception("the live batch can no longer be shown")
             self.tail.tell({"broken": "The live batch can no longer be shown; the server has said why in its log."})
         finally:

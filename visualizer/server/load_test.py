@@ -1,8 +1,8 @@
 """`load-test`: a class at the door. So many visitors come within a few seconds, each opens the page and runs a small preset; a table of what they saw.
 
 It asks a page that is running already, over HTTP alone, as browsers do: the page and what it links to, the recorded run, what there is to
-run, then a run and its stream. None of them is a browser, so their picture is there when its data are; one real browser among them, where
-it is asked for, is timed until it has drawn. All come from one address; a page counts nobody by that, addresses only take turns. Knows
+run, then a run and its stream. None of them is a browser, so their picture counts as shown once its data have arrived; on request, one real
+browser among them is timed until it has drawn. All come from one address; the page limits nobody by address, addresses only take turns. Knows
 nothing of how the page is made.
 """
 
@@ -33,7 +33,7 @@ _LINKS = re.compile(r'(?:src|href)="(?:\./|/)?((?:assets|static|inflight)/[^"]+)
 
 @dataclass(frozen=True)
 class Visit:
-    """What one visitor saw, in seconds from the moment of coming. place: the first place in line that was shown, 0 where there was none.
+    """What one visitor saw, in seconds from arrival. place: the first place in line that was shown, 0 where there was none.
     refused: the server's sentence, "" for one who was served.
     """
 

@@ -1,5 +1,5 @@
-"""What stands between the network and Gradio: a bound on what a request may carry, the addresses that the page uses and no others, headers
-that keep what it sends in its place, and a first page that says what it is. Knows nothing of what is asked.
+"""Stands between the network and Gradio: bounds the size of requests, answers only the addresses that the page uses, adds security headers,
+and describes the first page. Knows nothing of what is asked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 
 
 class Described:
-    """The first page says what it is to those who run no scripts: search engines, chats that show a link. Gradio says there what Gradio is.
+    """The first page says what it is to those who run no scripts: search engines, chats that show a link. Gradio would describe itself there.
 
     head: tags in place of Gradio's.
     """

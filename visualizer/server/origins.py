@@ -16,7 +16,7 @@ _PORTS = {"http": "80", "https": "443"}
 
 
 def origins(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Each host as an origin, `https://` unless it says otherwise; raises InflightError for what is none."""
+    """Each host as an origin, `https://` unless it says otherwise; raises InflightError for anything that is not one."""
     found = []
     for host in hosts:
         parts = _ORIGIN.fullmatch(host)

@@ -59,7 +59,7 @@ class Run(Job):
         return self._store.keep(self.trace) if self._store is not None and self.trace is not None and self.trace.events else {}
 
     def prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
-        """The engine and its steps to come; raises InflightError for whatever the model cannot run or the page does not accept."""
+        """The engine and its steps to come; raises InflightError if the model cannot run them or the page does not accept them."""
         engine = self._engine(device)
         return engine, bounded(engine, self._spec.workload, self, self._limits)
 
@@ -93,7 +93,7 @@ class LeakyRun(Run):
 
 
 def refusal(error: InflightError, workload: Workload) -> str:
-    """A refusal in which a request is called as the page calls it."""
+    """The refusal with the page's letter for the request."""
     return str(as_the_page_says(error, workload) if isinstance(error, InvalidRequest) else error)
 
 

@@ -52,7 +52,7 @@ class SharedEngine:
         self._live: Live | None = None
 
     def serving(self) -> ServingEngine:
-        """Loaded at the first call, which takes seconds: not for an event loop. Raises InflightError for a model that cannot be had.
+        """Loaded at the first call, which takes seconds: not for an event loop. Raises InflightError for a model that cannot be loaded.
 
         On the CPU, so that the GPU is left to those who run a workload of their own.
         """
@@ -84,7 +84,7 @@ class SharedEngine:
                 self._classroom, self._live = (
                     Classroom(serving),
                     live_of(serving),
-                )  # shown from the first step on, whoever comes when
+                )  # every newcomer sees the run from its first step
                 self._serving = serving
             return self._serving
 

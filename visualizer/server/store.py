@@ -2,7 +2,7 @@
 
     <id>.json     a replay, or the document of a comparison        <id>.jsonl   the trace, from which every export is made
 
-Knows nothing of visitors and engines. Files have a quota, the oldest go first; a file's name never has anything in it that a visitor wrote.
+Knows nothing of visitors and engines. Files have a quota, and the oldest go first; nothing that a visitor wrote is ever part of a file's name.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Store:
     # -- handing out ---------------------------------------------------------------------------------------------------
 
     def file(self, name: str) -> tuple[Path, str | None]:
-        """A file by its name, and what it is called on the disk of whoever downloads it (None: the page fetches it).
+        """A file by its name, and its name as a download (None: the page fetches it).
 
         Raises InflightError if it is not here.
         """

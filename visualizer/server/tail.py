@@ -45,16 +45,16 @@ class Tail:
         self._wake()
 
     def tell(self, state: Message) -> None:
-        """What holds beside the messages: a newcomer is told the latest of it."""
+        """Set the state beside the messages, of which a newcomer is told the latest."""
         with self._lock:
             self._state = {**self._state, **state}
         self.append(state)
 
     def change(self, shown: Callable[[Message], Message]) -> None:
-        """Send something else of every message, also of those that were sent before: every reader begins anew."""
+        """Show every message differently from now on, earlier ones included: every reader begins anew."""
         with self._lock:
             self._shown = shown
-            by = self._next - self._first + 1  # whoever has all of it is behind as well
+            by = self._next - self._first + 1  # a reader that has all of it is behind as well
             for message in self._messages:
                 message.number, message.encoded = message.number + by, None
             self._begins = [number + by for number in self._begins]
@@ -90,7 +90,7 @@ class Tail:
                 yield _COMMENT
 
     def _take(self, at: int | None, chapters: int) -> tuple[bytes, int]:
-        """What a reader that has all before `at` is sent now, and where it is then."""
+        """What to send now to a reader that has everything before `at`, and where it is then."""
         with self._lock:
             before = []
             if at is None or not self._first <= at <= self._next:

@@ -19,7 +19,7 @@ def others(comparison: Comparison) -> dict[str, Trace]:
 
 
 def decisions(comparison: Comparison) -> str:
-    """Who decides as our engine in every step, and where each of the others parts from it first. Empty without another engine."""
+    """Which engines decide as ours in every step, and where each of the others first differs. Empty without another engine."""
     theirs = others(comparison)
     mine = next((name for name in comparison.names if name not in theirs), None)
     ours = comparison.runs[mine].trace if mine is not None else None

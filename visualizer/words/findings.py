@@ -1,4 +1,4 @@
-"""What a comparison found, in sentences with computed numbers, whichever run wins. Knows no colours and no page.
+"""The findings of a comparison, in sentences with computed numbers, whichever run wins. Knows no colours and no page.
 
 Who won and how sure that is stands in `visualizer.words.verdicts`.
 """
@@ -47,7 +47,7 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """Whom the sentences are about: the contender named first, and the engine's usual policy against it (or who was named second)."""
+    """The two contenders that the sentences are about: the one named first, and the engine's usual policy (or the one named second)."""
     base, usual = comparison.baseline, EngineConfig().policy
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 

@@ -1,5 +1,5 @@
-"""What is said, in another language. English is the source and the key: in a key every number, and every sum of numbers, is written #, so
-that one entry stands for all of them. Nothing is lost where an entry is missing: it is said in English, and `missing` has its key for a test
+"""Translates what is said. English is the source and the key: in a key every number, and every sum of numbers, is written #, so
+that one entry stands for all of them. Where an entry is missing, the English stays, and `missing` has its key for a test
 to find.
 """
 
@@ -30,7 +30,7 @@ def catalogue(language: str) -> Mapping[str, Mapping[str, str]]:
 
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
-    """Whatever is composed inside is said in this language."""
+    """Sentences composed inside are in this language."""
     token = _said.set(None if language == "en" else catalogue(language)["sentences"])
     try:
         yield

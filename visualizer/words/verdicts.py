@@ -1,4 +1,4 @@
-"""Who was faster, in how many rounds, why, and how sure that is: sentences with computed numbers, whichever run wins. Knows no page.
+"""Sentences with computed numbers about which contender was faster, in how many rounds, why, and how sure that is. Knows no page.
 
 A verdict counts rounds: each divides two times of the same round. It is decided where a fair coin would split the rounds as one-sidedly in
 at most one of ten tries (two-sided sign test).
