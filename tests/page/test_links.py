@@ -90,3 +90,30 @@ def test_a_run_that_arrives_in_seconds_is_shared_in_seconds(open_page):
     assert again.evaluate("inflight.run.header.workload.arrival_unit") == "s"
     again.evaluate("inflight.open(inflight.options.catalogue[0])")  # another run's address has nothing of it
     again.wait_for_function("() => location.hash.includes('run=') && !location.hash.includes('spec=')")
+
+
+def test_a_contender_opened_in_watch_has_a_link_of_its_own(open_page):
+    page = open_page(hash="part=compare&comparison=equal-lengths")
+    compared(page)
+    page.evaluate("(inflightCompare.race.setClock(false), inflightCompare.race.seek(7))")
+    page.click("[data-racer=static] .watch-button")
+    page.wait_for_function("() => location.hash.includes('racer=static')")
+    page.evaluate("inflight.pin(inflight.frame.lanes[1].request)")
+    link = shared(page)
+    again = open_page(hash=link.split("#")[1])
+    again.wait_for_function("() => inflight.entry && inflight.entry.racer === 'static'")
+    again.wait_for_function("() => inflight.drawn === inflight.index && !inflight._pending")
+    seen = "[inflight.run.header.policy, inflight.frame.event.step, inflight.pinned.letter, inflight.run.texts.output, document.documentElement.dataset.part || 'watch']"
+    assert again.evaluate(seen) == page.evaluate(seen)
+    assert again.evaluate("[inflight.frame.event.step, inflight.run.header.policy]") == [7, "static"]
+    again.evaluate("location.hash = '#comparison=equal-lengths&racer=dynamic&step=3'")  # followed without a new page
+    again.wait_for_function("() => inflight.run.header.policy === 'dynamic' && inflight.frame?.event.step === 3")
+    again.click("#watch .race-button")  # and it leads back to where it races
+    compared(again)
+    again.wait_for_function("() => inflightCompare.doc.name === 'equal-lengths' && inflightCompare.race.playing")
+
+
+def test_a_link_to_nobody_says_so(open_page):
+    page = open_page(hash="comparison=equal-lengths&racer=nobody")
+    page.wait_for_function("() => document.querySelector('#watch .toast').textContent.includes('nobody in it is called nobody')")
+    assert page.evaluate("inflight.entry.name") == page.evaluate("inflight.options.catalogue[0].name")

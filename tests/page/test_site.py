@@ -12,6 +12,7 @@ import visualizer  # noqa: F401
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
+from core.workload.presets import PRESETS
 from visualizer.__main__ import main
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison_files import recorded
@@ -73,7 +74,7 @@ def test_the_sites_compare_tab_opens_from_disk(site, chromium):
     page.locator(".compare .top select.group").select_option("engines-kv-pressure")
     page.wait_for_function("() => inflightCompare.doc.name === 'engines-kv-pressure'")
     assert page.locator(".compare .racer-name").all_inner_texts() == ["vLLM", "continuous", "transformers"]
-    page.locator(f".compare .top [data-name={names[-1]}]").click()
+    page.locator(".compare .top select.more").select_option(names[-1])
     page.wait_for_function("(n) => inflightCompare.doc.name === n", arg=names[-1])
     assert page.locator(".compare .top select.group").input_value() == ""
     assert not page.locator(".new-button").is_visible()
@@ -87,6 +88,35 @@ def test_the_sites_compare_tab_opens_from_disk(site, chromium):
         "() => document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')"
     )
     assert not errors and all(url.startswith(("file://", "data:", "blob:")) for url in asked)
+    page.close()
+
+
+def test_the_site_shows_a_leak_that_was_recorded_and_says_where_there_is_none(site, chromium):
+    page = chromium.new_page()
+    errors = []
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.goto((site / "index.html").as_uri() + "#run=kv-pressure&step=20")
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    leak = page.locator(".panel.mask .tools >> text=Leak")
+    leak.click()
+    card = page.locator("#watch .card[open]")
+    assert "this page has none" in card.inner_text()
+    card.get_by_role("button", name=PRESETS["three-lengths"].title).click()
+    page.wait_for_function("() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight._pending")
+    assert page.evaluate("[inflight.run.header.leak, inflight.run.header.source]") == [True, "recorded"]
+    assert page.evaluate("document.documentElement.dataset.part || 'watch'") == "watch"
+    assert page.evaluate("inflight.run.texts.output") != page.evaluate("inflight.pair.other.run.texts.output")
+    leak.click()
+    page.wait_for_function("() => !inflight.run.header.leak && inflight.entry.name === 'three-lengths'")
+    assert not errors
+    page.close()
+
+
+def test_a_contender_has_a_link_on_the_site_too(site, chromium):
+    page = chromium.new_page()
+    page.goto((site / "index.html").as_uri() + "#comparison=equal-lengths&racer=static&step=7")
+    page.wait_for_function("() => window.inflight && inflight.entry && inflight.entry.racer === 'static' && inflight.frame")
+    assert page.evaluate("[inflight.run.header.policy, inflight.frame.event.step]") == ["static", 7]
     page.close()
 
 

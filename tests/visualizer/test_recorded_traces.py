@@ -13,8 +13,8 @@ from core.models.cache import Models
 from core.models.load import BUILTIN_FOLDER
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import RUNS, TRACES
-from visualizer.documents.record import MISTAKES, differences, run_mistake, run_preset
+from visualizer.documents.catalogue import LEAKS, RUNS, TRACES
+from visualizer.documents.record import MISTAKES, differences, run_leak, run_mistake, run_preset
 from visualizer.server.store import Store
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
@@ -46,8 +46,20 @@ def test_a_recording_says_when_where_and_on_what(name: str):
     assert header["workload"] == PRESETS[name].workload.to_json()
 
 
-def test_nothing_is_on_record_but_presets_engines_and_mistakes():
-    assert {str(p.relative_to(TRACES).with_suffix("")) for p in TRACES.rglob("*.jsonl")} == {*RUNS, *MISTAKES}
+def test_nothing_is_on_record_but_presets_engines_leaks_and_mistakes():
+    assert {str(p.relative_to(TRACES).with_suffix("")) for p in TRACES.rglob("*.jsonl")} == {
+        *RUNS,
+        *LEAKS.values(),
+        *MISTAKES,
+    }
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Models):
+    trace = recorded(LEAKS[name])
+    assert trace.header["leak"] is True and trace.header["source"] == "recorded"
+    assert differences(trace, run_leak(PRESETS[name], models)) == []
+    assert trace.outputs != recorded(name).outputs
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -30,6 +30,9 @@ OTHER_ENGINES = {
 """Runs of another engine on a preset's requests; `record-engines` records them."""
 RUNS = {**PRESETS, **OTHER_ENGINES}
 
+LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
+"""Presets that are also on record under a leaking mask, for pages without an engine; and by what name."""
+
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Trace]]:
     """Each recorded run with its entry, in the order of the presets."""

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from core.attention.spec import Attend, Backend
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.measure.mistakes import unmasked_pads
+from core.measure.mistakes import leaky_engine, unmasked_pads
 from core.models.cache import Models
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset
-from visualizer.documents.catalogue import TRACES
+from visualizer.documents.catalogue import LEAKS, TRACES
 
 
 class Mistake(NamedTuple):
@@ -53,6 +53,11 @@ def run_mistake(mistake: Mistake, models: Models) -> Trace:
     return trace
 
 
+def run_leak(preset: Preset, models: Models) -> Trace:
+    """Run a preset under a mask with a hole in it; the trace says so, and the page draws the mask that ran."""
+    return _run(leaky_engine(*models.get(preset.model, "cpu", preset.dtype), preset.config), preset)
+
+
 def _run(engine: Engine, preset: Preset) -> Trace:
     trace = engine.run(preset.workload)
     trace.header = {**trace.header, "source": "recorded"}
@@ -60,9 +65,10 @@ def _run(engine: Engine, preset: Preset) -> Trace:
 
 
 def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = ()) -> Iterator[tuple[str, Path]]:
-    """Record all presets and mistakes, or those named, yielding each as it is written."""
+    """Record all presets, leaks and mistakes, or those named, yielding each as it is written."""
     models = Models()
     runs: dict[str, Callable[[], Trace]] = {name: partial(run_preset, preset, models, device) for name, preset in PRESETS.items()}
+    runs |= {leak: partial(run_leak, PRESETS[name], models) for name, leak in LEAKS.items()}
     runs |= {name: partial(run_mistake, mistake, models) for name, mistake in MISTAKES.items()}
     for name, run in runs.items():
         if not names or name in names:

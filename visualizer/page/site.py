@@ -9,7 +9,7 @@ from typing import Any
 from core.assets import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import RUNS, TRACES, entry, questions
+from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, questions
 from visualizer.documents.comparison import document
 from visualizer.documents.comparison_files import RECORDED, load, recorded
 from visualizer.documents.replay import replay, told
@@ -40,17 +40,19 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         for preset, path in runs:
             trace = Trace.load(path)
             catalogue.append(entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))})
+            leak = traces / f"{LEAKS.get(preset.name)}.jsonl"
+            if leak.exists():
+                catalogue[-1]["leak"] = _brought(folder, f"runs/{preset.name}-leak.js", replay(Trace.load(leak)))
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
         parts = {name: found for name, found in made.items() if found is not None}
         tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
-        page = page_html(
-            {"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else [], "terms": hints(), "asked": asked()},
-            parts,
-            "picture.png",
-        )
+        options = {"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else [], "terms": hints(), "asked": asked()}
+        if "compare" in parts:  # their contenders have links of their own
+            options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
+        page = page_html(options, parts, "picture.png")
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"

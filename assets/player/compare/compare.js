@@ -5,13 +5,16 @@ import { download, h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
+import { Chooser } from "./chooser.js";
 import { fillPart, fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
 import { Same } from "./same.js";
-import { Server, fetchJson } from "../parts/server.js";
+import { Server, comparisonUrl, fetchJson } from "../parts/server.js";
 import { Tooltip } from "../parts/tooltip.js";
+
+const NARROW = 900; // pixels, below which comparisons stand in a strip of their own
 
 export class Compare {
   /**
@@ -40,7 +43,7 @@ export class Compare {
     this.server = this.options.server ? new Server(this.options.base) : null;
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.race = new Race($(".race"), {
-      palette: () => this.palette, layout: () => this.layout, presenter: () => this.presenter, tooltip: this.tooltip, watch: this.options.tabs.length ? (replay, step) => this._watch(replay, step) : null,
+      palette: () => this.palette, layout: () => this.layout, presenter: () => this.presenter, tooltip: this.tooltip, watch: this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null,
       onchange: () => this._moment(),
     });
     this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race);
@@ -50,6 +53,14 @@ export class Compare {
     $(".new-button").hidden = !this.server;
     this.form = new NewComparison($(".drawer"), {
       ask: asking.ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+    });
+    this.chooser = new Chooser(root, {
+      open: (entry) => this.open(entry), share: () => this._share(),
+      back: (made) => {
+        this.entry = null;
+        this.current = made;
+        this.show(made.doc, made.spec);
+      },
     });
     this._top();
     this._keys();
@@ -66,15 +77,11 @@ export class Compare {
     this._remember();
   }
 
-  /** What another part asked for: "watched", a form on its requests; {race: a recorded run's name}, the race of it if there is one; with leak: true what a leaking mask does to it. */
+  /** What another part asked for: "watched", a form on its requests; {race: a recorded run's or comparison's name}, the race of it if there is one. */
   async _grant(wish) {
     const race = wish.race && wish.race.replace(/^vllm-/, "engines-"); // a run of vLLM races in the comparison that it is from
     const entry = race && this.catalogue.recorded.find((e) => e.name === race);
-    if (wish.leak) {
-      if (entry && entry !== this.entry) await this.open(entry);
-      else if (!entry) this.toast(`The leak on other requests than those of the run: ${this.doc ? this.doc.title : ""}.`);
-      this.same.showLeak();
-    } else if (entry) {
+    if (entry) {
       if (entry !== this.entry) await this.open(entry);
       this.race.seek(0);
       this.race.toggle(true);
@@ -85,7 +92,7 @@ export class Compare {
   async _start() {
     try {
       if (this.server) this.catalogue = await this.server.get("inflight/comparisons");
-      this._chips();
+      this.chooser.fill(this.catalogue.recorded, this.made);
       if (this.server) this.form.fill(this.catalogue);
       await this._follow();
       const entry = this.catalogue.recorded[0];
@@ -121,13 +128,7 @@ export class Compare {
   async open(entry) {
     this._opening = entry;
     try {
-      let { url } = entry;
-      if (!url) {
-        const answer = await this.server.call("open_comparison", entry.name);
-        if (answer.error) throw new Error(answer.error);
-        url = answer.url;
-      }
-      const doc = await this._fetch(url);
+      const doc = await this._fetch(await comparisonUrl(this.server, entry));
       if (this._opening !== entry) return;
       this.entry = entry;
       this.show(doc, this.catalogue.presets.find((p) => p.name === entry.name)?.spec || null);
@@ -145,7 +146,7 @@ export class Compare {
     const made = { title: `Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`, shows: doc.names.join(", "), doc, spec };
     this.made.push(made);
     this.current = made;
-    this._chips();
+    this.chooser.fill(this.catalogue.recorded, this.made);
     this.show(doc, spec);
   }
 
@@ -182,22 +183,9 @@ export class Compare {
     setText(this.$(".source"), [word, doc.created.slice(0, 10), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
     this.$(".source").title = says.where;
     this.$(".source").dataset.source = doc.source;
-    for (const chip of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".presets [data-name]"))) this._mark(chip, (this.entry ? this.entry.name : this.current?.title) === chip.dataset.name);
-    for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (this.root.querySelectorAll("select.group"))) {
-      list.value = [...list.options].some((o) => o.value === this.entry?.name) ? this.entry.name : "";
-      list.classList.toggle("on", list.value !== "");
-    }
+    this.chooser.mark(this.entry ? this.entry.name : this.current?.title);
     this.$(".scroll").scrollTop = 0;
     this._remember();
-  }
-
-  /** Show whether a comparison is the one that is open; then its button is in view. */
-  _mark(chip, on) {
-    chip.classList.toggle("on", on);
-    if (!on) return;
-    const box = chip.parentElement;
-    const left = chip.offsetLeft - box.offsetLeft;
-    if (left < box.scrollLeft || left + chip.offsetWidth > box.scrollLeft + box.clientWidth) box.scrollLeft = left - 12;
   }
 
   _race() {
@@ -290,38 +278,6 @@ export class Compare {
     download(`${name}.${kind}`, new Blob([text], { type }));
   }
 
-  _chips() {
-    this.$(".groups").replaceChildren(...this._groups());
-    for (const holder of this.root.querySelectorAll(".presets")) {
-      holder.replaceChildren(...this.catalogue.recorded.filter((entry) => !entry.group).map((entry) => {
-        const chip = h("button", { type: "button", class: "button", title: entry.shows, onclick: () => this.open(entry) }, entry.title);
-        chip.dataset.name = entry.name;
-        return chip;
-      }), ...(holder.classList.contains("small") ? this._groups() : []), ...this.made.map((made) => {
-        const chip = h("button", { type: "button", class: "button", title: `Measured here: ${made.shows}. It goes when the page is closed.`, onclick: () => {
-          this.entry = null;
-          this.current = made;
-          this.show(made.doc, made.spec);
-        } }, made.title);
-        chip.dataset.name = made.title;
-        return chip;
-      }), ...(holder.classList.contains("small") ? [h("button", { type: "button", class: "button", onclick: () => this._share() }, "Share")] : []));
-    }
-  }
-
-  /** Comparisons that stand under a heading: a list each. */
-  _groups() {
-    const groups = new Set(this.catalogue.recorded.map((entry) => entry.group).filter(Boolean));
-    return [...groups].map((group) => {
-      const entries = this.catalogue.recorded.filter((entry) => entry.group === group);
-      return h("select", { class: "button group", "aria-label": group, onchange: (e) => this.open(entries.find((entry) => entry.name === e.target.value)) },
-        h("option", { value: "", disabled: true, selected: true }, group),
-        ...entries.map((entry) => h("option", { value: entry.name, title: entry.shows }, entry.title)));
-    });
-  }
-
-  // -- asking the server -------------------------------------------------------------------------------------------------
-
   /** Do a job; its last delta. Throws with the server's sentence. */
   ask(kind, spec, onprogress) {
     return this.server.ask(kind, spec, this.visitor, onprogress);
@@ -353,8 +309,9 @@ export class Compare {
   }
 
   /** A run of the race in the Watch tab. */
-  _watch(replay, step) {
-    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay, step } }, bubbles: true }));
+  _watch(racer, step) {
+    const entry = { name: null, title: `${this.doc.title}: ${racer}`, comparison: this.entry && this.entry.name, racer };
+    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay: this.doc.runs[racer], step, entry } }, bubbles: true }));
   }
 
   /** The race alone, large, for a projector. */
@@ -387,6 +344,8 @@ export class Compare {
   _size() {
     const width = this.$(".page").clientWidth;
     if (!width) return;
+    this.root.toggleAttribute("data-narrow", width <= NARROW && !this.presenter);
+    this.chooser?.fit();
     const layout = this.presenter ? "desk" : layoutOf(width);
     if (layout === this.layout) return;
     this.layout = layout;

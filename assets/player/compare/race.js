@@ -20,7 +20,7 @@ const STEPS_A_SECOND = 60; // at speed 1
 
 export class Race {
   /**
-   * el: where it goes. options: {palette, layout, presenter, onchange(race), tooltip, watch(replay, step)}. `palette` and `layout` may change: call `redraw`.
+   * el: where it goes. options: {palette, layout, presenter, onchange(race), tooltip, watch(racer, step)}. `palette` and `layout` may change: call `redraw`.
    */
   constructor(el, options) {
     this.el = el;
@@ -64,7 +64,7 @@ export class Race {
   /** Show a run at this moment in the Watch tab. */
   watch(racer) {
     this.toggle(false);
-    this.options.watch(this.doc.runs[racer.name], racer.stepAt(Math.min(this.now, racer.length)));
+    this.options.watch(racer.name, racer.stepAt(Math.min(this.now, racer.length)));
   }
 
   /** doc: {names, hues, about, runs}. names: which of them race, in order. */

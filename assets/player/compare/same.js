@@ -61,14 +61,6 @@ export class Same {
     this.$(".pairs").replaceChildren(heads, ...rows);
   }
 
-  /** What the mask is for: its wall taken away. */
-  showLeak() {
-    this.leak.checked = true;
-    this._turn();
-    this.el.scrollIntoView({ block: "start" });
-    this.leak.focus({ preventScroll: true });
-  }
-
   async _run() {
     const base = this.options.base();
     if (!base) return this._message("Choose requests first.", true);

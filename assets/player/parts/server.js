@@ -182,6 +182,14 @@ async function fetched(url) {
   return answer;
 }
 
+/** Where a recorded comparison's document lies: as its entry says, {name, url}, or else as the server does. Throws the server's sentence. */
+export async function comparisonUrl(server, { name, url }) {
+  if (url) return url;
+  const answer = await server.call("open_comparison", name);
+  if (answer.error) throw new Error(answer.error);
+  return answer.url;
+}
+
 /** JSON by its address. */
 export async function fetchJson(url) {
   return (await brought(url)) || (await fetched(url)).json();

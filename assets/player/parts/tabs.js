@@ -26,7 +26,7 @@ export function pageParts(holder, parts) {
     if (!part) {
       if (page.dataset.part && page.dataset.part !== "watch") setAddress(watching);
       page.dataset.part = "watch";
-      if (wish) window.inflight?.openReplay(wish.replay, { step: wish.step ?? null });
+      if (wish) window.inflight?.openReplay(wish.replay, { step: wish.step ?? null }, wish.entry);
       window.inflight?.redraw();
       return;
     }

@@ -1,6 +1,6 @@
 // What of the Watch tab stands in the address: run, step, selection, view and theme, so that a link shows the same.
 
-import { openAddress } from "./opening.js";
+import { openAddress, openRacer } from "./opening.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 
 /** Four whole numbers that name a part of a mask, or null. */
@@ -26,7 +26,7 @@ export class Address {
     if (p.get("axis") === "time" && !app.lanes.clock) app.setClock(true);
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
-      run: p.get("run"), step: wholeFrom(p.get("step")), pin: p.get("pin"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
+      run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
       trace: p.get("trace") || (p.get("run") || p.get("spec") ? null : new URLSearchParams(location.search).get("trace")), tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"),
     };
   }
@@ -36,12 +36,12 @@ export class Address {
     const { app } = this;
     const { run, entry } = app;
     if (!run || !run.length) return "There is no run on screen.";
-    if (entry && (entry.name || entry.spec || entry.trace)) return null;
+    if (entry && (entry.name || entry.spec || entry.trace || entry.comparison)) return null;
     if (app.options.replay && app.replay === app.options.replay) return null; // the page is the run
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
     if (run.header.leak) return "This run leaks on purpose. Share the run as it was: the leak is one click from there.";
     if (run.header.source === "uploaded") return "This run was opened from a file: it is on your machine alone.";
-    if (run.header.source === "recorded") return "This run was recorded for a race: share the comparison that it is in.";
+    if (entry && entry.racer) return "This run was measured here, for you: nobody else can open it.";
     return entry ? "What this run was asked is too long for an address." : "This run did not come to its end, and is kept nowhere.";
   }
 
@@ -53,6 +53,7 @@ export class Address {
       if (app.entry && app.entry.name) p.set("run", app.entry.name);
       else if (app.entry && app.entry.spec) p.set("spec", app.entry.spec);
       else if (app.entry && app.entry.trace) p.set("trace", app.entry.trace);
+      else if (app.entry && app.entry.comparison) for (const key of ["comparison", "racer"]) p.set(key, app.entry[key]);
       p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
       if (app.pinned) p.set("pin", app.pinned.letter);
       const { zoom, layer } = app.mask;
@@ -90,6 +91,7 @@ export class Address {
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.trace && wanted.trace !== app.entry?.trace) openAddress(app, wanted.trace, wanted);
+    else if (wanted.comparison && (wanted.comparison !== app.entry?.comparison || wanted.racer !== app.entry.racer)) openRacer(app, wanted);
     else if (wanted.spec && app.server && wanted.spec !== app.entry?.spec) app.editor.restore(wanted);
     else if (app.run) app.look(wanted);
   }

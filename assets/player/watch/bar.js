@@ -30,7 +30,7 @@ export class Bar {
     }
     for (const chip of root.querySelectorAll(".policy-chip")) chip.addEventListener("click", () => app.run && showFacts(root, app.run));
     $(".race-button").hidden = !options.tabs.some((tab) => tab.name === "compare");
-    $(".race-button").addEventListener("click", () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && app.entry.name } }, bubbles: true })));
+    $(".race-button").addEventListener("click", () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && (app.entry.comparison || app.entry.name) } }, bubbles: true })));
     const what = $(".what-button");
     what.hidden = !app.server;
     what.addEventListener("click", () => showWhatIf(app));

@@ -53,7 +53,9 @@ function said(copy, field) {
 
 /** What files of the run on screen are called: the run, and the step where the file is of a step. */
 function nameOf(app, step = null) {
-  const run = app.entry && /^[\w-]+$/.test(app.entry.name || "") ? app.entry.name : app.run.header.source === "uploaded" ? "uploaded" : app.run.header.policy;
+  const { name, comparison, racer } = app.entry || {};
+  const known = comparison ? `${comparison}-${racer}`.replace(/[^\w-]+/g, "-") : name;
+  const run = /^[\w-]+$/.test(known || "") ? known : app.run.header.source === "uploaded" ? "uploaded" : app.run.header.policy;
   return [NAME, run, ...(step === null ? [] : ["step", step])].join("-");
 }
 

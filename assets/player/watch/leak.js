@@ -1,6 +1,8 @@
-// The leak: the requests on screen once more with the mask's wall taken away, run by the engine. The two runs are a pair: the mask shows what
-// leaked, the texts what came of it.
+// The leak: the requests on screen once more with the mask's wall taken away, run by the engine, or as it was recorded where the page has none.
+// The two runs are a pair: the mask shows what leaked, the texts what came of it.
 
+import { showCard } from "../parts/card.js";
+import { h } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { firstChange } from "../run/changes.js";
 import { Run } from "../run/run.js";
@@ -12,10 +14,14 @@ export class Leak {
     this.working = ""; // how far the engine is
   }
 
-  /** Whether an engine can run it: the run is over, and is not a leak itself. */
+  /** Whether it can be asked for: the run is over, and there is an engine, or else runs whose leak is on record. */
   get offered() {
     const { app } = this;
-    return Boolean(app.server && !app.running && app.run && !app.run.goesOn);
+    return Boolean((app.server || this._recorded.length) && !app.running && app.run && !app.run.goesOn);
+  }
+
+  get _recorded() {
+    return this.app.options.catalogue.filter((entry) => entry.leak);
   }
 
   get on() {
@@ -26,13 +32,13 @@ export class Leak {
     const { app } = this;
     if (app.pair.leaks && app.pair.other) return app.pair.flip();
     if (this.working || this.on) return;
+    const recorded = app.entry?.leak;
+    if (!recorded && !app.server) return this._sayWhere();
     const before = { run: app.run, entry: app.entry, replay: app.replay, name: "with the mask" };
     try {
       this._tell("starting");
-      const spec = await app.editor.specOnScreen();
-      if (!spec) return;
-      const answer = await app.server.ask("leak", spec, app.visit.visitor, ({ step, ahead }) => this._tell(ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
-      if (!answer.url) throw new Error(answer.unkept || "the server kept nothing");
+      const answer = recorded ? { url: recorded } : await this._run();
+      if (!answer) return;
       const replay = await app.fetch(answer.url);
       if (app.run !== before.run) return; // another was opened meanwhile
       const run = new Run(replay);
@@ -47,6 +53,27 @@ export class Leak {
     } finally {
       this._tell("");
     }
+  }
+
+  /** What the engine kept of it; null where there are no requests to run. */
+  async _run() {
+    const { app } = this;
+    const spec = await app.editor.specOnScreen();
+    if (!spec) return null;
+    const answer = await app.server.ask("leak", spec, app.visit.visitor, ({ step, ahead }) => this._tell(ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
+    if (!answer.url) throw new Error(answer.unkept || "the server kept nothing");
+    return answer;
+  }
+
+  /** Which runs it was recorded for, on a page without an engine. */
+  _sayWhere() {
+    const { app } = this;
+    const card = showCard(app.root, "Leak", h("p", {}, "To take the mask's wall away an engine runs the requests again, and this page has none. It was recorded for these runs:"),
+      h("div", { class: "choices" }, ...this._recorded.map((entry) => h("button", { type: "button", class: "button", onclick: async () => {
+        card.close();
+        await app.open(entry);
+        if (app.entry === entry) await this.toggle();
+      } }, entry.title))));
   }
 
   _tell(words) {

@@ -1,11 +1,14 @@
-// Runs from elsewhere: a file of this machine, or an address that the page's own address names (?trace=URL or #trace=URL). A replay is opened
-// here; a trace or another engine's recording goes to the server, which reads it in a process of its own.
+// Runs from elsewhere: a file of this machine, an address that the page's own address names (?trace=URL or #trace=URL), or a recorded
+// comparison. A replay is opened here; a trace or another engine's recording goes to the server, which reads it in a process of its own.
 //
 // The browser fetches an address, never the server: what it may reach is the visitor's own, without cookies, and other sites give a file only if
 // they allow it (CORS). Only this page's origin and the hosts that it was started with are asked; the page's policy (CSP) holds the same line.
 
+import { comparisonUrl } from "../parts/server.js";
+
 const MOST = 32 * 2 ** 20; // bytes, where no server says otherwise
 const MEBI = 2 ** 20;
+const WHAT = { file: "The file", address: "The run at this address", comparison: "This run of a comparison" };
 
 /** A file that the visitor chooses. */
 export function openFile(app) {
@@ -36,12 +39,23 @@ export async function openAddress(app, address, wanted = {}) {
   });
 }
 
+/** A contender's run of a recorded comparison, by the names of both. True if it is on screen. */
+export async function openRacer(app, { comparison, racer, ...wanted }) {
+  return tried(app, "comparison", async () => {
+    const entry = (app.options.comparisons || []).find((e) => e.name === comparison) || (app.server && { name: comparison });
+    if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
+    const doc = await app.fetch(await comparisonUrl(app.server, entry));
+    if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
+    app.openReplay(doc.runs[racer], wanted, { name: null, title: `${doc.title}: ${racer}`, comparison, racer });
+  });
+}
+
 async function tried(app, what, open) {
   try {
     await open();
     return true;
   } catch (error) {
-    app.toast(what === "file" ? `The file could not be opened: ${error.message}` : `The run at this address could not be opened: ${error.message}`, 8000);
+    app.toast(`${WHAT[what]} could not be opened: ${error.message}`, 8000);
     return false;
   }
 }

@@ -22,7 +22,7 @@ import { Bar } from "./bar.js";
 import { focusView, playerKeys } from "./keys.js";
 import { pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
-import { openAddress } from "./opening.js";
+import { openAddress, openRacer } from "./opening.js";
 import { Cursor } from "./cursor.js";
 import { take } from "./export.js";
 import { Server, fetchJson } from "../parts/server.js";
@@ -38,7 +38,7 @@ import { plain } from "../parts/chips.js";
 export class Player {
   /**
    * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step,
-   * server: whether there is an API to run on, base: where it is, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], terms: see parts/glossary.js, embedded}.
+   * comparisons: [{name, url}] (without a server), server: whether there is an API to run on, base: where it is, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
@@ -112,6 +112,7 @@ export class Player {
     const wanted = address.read();
     if (wanted.step === null && Number.isInteger(options.step)) wanted.step = options.step;
     if (wanted.trace && await openAddress(this, wanted.trace, wanted)) return;
+    if (wanted.comparison && await openRacer(this, wanted)) return;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else {
       const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
@@ -147,11 +148,11 @@ export class Player {
     return this._fetched.get(url);
   }
 
-  /** A replay from a file. A broken one leaves what is on screen. */
-  openReplay(replay, wanted = {}) {
+  /** A replay that is at hand: from a file, or another part's. A broken one leaves what is on screen. */
+  openReplay(replay, wanted = {}, entry = null) {
     const run = new Run(replay);
     for (let i = 0; i < run.length; i += 1) run.frame(i);
-    this.entry = null;
+    this.entry = entry;
     this.show(replay, wanted);
   }
 

@@ -32,12 +32,8 @@ export function maskTools(mask, frame, pass) {
     buttons.push(select);
   }
   if (app.leak.offered || app.leak.on) buttons.push(h("button", {
-    type: "button", class: "mini", "aria-pressed": String(app.leak.on), title: t("Take the mask's wall away: the engine runs these requests again, and each also reads the next one's keys"), onclick: () => app.leak.toggle(),
+    type: "button", class: "mini", "aria-pressed": String(app.leak.on), title: t("Take the mask's wall away: these requests once more, and each also reads the next one's keys"), onclick: () => app.leak.toggle(),
   }, `${t("Leak")}${app.leak.working ? `: ${t(app.leak.working)}` : ""}`));
-  else if (app.options.tabs.some((tab) => tab.name === "compare") && app.layout !== "phone") buttons.push(h("button", {
-    type: "button", class: "mini", title: t("Take the mask's wall away: what became of the texts when it was tried, in the Compare tab"),
-    onclick: () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && app.entry.name, leak: true } }, bubbles: true })),
-  }, t("Leak")));
   if (mask.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { mask.zoom = null; app.redraw(); app.changed(); } }, t("Whole mask")));
   else if (zoomable) buttons.push(h("button", { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) }, `${t("Zoom to")} ${pinned.letter}`));
   mask.tools.replaceChildren(...buttons, ...mask.weights.controls());

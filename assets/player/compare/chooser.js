@@ -1,0 +1,77 @@
+// Which comparison is open: a button each, in the bar as many as fit whole and the others in a list; those under a heading in a list of their
+// own. On narrow pages one strip that scrolls. Knows no comparison but by its name, title and heading.
+
+import { h } from "../parts/dom.js";
+
+export class Chooser {
+  /** root: of the page. acts: {open(entry), back(made), share()}. */
+  constructor(root, acts) {
+    this.acts = acts;
+    this.root = root;
+    this.bar = root.querySelector(".top .presets");
+    this.lists = root.querySelector(".groups");
+    this.strip = root.querySelector(".presets.small");
+    this.more = h("select", { class: "button more", "aria-label": "More comparisons", hidden: true, onchange: () => this._chip(this.more.value).click() });
+  }
+
+  /** recorded: the catalogue's. made: those of this visit. */
+  fill(recorded, made) {
+    const chip = (name, title, says, act) => {
+      const button = h("button", { type: "button", class: "button", title: says, onclick: act }, title);
+      button.dataset.name = name;
+      return button;
+    };
+    const chips = () => [
+      ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry.name, entry.title, entry.shows, () => this.acts.open(entry))),
+      ...made.map((m) => chip(m.title, m.title, `Measured here: ${m.shows}. It goes when the page is closed.`, () => this.acts.back(m))),
+    ];
+    const lists = () => [...new Set(recorded.map((entry) => entry.group).filter(Boolean))].map((group) => this._list(group, recorded.filter((entry) => entry.group === group)));
+    this.bar.replaceChildren(...chips());
+    this.lists.replaceChildren(this.more, ...lists());
+    this.strip.replaceChildren(...chips(), ...lists(), h("button", { type: "button", class: "button", onclick: this.acts.share }, "Share"));
+  }
+
+  /** Comparisons that stand under a heading. */
+  _list(group, entries) {
+    return h("select", { class: "button group", "aria-label": group, onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)) },
+      h("option", { value: "", disabled: true, selected: true }, group),
+      ...entries.map((entry) => h("option", { value: entry.name, title: entry.shows }, entry.title)));
+  }
+
+  _chip(name) {
+    return [...this.bar.children].find((chip) => /** @type {HTMLElement} */ (chip).dataset.name === name);
+  }
+
+  /** Show which of them is open, if any; it is in view. */
+  mark(name) {
+    for (const chip of /** @type {HTMLElement[]} */ ([...this.bar.children, ...this.strip.querySelectorAll("[data-name]")])) chip.classList.toggle("on", chip.dataset.name === name);
+    for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (this.root.querySelectorAll("select.group"))) {
+      list.value = [...list.options].some((o) => o.value === name) ? name : "";
+      list.classList.toggle("on", list.value !== "");
+    }
+    this.fit();
+    const open = /** @type {HTMLElement | null} */ (this.strip.querySelector(".on"));
+    if (!open) return;
+    const left = open.offsetLeft - this.strip.offsetLeft;
+    if (left < this.strip.scrollLeft || left + open.offsetWidth > this.strip.scrollLeft + this.strip.clientWidth) this.strip.scrollLeft = left - 12;
+  }
+
+  /** As many buttons as fit whole, the one that is open always among them. Call when the bar has another width. */
+  fit() {
+    const chips = /** @type {HTMLElement[]} */ ([...this.bar.children]);
+    const listed = [];
+    const full = () => this.bar.scrollWidth > this.bar.clientWidth + 1;
+    for (const chip of chips) chip.hidden = false;
+    this.more.hidden = true;
+    this.bar.classList.remove("tight");
+    while (full()) {
+      const last = chips.findLast((chip) => !chip.hidden && !chip.classList.contains("on"));
+      this.bar.classList.toggle("tight", !last);
+      if (!last) break;
+      last.hidden = true;
+      listed.unshift(last);
+      this.more.hidden = false;
+    }
+    this.more.replaceChildren(h("option", { value: "", disabled: true, selected: true }, "More"), ...listed.map((chip) => h("option", { value: chip.dataset.name, title: chip.title }, chip.textContent)));
+  }
+}
