@@ -42,7 +42,7 @@ def test_no_button_is_cut_off(visit, traces, size):
     page.evaluate(
         "document.querySelectorAll('.edit-button, .what-button').forEach(b => { b.hidden = false; })"
     )  # as with a server
-    page.evaluate("inflight._size()")
+    page.evaluate("inflight.sized()")
     cut = page.evaluate("""[...document.querySelectorAll('.top button, .transport button, .transport select')].filter(b => b.offsetParent)
         .map(b => [b.className, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth || r.bottom > innerHeight + 0.5).map(([name]) => name)""")
     assert cut == []

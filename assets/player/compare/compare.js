@@ -12,8 +12,11 @@ import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
 import { Same } from "./same.js";
 import { Server, comparisonUrl, fetchJson } from "../parts/server.js";
+import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/tooltip.js";
 
+/** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
+const LEGEND = [["waste", (c) => c.wasted - c.overrun], ["overrun", (c) => c.overrun], ["stalled", (c) => c.stalled], ["gone", (c) => c.preempted], ["waits", (c) => c.waiting]]; // what is not in every race
 const NARROW = 900; // pixels, below which comparisons stand in a strip of their own
 
 export class Compare {
@@ -174,7 +177,6 @@ export class Compare {
     setText(this.$(".where"), [`Measured on ${says.where}.`, ...(says.notes || [])].join(" "));
     setText(this.$(".sure-text"), says.sure);
     this.$(".article").hidden = doc.name !== "gpt2-six";
-    this.$(".legend-overrun").hidden = !Object.values(doc.runs).some((r) => r.events.some((e) => (e.overrun || []).length));
     this.charts.show(doc.figures, doc.name);
     this._table();
     const [anyRun] = Object.values(doc.runs);
@@ -191,6 +193,8 @@ export class Compare {
   _race() {
     this.$(".race-panel").style.setProperty("--racers", String(this.chosen.size));
     this.race.show(this.doc, this.doc.names.filter((n) => this.chosen.has(n)));
+    const counted = this.race.racers.map((racer) => countLaneSteps(racer.run, lanePieces(racer.run)));
+    for (const [name, count] of LEGEND) this.$(`.legend-${name}`).hidden = !counted.some((c) => count(c));
   }
 
   /** Who races: one button a contender that left a trace. */

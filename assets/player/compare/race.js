@@ -205,7 +205,7 @@ export class Race {
   _axis(per) {
     const g = this.surface.begin();
     const { palette } = this;
-    setFont(g, `${this.presenter ? 18 : this.layout === "phone" ? 12 : 11}px ${palette.sans}`);
+    setFont(g, `${this.presenter ? 20 : this.layout === "phone" ? 12 : 11}px ${palette.sans}`);
     g.fillStyle = palette.soft;
     g.textBaseline = "middle";
     const unit = roundUnit(this.span, Math.max(2, this.surface.w / 110), !this.clock);

@@ -99,7 +99,7 @@ export class Racer {
     if (!surface.visible) return;
     const layout = () => {
       const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - race.room) / race.span);
-      return { scale, axis: STRIP, font: race.presenter ? 18 : race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
+      return { scale, axis: STRIP, font: race.presenter ? 20 : race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
     };
     if (lanes.paint(`${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
     const now = Math.min(GUTTER + race.now * lanes.scale.per, this.end());
@@ -130,7 +130,7 @@ export class Racer {
     const landed = this.landedAt(now);
     if (landed.length !== this.shown || this._of !== race.palette) {
       [this.shown, this._of] = [landed.length, race.palette];
-      const most = race.layout === "phone" ? 5 : 14;
+      const most = race.presenter ? Math.max(3, Math.floor(this.lanes.surface.w / 160)) : race.layout === "phone" ? 3 : race.layout === "tablet" ? 8 : 14; // chips that fit beside the rest of the line
       const shown = landed.slice(-most);
       this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),
         ...shown.map(({ request }) => {

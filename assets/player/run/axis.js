@@ -13,5 +13,5 @@ export function roundUnit(span, most, whole) {
 /** A moment on an axis of `span` seconds: "0", "50 ms", "1.5 s". */
 export function clockLabel(seconds, span) {
   if (seconds === 0) return "0";
-  return span >= 2 ? `${Number(seconds.toFixed(3))} s` : milliseconds(seconds).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");
+  return span >= 1 ? `${Number(seconds.toFixed(3))} s` : milliseconds(seconds).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");
 }

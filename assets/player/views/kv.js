@@ -25,7 +25,7 @@ export class LengthsView {
     this.pitch = pitch;
     const gap = pitch >= 8 ? 3 : pitch >= 4 ? 1 : 0;
     const label = 26;
-    const size = Math.max(11, Math.min(app.presenter ? 18 : 12, pitch - 2));
+    const size = Math.max(11, Math.min(app.presenter ? 20 : 12, pitch - 2));
     setFont(g, `${size}px ${palette.mono}`);
     const room = surface.w - label - measure(g, t(count(run.longest))) - 10;
     g.textBaseline = "middle";
@@ -176,7 +176,7 @@ export class BlocksView {
     Object.assign(this, { cols, bw, bh, group, tiles });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = app.presenter ? 34 : 22;
-    const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (app.presenter ? 20 : 13) : 0; // for the label, below the fill
+    const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (app.presenter ? 22 : 13) : 0; // for the label, below the fill
     for (let tile = 0; tile < tiles; tile += 1) {
       const x = (tile % cols) * bw;
       const y = Math.floor(tile / cols) * bh;

@@ -195,9 +195,9 @@ export class LaneChart {
     const { run, palette, presenter } = this.host;
     const { scale } = this;
     const height = this.pitch - this.gap;
-    const size = Math.min(presenter ? 18 : 12, height);
+    const size = Math.min(presenter ? 20 : 12, height);
     if (size < 8) return;
-    setFont(g, `700 ${Math.max(11, presenter ? Math.min(18, height - 2) : size)}px ${palette.mono}`);
+    setFont(g, `700 ${Math.max(11, presenter ? Math.min(20, height - 2) : size)}px ${palette.mono}`);
     g.textBaseline = "middle";
     for (const stay of run.stays) {
       const end = Math.min(stay.to, run.length - 1);

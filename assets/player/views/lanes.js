@@ -51,7 +51,7 @@ export class LanesView {
     this.key = panel.querySelector(".key");
     /** @type {HTMLElement} */
     this.head = panel.querySelector(".playhead");
-    this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "idle"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
+    this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
     this.chart = new LaneChart(panel.querySelector(".scrubber canvas"), app);
     /** @type {HTMLElement} */
     this.otherBox = panel.querySelector(".other-lanes");
@@ -98,7 +98,7 @@ export class LanesView {
     if (!run.complete) span = this.clock ? span * 1.25 : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
     return {
       scale: laneScale(run, this.clock, GUTTER, (w - GUTTER - 2) / span),
-      axis: app.presenter ? 26 : 18, font: app.presenter ? 16 : app.layout === "phone" ? 12 : 11, end: w,
+      axis: app.presenter ? 30 : 18, font: app.presenter ? 20 : app.layout === "phone" ? 12 : 11, end: w,
     };
   }
 
@@ -122,7 +122,7 @@ export class LanesView {
   _key(c) {
     const counted = { prefill: c.prefill, decode: c.decode, wasted: c.wasted - c.overrun, overrun: c.overrun, stalled: c.stalled, preempted: c.preempted };
     this.counts = Object.entries(counted).filter(([, n]) => n).map(([word, n]) => `${n} ${word}`);
-    for (const [name, n] of [["waste", c.wasted - c.overrun], ["overrun", c.overrun], ["stalled", c.stalled], ["gone", c.preempted], ["idle", this.idle]]) if (this.legend[name]) this.legend[name].hidden = !n;
+    for (const [name, n] of [["waste", c.wasted - c.overrun], ["overrun", c.overrun], ["stalled", c.stalled], ["gone", c.preempted], ["waits", c.waiting], ["idle", this.idle]]) if (this.legend[name]) this.legend[name].hidden = !n;
     setAttr(this.chart.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
 

@@ -2,15 +2,14 @@
 
 import { isOurKey, isTyping, pressesButton } from "../parts/look.js";
 import { showKeys } from "../parts/menu.js";
-
-const FOCUS_VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // 1 to 6, while presenting
+import { focusView } from "./presenter.js";
 
 /** Esc leaves one thing at a time, the innermost first. */
 function leave(app) {
   if (app.menu.close() || app.clear()) return;
   if (!app.narration.list.hidden) app.narration.open(false);
   else if (!app.editor.drawer.hidden) app.editor.toggle(false);
-  else if (app.root.dataset.focusView) delete app.root.dataset.focusView;
+  else if (app.root.dataset.focusView) focusView(app, null);
   else if (app.presenter) app.present(false);
 }
 
@@ -22,15 +21,6 @@ function selectNext(app, by) {
   const at = present.indexOf(app.pinned);
   const next = present[at < 0 ? (by > 0 ? 0 : present.length - 1) : (at + by + present.length) % present.length];
   if (next !== app.pinned) app.pin(next);
-}
-
-/** One view alone on the screen, or again all of them. */
-export function focusView(app, view) {
-  if (!FOCUS_VIEWS.includes(view)) return;
-  if (app.root.dataset.focusView === view) delete app.root.dataset.focusView;
-  else app.root.dataset.focusView = view;
-  app.redraw();
-  app.changed();
 }
 
 export function playerKeys(app) {
@@ -50,7 +40,7 @@ export function playerKeys(app) {
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
     else if (e.key === "r") app.narration.open(app.narration.list.hidden);
     else if (app.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
-    else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, FOCUS_VIEWS[Number(e.key) - 1]);
+    else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, Number(e.key));
     else return;
     app.root.classList.add("by-keys");
   });

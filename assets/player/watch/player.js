@@ -19,7 +19,8 @@ import { Tooltip } from "../parts/tooltip.js";
 import { Tables } from "../parts/tables.js";
 import { Menu } from "../parts/menu.js";
 import { Bar } from "./bar.js";
-import { focusView, playerKeys } from "./keys.js";
+import { playerKeys } from "./keys.js";
+import { focusView, hasRoom, present } from "./presenter.js";
 import { pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
 import { openAddress, openRacer } from "./opening.js";
@@ -66,7 +67,7 @@ export class Player {
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
     this._theme();
-    this._size();
+    this.sized();
     this.speech = new Speech($(".stage"));
 
     this.tooltip = new Tooltip($(".tooltip"), this);
@@ -98,7 +99,7 @@ export class Player {
     this.intro = new Intro($(".intro"), this);
     this._buttons();
     playerKeys(this);
-    new ResizeObserver(() => this._size()).observe($(".stage"));
+    new ResizeObserver(() => this.sized()).observe($(".stage"));
     onTheme(() => this._theme());
     this.start();
   }
@@ -370,14 +371,7 @@ export class Player {
   }
 
   present(on, quiet = false) {
-    this.presenter = on;
-    this.root.classList.toggle("presenter", on);
-    delete this.root.dataset.focusView;
-    if (on && document.activeElement instanceof HTMLElement) document.activeElement.blur();
-    if (!on && document.fullscreenElement) document.exitFullscreen();
-    this._size();
-    this.changed();
-    if (on && !quiet) this.toast("Space plays, R tells the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
+    present(this, on, quiet);
   }
 
   setTheme(theme) {
@@ -391,7 +385,9 @@ export class Player {
     if (this.run) this.redraw();
   }
 
-  _size() {
+  /** The room for it has another size. */
+  sized() {
+    if (this.presenter && this.root.clientWidth && !hasRoom(this)) return this.present(false);
     const width = this.$(".stage").clientWidth || this.root.clientWidth;
     const layout = this.presenter ? "desk" : layoutOf(width);
     const short = layout === "tablet" && this.root.clientHeight < 500;

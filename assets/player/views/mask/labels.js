@@ -87,7 +87,7 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
     g.fillStyle = palette.ofItem(item).solid;
     g.fillRect(at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
     g.fillStyle = palette.ink;
-    if (at.ch >= (at.big > 1 ? 12 : 9) && !at.compact) {
+    if (at.ch >= (at.big > 1 ? 18 : 9) && !at.compact) {
       setFont(g, `${Math.min(11 * at.big, Math.max(11, Math.floor(at.ch)))}px ${palette.mono}`);
       for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
         const text = visible(run.tokenText(item.request, item.start + q - first), 8);
@@ -105,7 +105,7 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
       const pads = item.pads && bottom - top >= 26 ? `${item.pads} pad` : "";
       g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 : 0));
       if (pads && !at.compact) {
-        setFont(g, `11px ${palette.mono}`);
+        setFont(g, `${11 * at.big}px ${palette.mono}`);
         g.fillStyle = palette.soft;
         g.fillText(pads, end, (top + bottom) / 2 + 7);
       }

@@ -15,6 +15,8 @@ import { explainCell, maskHit } from "./words.js";
 import { visible } from "../../run/passes.js";
 import { Weights } from "./weights.js";
 
+const PRESENTED = 1.85; // how much larger words are on a projector: 11 px become 20
+
 export class MaskView {
   constructor(panel, app) {
     this.app = app;
@@ -54,7 +56,7 @@ export class MaskView {
   _layout(pass) {
     const { surface } = this;
     const view = viewOf(pass, this.zoom);
-    const big = this.app.presenter ? 1.5 : 1;
+    const big = this.app.presenter ? PRESENTED : 1;
     const words = surface.h > 200 ? this._keyWords(pass, view, columnsOf(surface.w, view, big).cw, big) : null;
     return layoutMask(surface, view, big, words);
   }
@@ -87,7 +89,7 @@ export class MaskView {
     if (!pass) {
       setText(this.key, "");
       g.fillStyle = palette.soft;
-      setFont(g, `13px ${palette.sans}`);
+      setFont(g, `${app.presenter ? 22 : 13}px ${palette.sans}`);
       g.fillText(t("Nothing was computed in this step."), 4, 24);
       return;
     }

@@ -1,0 +1,39 @@
+// The presenter: large type and fewer panels, for a projector; all views, or one alone.
+
+const ROOM = [1000, 600]; // pixels that large type needs
+const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // the keys 1 to 6
+
+/** @param {App} app */
+export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientHeight >= ROOM[1];
+
+/**
+ * Enter it or leave it. quiet: without a word of its keys, nor of a window that is too small for it.
+ * @param {App} app
+ */
+export function present(app, on, quiet) {
+  if (on && !hasRoom(app)) {
+    if (!quiet) app.toast(`The presenter needs a window of ${ROOM.join(" by ")} pixels.`);
+    return;
+  }
+  app.presenter = on;
+  app.root.classList.toggle("presenter", on);
+  delete app.root.dataset.focusView;
+  if (on && document.activeElement instanceof HTMLElement) document.activeElement.blur();
+  if (!on && document.fullscreenElement) document.exitFullscreen();
+  app.sized();
+  app.changed();
+  if (on && !quiet) app.toast("Space plays, R tells the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
+}
+
+/**
+ * One view alone on the screen, by its name or number; again, or null: all of them.
+ * @param {App} app
+ * @param {string | number | null} view
+ */
+export function focusView(app, view) {
+  const name = typeof view === "number" ? VIEWS[view - 1] : view;
+  if (name === null || app.root.dataset.focusView === name) delete app.root.dataset.focusView;
+  else if (VIEWS.includes(name)) app.root.dataset.focusView = name;
+  app.redraw();
+  app.changed();
+}
