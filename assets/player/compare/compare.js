@@ -348,7 +348,7 @@ export class Compare {
   _size() {
     const width = this.$(".page").clientWidth;
     if (!width) return;
-    this.root.toggleAttribute("data-narrow", width <= NARROW && !this.presenter);
+    this.root.toggleAttribute("data-strip", width <= NARROW && !this.presenter);
     this.chooser?.fit();
     const layout = this.presenter ? "desk" : layoutOf(width);
     if (layout === this.layout) return;

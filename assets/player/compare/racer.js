@@ -40,6 +40,7 @@ export class Racer {
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
     this.lanes = new LaneChart(canvas, this);
     this.shown = -1;
+    this._most = 0;
     /** @type {Palette | null} */
     this._of = null; // whose colours the chips have
   }
@@ -128,9 +129,9 @@ export class Racer {
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
     const landed = this.landedAt(now);
-    if (landed.length !== this.shown || this._of !== race.palette) {
-      [this.shown, this._of] = [landed.length, race.palette];
-      const most = race.presenter ? Math.max(3, Math.floor(this.lanes.surface.w / 160)) : race.layout === "phone" ? 3 : race.layout === "tablet" ? 8 : 14; // chips that fit beside the rest of the line
+    const most = race.presenter ? Math.max(3, Math.floor(this.lanes.surface.w / 160)) : race.layout === "phone" ? 3 : race.layout === "tablet" ? 8 : 14; // chips that fit beside the rest of the line
+    if (landed.length !== this.shown || most !== this._most || this._of !== race.palette) {
+      [this.shown, this._most, this._of] = [landed.length, most, race.palette];
       const shown = landed.slice(-most);
       this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),
         ...shown.map(({ request }) => {
