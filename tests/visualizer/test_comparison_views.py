@@ -56,7 +56,7 @@ def comparison() -> Comparison:
 def test_the_winner_is_named_with_ratios_run_by_run(comparison):
     assert (
         verdicts.total_time(comparison)
-        == "continuous took 1.5 s, static 3.1 s: 2.0 times as fast in 3 of 3 rounds (1.94 to 2.4)."
+        == "continuous took 1.50 s, static 3.10 s: 2.0 times as fast in 3 of 3 rounds (1.94 to 2.4)."
     )
 
 
@@ -64,7 +64,7 @@ def test_a_loss_is_said_as_plainly():
     lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
     assert (
         verdicts.total_time(lost)
-        == "continuous loses here: it took 1.27 s, static 1 s; slower in 2 of 2 rounds, 0.77 to 0.80 times as fast."
+        == "continuous loses here: it took 1.27 s, static 1.00 s; slower in 2 of 2 rounds, 0.77 to 0.80 times as fast."
     )
 
 
@@ -76,12 +76,12 @@ def test_rounds_that_disagree_decide_nothing():
 def test_the_fastest_is_named_where_it_is_a_third():
     three = compared({"static": [3.0, 3.0, 3.0], "continuous": [1.5, 1.5, 1.5], "split": [1.4, 1.6, 1.4]})
     assert verdicts.total_time(three).endswith(
-        "The fastest is split with 1.4 s, ahead of continuous in 2 of 3 rounds, which is a tie."
+        "The fastest is split with 1.40 s, ahead of continuous in 2 of 3 rounds, which is a tie."
     )
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(61.8, "61.8 s"), (0.0123, "12.3 ms"), (0.99999, "1.00 s"), (1.0, "1 s"), (123.4, "123 s"), (None, "–")]
+    ("value", "text"), [(61.8, "61.8 s"), (0.0123, "12.3 ms"), (0.99999, "1.00 s"), (1.0, "1.00 s"), (123.4, "123 s"), (None, "–")]
 )
 def test_durations_have_units(value, text):
     assert findings.seconds(value) == text
@@ -209,7 +209,7 @@ def test_the_table_has_every_contender_and_a_definition_for_every_column(compari
     assert all(len(row) == len(made["columns"]) for row in made["rows"])
     assert all(c["definition"] for c in made["columns"])
     by_title = dict(zip([c["title"] for c in made["columns"]], made["rows"][1], strict=True))
-    assert by_title["wall time"] == "1.5 s" and by_title["as fast"] == "2.00×"
+    assert by_title["wall time"] == "1.50 s" and by_title["as fast"] == "2.00×"
 
 
 def test_what_cannot_be_seen_is_said_so():
@@ -255,7 +255,7 @@ def test_a_loss_that_another_limit_spares_is_that_limits():
     walls, runs, medians = (dict(zip(names, found.values(), strict=True)) for found in (made.walls, made.runs, made.medians))
     three = Comparison(names, walls, runs, medians, [], about)
     assert verdicts.total_time(three) == (
-        "continuous loses here: it took 1.2 s, static 1 s; slower in 5 of 5 rounds, 0.83 times as fast. With a token budget of 256 "
+        "continuous loses here: it took 1.20 s, static 1.00 s; slower in 5 of 5 rounds, 0.83 times as fast. With a token budget of 256 "
         "instead of 16 it ties with static, faster in 2 of 5 rounds (0.91 to 1.11), so the loss is that limit's and not the policy's."
     )
     assert (
@@ -289,7 +289,7 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
     assert verdicts.load(swept) == (
-        "Of 4 requests a second, 99 of 100 get their first token with static within no less than 8 s, and 3.6 finish; "
+        "Of 4 requests a second, 99 of 100 get their first token with static within no less than 8.00 s, and 3.6 finish; "
         "with continuous within 400 ms, and 3.6 finish."
     )
     made = document(Shown(comparison, "x", ENVIRONMENT, load=swept))

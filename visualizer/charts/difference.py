@@ -74,8 +74,8 @@ def bars(found: Difference, base: str, mine: str) -> list[Bar]:
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
     for part in sorted(large, key=lambda p: p.seconds):
-        counted = "" if part.before is None or part.after is None else f", {part.before:,.0f} → {part.after:,.0f}"
-        made.append(Bar(verdicts.PARTS[part.name], at, at + part.seconds, counted))
+        counted = verdicts.counts(part)
+        made.append(Bar(verdicts.PARTS[part.name], at, at + part.seconds, counted and f", {counted}"))
         at += part.seconds
     made.append(Bar(verdicts.PARTS["rest"], at, at + rest))
     return [*made, Bar(mine, 0.0, found.after_s)]

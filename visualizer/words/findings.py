@@ -34,8 +34,8 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     if value >= 1:
-        return f"{value:.3g} s" if value < 100 else f"{value:,.0f} s"
-    return f"{value * 1000:.3g} ms" if value < 0.9995 else "1.00 s"
+        return f"{value:#.3g} s" if value < 99.95 else f"{value:,.0f} s"
+    return f"{f'{value * 1000:#.3g}'.rstrip('.')} ms" if value < 0.9995 else "1.00 s"
 
 
 def times(ratio: float) -> str:

@@ -159,8 +159,16 @@ def difference(found: Difference, base: str, mine: str) -> str:
 
 
 def _part(part: Part) -> str:
-    counted = "" if part.before is None or part.after is None else f" ({part.before:,.0f} → {part.after:,.0f})"
-    return f"{_change(part.seconds)} for {PARTS[part.name]}{counted}"
+    counted = counts(part)
+    return f"{_change(part.seconds)} for {PARTS[part.name]}{counted and f' ({counted})'}"
+
+
+def counts(part: Part) -> str:
+    """What was counted in the two runs, with a decimal where the change would not be seen without; empty for times."""
+    if part.before is None or part.after is None:
+        return ""
+    digits = int(part.before != part.after and round(part.before) == round(part.after))
+    return f"{part.before:,.{digits}f} → {part.after:,.{digits}f}"
 
 
 def _change(value: float) -> str:

@@ -65,7 +65,7 @@ export async function showWhatIf(app) {
     buttons.push(button);
     return button;
   };
-  const card = showCard(app.root, "What if …", h("p", {}, "The engine runs these requests twice more, the second time with one setting changed, and shows where the two part."),
+  const card = showCard(app.root, "What if …", h("p", {}, "Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ."),
     h("dl", { class: "what-settings" }, ...changesOf({ config: spec.config, knobs: policy ? policy.knobs : [] }, policies.map((p) => p.name), binding).flatMap(({ knob, name, now, others }) => [
       h("dt", {}, name, h("small", {}, `now ${now}${knob === KNOB_OF[binding] ? `: it held back step ${app.frame.event.step}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
     ])), message);
