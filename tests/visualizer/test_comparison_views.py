@@ -81,7 +81,8 @@ def test_the_fastest_is_named_where_it_is_a_third():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(61.8, "61.8 s"), (0.0123, "12.3 ms"), (0.99999, "1.00 s"), (1.0, "1.00 s"), (123.4, "123 s"), (None, "–")]
+    ("value", "text"),
+    [(61.8, "61.8 s"), (0.0123, "12.3 ms"), (0.99999, "1.00 s"), (1.0, "1.00 s"), (123.4, "123 s"), (None, "–")],
 )
 def test_durations_have_units(value, text):
     assert findings.seconds(value) == text

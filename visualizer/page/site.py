@@ -49,7 +49,13 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
-        options = {"catalogue": catalogue, "questions": questions(), "tabs": tabs if parts else [], "terms": hints(), "asked": asked()}
+        options = {
+            "catalogue": catalogue,
+            "questions": questions(),
+            "tabs": tabs if parts else [],
+            "terms": hints(),
+            "asked": asked(),
+        }
         if "compare" in parts:  # their contenders have links of their own
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
         page = page_html(options, parts, "picture.png")
