@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+import threading
+import time
 from dataclasses import replace
 
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
@@ -9,6 +12,8 @@ from core.measure.baselines.recorded import transformers_batching
 from core.measure.divergence import divergence
 from core.models.load import load_adapter
 from core.recorders.asked import BLOCK_SIZE, Asked, drive
+from core.recorders.follow import Follower, News
+from core.trace.events import StepEvent
 from core.workload.presets import PRESETS
 
 SAMPLING = SamplingParams(4, ignore_eos=True)
@@ -46,16 +51,32 @@ def test_a_preset_keeps_its_tokens_in_larger_blocks():
     assert unlimited.config.num_blocks * BLOCK_SIZE >= unlimited.longest * unlimited.config.max_num_seqs
 
 
-def test_transformers_is_recorded_when_its_cache_is_full():
-    """Requests that lack a block stall, give their cache up and come back: told as preemptions, not as ends; the texts are ours."""
+def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
+    """Requests that lack a block stall, give their cache up and come back: told as preemptions, not as ends; the texts are ours. Who follows
+    it meanwhile sees the same.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     adapter, tokenizer = load_adapter("shakespeare-bpe", "cpu", "float32")
     preset = PRESETS["kv-pressure"]
     requests = [replace(r, sampling=replace(r.sampling, max_new_tokens=24)) for r in list(preset.workload)[:4]]
     asked = Asked.of(replace(preset, workload=Workload(requests), config=replace(preset.config, num_blocks=13)), tokenizer)
     contender = transformers_batching(asked, adapter.model)
+    seen: list[News] = []
     with contender.ready() as start:
+        (folder,) = tmp_path.iterdir()
+        follower = Follower(folder)
+
+        def follow() -> None:
+            while not follower.is_over:
+                seen.extend(follower.look())
+                time.sleep(0.01)
+
+        watching = threading.Thread(target=follow, daemon=True)
+        watching.start()
         run = contender.read(start())
+        watching.join(60)
     trace = run.trace
+    assert [n.segments for n in seen if isinstance(n, StepEvent)] == [e.segments for e in trace.events]
     assert trace.complete and run.seconds > 0
     assert sum(len(e.preempted) for e in trace.events) > 0 and any(e.stalled for e in trace.events)
     assert [f.finish_reason for e in trace.events for f in e.finished] == ["length"] * 4

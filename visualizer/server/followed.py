@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Mount
 
 from core.recorders.follow import Begun, Follower, Met, News
 from core.recorders.growing import ranks_in
-from core.recorders.texts import PlainIds, tokenizer_of
+from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
 from visualizer.server.class_address import class_address
 from visualizer.server.limits import Refused
 from visualizer.server.live import PERIOD, Live, Message
@@ -32,6 +32,7 @@ class Followed:
 
     def __init__(self, places: Sequence[Path], shows_texts: bool, tokenizer: Any = None) -> None:
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
+        import_tokenizers()  # while there is one thread: of two that import transformers at once, one finds half of it
         self._lives: dict[str, Live] = {}
         self._lock = threading.Lock()
 

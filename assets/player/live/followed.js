@@ -24,7 +24,7 @@ export class FollowedView {
     this.section.hidden = !followed;
     if (!followed) return;
     const engine = run?.header.engine;
-    setText(this.title, engine ? `${engine.name} ${engine.version}` : "Another engine");
+    setText(this.title, engine ? `${engine.name} ${engine.version}${engine.ranks > 1 ? `, rank ${engine.rank} of ${engine.ranks}` : ""}` : "Another engine");
     setText(this.file, `Recorded in ${followed.file}`);
     setText(this.note, `It is somebody else's engine: it can be watched, not steered. ${notRecorded(run)}${followed.texts ? "" : " Its texts are hidden, as others reach this page."}`.trim());
     this.streams.hidden = followed.streams.length < 2;
