@@ -43,7 +43,7 @@ def import_(
     for row in rows:
         line(
             f"{row['path']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
-            f"{row['preemptions']} preemptions."
+            f"{row['preemptions']} preemption{'' if row['preemptions'] == 1 else 's'}."
         )
 
 
