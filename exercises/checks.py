@@ -142,7 +142,8 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
             engine = _computed(event)
             if told != engine:
                 upto = dataclasses.replace(trace, events=trace.events[: number + 1], complete=False)
-                upto.header["notes"] = [f"Step {event.step} is where the exercise went another way: {told}."]
+                note = f"Step {event.step} is where the exercise went another way: {told}."
+                upto.header = dataclasses.replace(upto.header, notes=(note,))
                 return Result(
                     f"Step {event.step} with {config.max_num_seqs} lanes"
                     + (f" and a budget of {config.max_num_batched_tokens}" if policy == "continuous" else "")

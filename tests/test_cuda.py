@@ -17,8 +17,8 @@ from core.config import POLICIES, Execution
 from core.errors import ExecutionFailed, InflightError
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
-from core.trace.rules import Checker
 from worlds.families import BY_NAME, FAMILIES, RUNS, requests, world
+from worlds.small import checker_of
 
 CUDA = torch.device("cuda")
 ATTENDING = [f.name for f in FAMILIES if f.plug == "attention"]
@@ -55,7 +55,7 @@ def run(name: str, limits: dict, **execution):
 
 
 def faults(trace) -> list[str]:
-    checker = Checker(trace.header)
+    checker = checker_of(trace)
     return [fault for event in trace.events if (fault := checker.fault(event))]
 
 
@@ -65,8 +65,8 @@ def test_tokens_are_those_of_generate(name, how):
     trace = run(name, RUNS[how])
     assert trace.outputs == alone(name)
     assert faults(trace) == []
-    assert trace.header["execution"]["asynchronous"] == (not how.startswith("split"))
-    assert trace.header["execution"]["attention"] == "triton"
+    assert trace.header.is_asynchronous == (not how.startswith("split"))
+    assert trace.header.execution.attention == "triton"
 
 
 @pytest.mark.parametrize("execution", SWITCHES, ids=str)
@@ -79,7 +79,7 @@ def test_no_switch_changes_a_token(policy, execution):
 
 def test_passes_of_few_tokens_are_graphs():
     trace = run("llama", RUNS["chunked"])
-    assert trace.header["execution"]["cuda_graphs"] and "notes" not in trace.header
+    assert trace.header.has_graphs and not trace.header.notes
     assert all(p.bucket for e in trace.events for p in e.passes)
 
 
@@ -90,15 +90,15 @@ def test_a_model_that_waits_for_the_device_falls_back_and_says_so_once():
     for _ in range(2):
         trace = engine.run(Workload(list(world("llama").requests), name="families"))
         assert trace.outputs == alone("llama")
-        assert len(trace.header["notes"]) == 1 and "cannot be captured" in trace.header["notes"][0]
-        assert trace.header["execution"]["cuda_graphs"] is False
+        assert len(trace.header.notes) == 1 and "cannot be captured" in trace.header.notes[0]
+        assert trace.header.execution.cuda_graphs is False
 
 
 def test_times_are_the_devices_and_memory_is_on_record():
     trace = run("llama", RUNS["chunked"])
     ends = [t for e in trace.events for p in e.passes for t in (p.t_start, p.t_end)]
     assert ends == sorted(ends) and all(e.timings.forward > 0 for e in trace.events)
-    memory = trace.header["memory"]
+    memory = trace.header.memory
     assert memory["peak"] >= memory["weights"] + memory["kv_pool"] > 0
 
 
@@ -115,7 +115,7 @@ def test_sampled_text_is_that_of_the_request_alone():
 def test_the_pool_is_as_large_as_the_longest_request_in_every_lane_or_what_is_free():
     engine = Engine(on_gpu("llama"), None, EngineConfig(max_num_seqs=3, block_size=4))
     trace = engine.run(Workload(list(world("llama").requests), name="families"))
-    assert trace.header["num_blocks"] == 3 * -(-max(17 + 12, 3 + 16) // 4)
+    assert trace.header.num_blocks == 3 * -(-max(17 + 12, 3 + 16) // 4)
     tight = Engine(on_gpu("llama"), None, EngineConfig(max_num_seqs=3), execution=Execution(gpu_memory_utilization=1e-9))
     with pytest.raises(InflightError, match=r"exceed the whole KV pool of 1 blocks of 16 tokens; 0\.00 GiB are left for it: of "):
         tight.run(Workload(list(world("llama").requests), name="families"))

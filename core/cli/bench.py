@@ -14,7 +14,7 @@ from core.cli.bench_report import print_benchmarks
 from core.cli.options import Json, Out, Quick, Threads, writable
 from core.cli.output import Work, finish
 from core.errors import InflightError
-from core.measure.environment import environment
+from core.measure.environment import machine
 from core.models import load as models
 
 
@@ -38,9 +38,9 @@ def _benchmarks(names: list[str] | None, options: Options, threads: int | None) 
         raise InflightError(f"There is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}.")
     if threads is not None:
         torch.set_num_threads(threads)
-    where = {"device": "cpu", "device_name": platform.machine(), "threads": torch.get_num_threads(), "dtype": "float32",
-             "versions": {"python": platform.python_version(), **models.versions()}}  # fmt: skip
-    world = environment({**where, "model": {"name": "as each benchmark says", "parameters": None}})
+    versions = {"python": platform.python_version(), **models.versions()}
+    any_model = {"name": "as each benchmark says", "parameters": None}
+    world = machine("cpu", platform.machine(), torch.get_num_threads(), "float32", any_model, versions)
     reports: list[Report] = []
     with Work("benchmarks", len(chosen)) as work:
         for index, name in enumerate(chosen):

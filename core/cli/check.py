@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from core.cli.options import Json, Place, TraceFile, engine_for
 from core.cli.output import line, print_json, sentence
-from core.config import EngineConfig, Execution
+from core.config import Execution
 from core.errors import InflightError, InvalidTrace
 from core.measure.verify import PROOFS, Verdict, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace.file import lines_of
+from core.trace.header import Header
 
 if TYPE_CHECKING:
     from core.engine.engine import Engine
@@ -53,7 +53,7 @@ def findings(found: Verdict) -> list[str]:
     if found.not_replayed:
         lines = [f"Decisions: followed by the rules of every run, not taken again, as {found.not_replayed}."]
     else:
-        lines = [f"Decisions: all taken again by the scheduler under the policy {found.header['policy']}, and the same."]
+        lines = [f"Decisions: all taken again by the scheduler under the policy {found.header.config.policy}, and the same."]
     lines.append("Times: in order, and no part longer than the whole; their values are believed.")
     if found.rerun is not None:
         lines.append(f"Tokens: {found.rerun} written again by the model, with the same probabilities and margins.")
@@ -68,10 +68,9 @@ def findings(found: Verdict) -> list[str]:
     return lines
 
 
-def _engine(header: Mapping[str, Any]) -> Engine:
+def _engine(header: Header) -> Engine:
     """An engine for the model of a trace, as it ran."""
-    if header.get("source") == "simulated":
+    if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
-    name, device = str(header["model"].get("name")), str(header.get("device")).split(":")[0]
-    config = EngineConfig.from_json(header["config"])
-    return engine_for(name, config, Place(device, str(header.get("dtype")), header.get("threads")), Execution())
+    place = Place(header.device.split(":")[0], header.dtype, header.threads)
+    return engine_for(str(header.model.name), header.config, place, Execution())

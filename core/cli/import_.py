@@ -48,13 +48,12 @@ def import_(
 
 
 def _row(recording: Recording, trace: Trace, path: Path) -> dict[str, Any]:
-    engine = trace.header["engine"]
     return {
         "path": str(path),
-        "engine": f"{engine['name']} {engine['version']}",
+        "engine": str(trace.header.engine),
         "rank": recording.rank,
         "steps": len(trace.events),
-        "requests": len(trace.prompts),
+        "requests": len(trace.asked),
         "tokens": sum(len(event.sampled) for event in trace.events),
         "preemptions": sum(len(event.preempted) for event in trace.events),
         "complete": trace.complete,

@@ -11,7 +11,8 @@ from rich.text import Text
 from core.cli.output import line, number, percent, percentile, seconds, table
 from core.measure.metrics import SLOs, metrics, request_times
 from core.trace.events import StepEvent
-from core.trace.phrases import letters, reason
+from core.trace.header import Header
+from core.trace.phrases import count, letters, reason
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
@@ -20,7 +21,12 @@ MOST_ROWS = 40
 def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
     """The run as plain data: header, metrics, and every request with its text."""
     requests = [{**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()]
-    return {"header": trace.header, "complete": trace.complete, "metrics": metrics(trace, slos), "requests": requests}
+    return {
+        "header": {**trace.about(), "prompts": trace.prompts},
+        "complete": trace.complete,
+        "metrics": metrics(trace, slos),
+        "requests": requests,
+    }
 
 
 def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
@@ -47,7 +53,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     if len(lives) > MOST_ROWS:
         line(f"… and {len(lives) - MOST_ROWS} more; --json has them all.")
     line()
-    for text in totals(metrics(trace, slos), trace.is_asynchronous):
+    for text in totals(metrics(trace, slos), trace.header.is_asynchronous):
         line(text)
     for text in circumstances(trace.header):
         line(text)
@@ -57,28 +63,23 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
 
 def headline(trace: Trace) -> Text:
     """Workload, policy and limits, model, device."""
-    header, config = trace.header, trace.config
-    model = header["model"]
+    header, config, model = trace.header, trace.config, trace.header.model
     lanes = f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"
     budget = f", budget {config.max_num_batched_tokens}" if config.batching.token_budget else ""
-    size = f" ({model['parameters'] / 1e6:.1f} M parameters)" if model.get("parameters") else ""
-    threads = (
-        f", {header['threads']} thread{'s' if header['threads'] > 1 else ''}"
-        if header.get("device") == "cpu" and header.get("threads")
-        else ""
-    )
-    text = Text(str(header["workload"].get("name", "custom")), style="bold")
+    size = f" ({model.parameters / 1e6:.1f} M parameters)" if model.parameters else ""
+    threads = f", {count(header.threads, 'thread')}" if header.device == "cpu" and header.threads else ""
+    text = Text(header.workload, style="bold")
     text.append(
-        f" · {config.policy}, {lanes}{budget} · {model.get('name')}{size} · {header.get('device')}, {header.get('dtype')}{threads}",
+        f" · {config.policy}, {lanes}{budget} · {model.name}{size} · {header.device}, {header.dtype}{threads}",
         style="not bold",
     )
     return text
 
 
-def circumstances(header: Mapping[str, Any]) -> list[str]:
+def circumstances(header: Header) -> list[str]:
     """How passes were computed and what memory that took, where it is on record; then what was not as one would expect."""
     lines = []
-    if execution := header.get("execution"):
+    if execution := header.execution:
         words = (
             ("cuda_graphs", "CUDA graphs"),
             ("asynchronous", "asynchronous"),
@@ -86,12 +87,12 @@ def circumstances(header: Mapping[str, Any]) -> list[str]:
             ("fused_norms", "fused norms"),
         )
         lines.append(
-            f"executed with {execution['attention']} attention" + "".join(f", {w}" for k, w in words if execution.get(k))
+            f"executed with {execution.attention} attention" + "".join(f", {w}" for name, w in words if getattr(execution, name))
         )
-    if memory := header.get("memory"):
+    if memory := header.memory:
         sizes = ", ".join(f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB" for name in ("weights", "kv_pool", "peak"))
         lines.append(f"memory: {sizes}")
-    return lines + fit_error(header.get("cost", {})) + list(header.get("notes", ()))
+    return lines + fit_error(header.cost or {}) + list(header.notes)
 
 
 def fit_error(cost: Mapping[str, Any]) -> list[str]:

@@ -36,10 +36,9 @@ def show(
         raise InflightError(f"There is no file {trace}.")
     found, slos = Trace.load(trace), parse_slos(slo)
     if step is not None:
-        if layer is not None and layer >= found.header["model"].get(
-            "layers", len(found.header["model"].get("windows") or [None])
-        ):
-            raise InflightError(f"The model has {found.header['model'].get('layers')} layers, so there is no layer {layer}.")
+        layers = found.header.model.layers
+        if layer is not None and layers is not None and layer >= layers:
+            raise InflightError(f"The model has {layers} layers, so there is no layer {layer}.")
         if json:
             print_json(step_json(found, step, pass_index, order, layer))
             return

@@ -45,9 +45,9 @@ class _Engine:
         self._letters: dict[str, str] = {}
         self._holders: dict[str, int] = {}
         self._arrived = 0
-        engine, model = begun.header["engine"], begun.header["model"]["name"]
-        self._lanes = begun.header["config"]["max_num_seqs"]
-        return [f"{engine['name']} {engine['version']}, {model}", *begun.header.get("notes", ()), _padded(STEP_COLUMNS)]
+        header = begun.header
+        self._lanes = header.config.max_num_seqs
+        return [f"{header.engine}, {header.model.name}", *header.notes, _padded(STEP_COLUMNS)]
 
     def _row(self, event: StepEvent) -> tuple[str, ...]:
         for arrived in event.arrived:

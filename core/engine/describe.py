@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import torch
 
@@ -14,53 +14,51 @@ from core.models import load as models
 from core.models.adapter import ModelAdapter
 from core.runner.base import Runner
 from core.runner.gpu.memory import memory_used
+from core.trace.header import Header, ModelFacts
 from core.workload.workload import ArrivalUnit
 
 
-def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: ArrivalUnit, num_blocks: int) -> dict[str, Any]:
-    """What is known before the first step. name, unit: of the workload, whose requests come later."""
+def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: ArrivalUnit, num_blocks: int, leaks: bool) -> Header:
+    """What is known before the first step. name, unit: of the workload. leaks: requests can read each other's keys."""
     device = adapter.device
-    return {
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "source": "live",
-        "model": {
-            "name": adapter.name,
-            "type": adapter.config.model_type,
-            "parameters": adapter.num_parameters,
-            "layers": len(adapter.shapes),
-            "vocab_size": adapter.vocab_size,
-            "context": adapter.max_model_len,
-            "eos_token_ids": sorted(adapter.eos_token_ids),
-            "windows": [adapter.windows[layer] for layer in sorted(adapter.windows)],
-            "plug": adapter.plug,
-            "kv_bytes_per_token": adapter.kv_bytes_per_token,
-        },
-        "device": str(device),
-        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "dtype": str(adapter.dtype).removeprefix("torch."),
-        "policy": config.policy,
-        "batching": config.batching.to_json(),
-        "config": config.to_json(),
-        "num_blocks": num_blocks,
-        "workload": {"schema": 1, "name": name, "arrival_unit": unit, "requests": []},
-        "prompts": {},
-        "versions": {"python": platform.python_version(), **models.versions()},
-        **({"tensor_parallel": adapter.tensor_parallel} if adapter.tensor_parallel > 1 else {}),
-    }
+    return Header(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        source="live",
+        model=ModelFacts(
+            name=adapter.name,
+            type=adapter.config.model_type,
+            parameters=adapter.num_parameters,
+            layers=len(adapter.shapes),
+            vocab_size=adapter.vocab_size,
+            context=adapter.max_model_len,
+            eos_token_ids=tuple(sorted(adapter.eos_token_ids)),
+            windows=tuple(adapter.windows[layer] for layer in sorted(adapter.windows)),
+            plug=adapter.plug,
+            kv_bytes_per_token=adapter.kv_bytes_per_token,
+        ),
+        device=str(device),
+        device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        threads=torch.get_num_threads(),
+        dtype=str(adapter.dtype).removeprefix("torch."),
+        batching=config.batching,
+        config=config,
+        num_blocks=num_blocks,
+        workload=name,
+        arrival_unit=unit,
+        versions={"python": platform.python_version(), **models.versions()},
+        tensor_parallel=adapter.tensor_parallel,
+        leak=leaks,
+    )
 
 
-def execution_of(adapter: ModelAdapter, runner: Runner, notes: Sequence[str], pool_bytes: int) -> dict[str, Any]:
-    """What is known once passes have been computed: options in effect, memory on CUDA, and a sentence for each thing that is not as one would
-    expect. Nothing for passes computed one by one on a CPU.
+def as_executed(header: Header, adapter: ModelAdapter, runner: Runner, notes: Sequence[str], pool_bytes: int) -> Header:
+    """With what is known once passes have been computed: options in effect, memory on CUDA, and a sentence for each thing that is not as one
+    would expect. The same for passes computed one by one on a CPU.
     """
-    header: dict[str, Any] = {}
-    if runner.execution:
-        header["execution"] = runner.execution
-    notes, device = [*notes, *runner.notes], adapter.device
+    notes, memory, device = [*notes, *runner.notes], header.memory, adapter.device
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         if adapter.dtype == torch.float16 and major < 8:
             notes.append(f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.")
-        header["memory"] = memory_used(adapter, pool_bytes)
-    return header | ({"notes": notes} if notes else {})
+        memory = memory_used(adapter, pool_bytes)
+    return replace(header, execution=runner.execution, memory=memory, notes=tuple(notes) or header.notes)

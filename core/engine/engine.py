@@ -13,7 +13,7 @@ import torch
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.engine.check import checked_prompt
-from core.engine.describe import execution_of, header_of
+from core.engine.describe import as_executed, header_of
 from core.engine.pending import Pending
 from core.engine.pool_size import PoolSize
 from core.engine.recorder import Recorder
@@ -30,7 +30,7 @@ from core.trace.detokenize import StopWatch
 from core.trace.events import Arrived, StepEvent
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
-from core.workload.workload import ArrivalUnit, Workload
+from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
 _MOST_SLEEP = 60.0  # seconds in one step
 
@@ -72,7 +72,7 @@ class Engine:
         self._on_cuda = self.adapter.device.type == "cuda"  # asking a model takes longer than recording a step
         self._pool_size = PoolSize(self.adapter, self.execution, self._drop_pool)
         self._num_pool_blocks, self._made_runner = 0, None
-        self._reset("step", "interactive", None)
+        self._reset("step", INTERACTIVE, None)
 
     @classmethod
     def from_pretrained(
@@ -133,7 +133,7 @@ class Engine:
 
     # -- request by request ------------------------------------------------------------------------------------------
 
-    def begin(self, arrival_unit: ArrivalUnit = "step", name: str = "interactive", config: EngineConfig | None = None) -> None:
+    def begin(self, arrival_unit: ArrivalUnit = "step", name: str = INTERACTIVE, config: EngineConfig | None = None) -> None:
         """Drop all work and start a new trace at step 0, with everything ready and the clock at zero.
 
         arrival_unit: what requests count their arrivals in. config: other limits from now on. Raises InvalidConfig, changing nothing, for
@@ -317,8 +317,8 @@ class Engine:
         self._drop_work()
         self._unit, self._num_steps, self._origin = unit, 0, self._clock()
         self._num_requests, self._last_end = 0, 0.0
-        header = header_of(self.adapter, self.config, name, unit, num_blocks)
-        self.recorder.begin(header | ({"leak": True} if self._choice.backend.leaks else {}), self.tokenizer)
+        header = header_of(self.adapter, self.config, name, unit, num_blocks, self._choice.backend.leaks)
+        self.recorder.begin(header, self.tokenizer)
 
     def _start(self) -> None:
         """Have everything ready, and the clock at zero."""
@@ -437,4 +437,4 @@ class Engine:
     def _describe(self) -> None:
         """What the header says of how passes are computed: known in full once they have been."""
         pool_bytes = self._num_pool_blocks * self.config.block_size * self.adapter.kv_bytes_per_token
-        self.trace.header |= execution_of(self.adapter, self._runner, self._choice.notes, pool_bytes)
+        self.trace.header = as_executed(self.trace.header, self.adapter, self._runner, self._choice.notes, pool_bytes)

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from core.trace.events import StepEvent
+from core.trace.file import Asked
+from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import Request
 
 
 class Recorder:
-    """Keeps a run whole. about: what the header says beside, or instead of, what the engine says of itself."""
+    """Keeps a run whole. about: fields of the header that say something else than what the engine says of itself."""
 
     trace: Trace
 
     def __init__(self, about: Mapping[str, Any] | None = None) -> None:
         self._about = dict(about or {})
 
-    def begin(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+    def begin(self, header: Header, tokenizer: Any | None) -> None:
         """A run begins: a new trace, the one before stays as it is."""
-        self.trace = Trace(header | self._about, [], complete=False, tokenizer=tokenizer)
+        self.trace = Trace(replace(header, **self._about), {}, [], complete=False, tokenizer=tokenizer)
 
     def knows(self, request: str) -> bool:
         """Whether a request of this id is on record."""
-        return request in self.trace.prompts
+        return request in self.trace.asked
 
     def request(self, request: Request, prompt: Sequence[int]) -> None:
         """A request was accepted. prompt: its token ids."""
-        self.trace.prompts[request.id] = list(prompt)
-        self.trace.header["workload"]["requests"].append(request.to_json())
+        self.trace.asked[request.id] = Asked(request, list(prompt))
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:
         """A step was taken; what `event` makes of it."""
@@ -45,7 +47,7 @@ class Window(Recorder):
         super().__init__(about)
         self._most = tokens
 
-    def begin(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+    def begin(self, header: Header, tokenizer: Any | None) -> None:
         super().begin(header, tokenizer)
         self._kept = 0
 
@@ -55,20 +57,11 @@ class Window(Recorder):
         self._kept += _weight(made)
         while self._kept - _weight(events[gone]) >= self._most:
             self._kept -= _weight(events[gone])
-            self._forget({finished.request for finished in events[gone].finished})
+            for finished in events[gone].finished:
+                del self.trace.asked[finished.request]
             gone += 1
         del events[:gone]
         return made
-
-    def _forget(self, requests: set[str]) -> None:
-        """They ended in a step that is no longer kept."""
-        if not requests:
-            return
-        for request in requests:
-            del self.trace.prompts[request]
-        described = self.trace.header["workload"]["requests"]
-        for index in [i for i, data in enumerate(described) if data["id"] in requests][::-1]:
-            del described[index]
 
 
 def _weight(event: StepEvent) -> int:

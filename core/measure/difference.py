@@ -59,7 +59,7 @@ class Difference:
 def difference(before: Trace, after: Trace) -> Difference:
     """Of two measured runs; raises InflightError where too few passes were measured, or none, and for runs of two engines."""
     traces = (before, after)
-    if before.header.get("engine") != after.header.get("engine"):
+    if before.header.engine != after.header.engine:
         raise InflightError("A pass costs one engine something else than another, so no sum tells why one took less time.")
     if not (before.events and after.events):
         raise InflightError("A run without steps took no time that could be told apart.")

@@ -60,7 +60,7 @@ class Divergence:
 
 def divergence(before: Trace, after: Trace) -> Divergence | None:
     """Where two runs part, or None where every step decides the same; raises InflightError for runs of different requests."""
-    if before.header["workload"]["requests"] != after.header["workload"]["requests"] or before.prompts != after.prompts:
+    if before.asked != after.asked:
         raise InflightError("These two runs were asked for different requests, so nothing can be said about where they part.")
     found = _first_difference(before, after)
     if found is None:

@@ -8,23 +8,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.measure.rounds import load_average
+from core.trace.header import Header
 
 QUIET = 0.3
 """The load a CPU, over the last minute, above which nothing is measured for publication."""
 
 
-def environment(header: Mapping[str, Any]) -> dict[str, Any]:
+def environment(header: Header) -> dict[str, Any]:
     """From a trace's header and the machine; the load average is of now, so ask before measuring."""
-    model = header["model"]
+    model = {"name": header.model.name, "parameters": header.model.parameters}
+    return machine(header.device, header.device_name, header.threads, header.dtype, model, header.versions)
+
+
+def machine(
+    device: str, device_name: str, threads: int | None, dtype: str, model: Mapping[str, Any], versions: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """The same of what left no trace."""
     return {
-        "device": header["device"],
-        "hardware": _cpu_name() if header["device"] == "cpu" else header["device_name"],
+        "device": device,
+        "hardware": _cpu_name() if device == "cpu" else device_name,
         "cpus": os.cpu_count(),
-        "threads": header["threads"],
+        "threads": threads,
         "load_average": load_average(),
-        "dtype": header["dtype"],
-        "model": {"name": model["name"], "parameters": model["parameters"]},
-        "versions": dict(header["versions"]),
+        "dtype": dtype,
+        "model": dict(model),
+        "versions": dict(versions),
         "system": platform.system(),
     }
 

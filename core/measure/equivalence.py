@@ -158,8 +158,7 @@ def equivalence(
         )
         for r in workload
     ]
-    header = batched.header
-    return Equivalence(config, leak, header["dtype"], header["device"], tuple(found))
+    return Equivalence(config, leak, batched.header.dtype, batched.header.device, tuple(found))
 
 
 def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) -> tuple[int, ...] | None:

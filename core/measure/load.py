@@ -107,7 +107,7 @@ def capacity(sweep: Sweep, engine: Engine, requests: int = 64) -> float:
 
 def _requests_per_s(trace: Trace) -> float:
     """Of whole answers, the share of an unfinished one counted by its tokens."""
-    wanted = {r["id"]: r["sampling"]["max_new_tokens"] for r in trace.header["workload"]["requests"]}
+    wanted = {request: one.request.sampling.max_new_tokens for request, one in trace.asked.items()}
     done = sum(len(ids) / wanted[request] for request, ids in trace.outputs.items())
     wall = trace.events[-1].t_end - trace.events[0].t_start if trace.events else 0.0
     if not done or not wall:
@@ -137,7 +137,7 @@ def sweep_load(
             trace, cut = _run(engines[name], requests, sweep.seconds)
             points.append(Point(name, rate, len(requests), cut, metrics(trace, sweep.slos)))
     points.sort(key=lambda point: (names.index(point.policy), point.rate))
-    source = next(iter(engines.values())).trace.header["source"]
+    source = next(iter(engines.values())).trace.header.source
     return {
         "source": source,
         "capacity_requests_per_s": measured_capacity,

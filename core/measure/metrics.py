@@ -281,7 +281,7 @@ def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
         for name in ("schedule", "prepare", "forward", "sample")
     }
     in_steps = sum(event.t_end - event.t_start for event in trace.events)
-    counted = ("forward", "sample") if trace.is_asynchronous else tuple(parts)
+    counted = ("forward", "sample") if trace.header.is_asynchronous else tuple(parts)
     parts["other"] = in_steps - sum(_present(parts[name] for name in counted))
     parts["between"] = wall - in_steps
     return {name: _rounded(value) for name, value in parts.items()}

@@ -32,14 +32,14 @@ class Replay:
     """Follows a run event by event, as the rules do; `fault(event)` says in a sentence which decision is not the policy's.
 
     With asynchronous execution an event can be judged only once the next one is known, as its step was launched by then: `fault` speaks of
-    the event before, and `fault_at_end` of the last. header: its pool is needed; requests that it does not have yet come by `fault_of_request`.
+    the event before, and `fault_at_end` of the last. Requests come by `fault_of_request` before the step in which they arrive.
     """
 
     def __init__(self, header: Header) -> None:
         self._header = header
-        self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.eos_token_ids or ()), header.batching)
-        self._by_step = header.workload.arrival_unit == "step"
-        self._on_time = header.workload.name != "interactive"  # else requests came in while it ran
+        self._scheduler = Scheduler(
+            header.config, header.num_blocks, frozenset(header.model.eos_token_ids or ()), header.batching
+        )
         self._to_come: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then as asked
         self._num_asked = 0
         self._states: dict[str, RequestState] = {}  # of those to come
@@ -49,15 +49,15 @@ class Replay:
         self._step, self._t_start, self._t_end = -1, 0.0, 0.0  # of the event before
         self._launched: tuple[Step, StepEvent] | None = None  # under way, not judged yet
         self.num_judged = 0
-        for request in header.workload:
-            self.fault_of_request(request, header.prompts[request.id])
 
     def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
         """A request that is to come; what is wrong if it should have come by now."""
         arrival = request.arrival
-        if self._on_time:
+        if not self._header.is_interactive:
             overdue = (
-                arrival <= self._step if self._by_step else arrival < self._t_start - _EARLY and not self._header.asynchronous
+                arrival <= self._step
+                if self._header.counts_steps
+                else arrival < self._t_start - _EARLY and not self._header.is_asynchronous
             )
             if overdue or arrival < self._latest:
                 return f"request {request.id!r} stands after the step in which it was due."
@@ -72,7 +72,7 @@ class Replay:
     def fault(self, event: StepEvent) -> str | None:
         """What was decided otherwise, if anything."""
         try:
-            if self._header.asynchronous:
+            if self._header.is_asynchronous:
                 self._follow(event)
             else:
                 self._number(event)
@@ -107,9 +107,9 @@ class Replay:
         if not self._scheduler.has_work:
             cancelled = any(f.when == "before" for f in event.finished)  # a step that may have nothing else to record
             next_one = self._next()
-            if not self._on_time:
+            if self._header.is_interactive:
                 last = max(first, step)
-            elif self._by_step:
+            elif self._header.counts_steps:
                 last = max(first, math.ceil(next_one.request.arrival)) if next_one else first
                 first = first if cancelled else last
             else:
@@ -129,19 +129,19 @@ class Replay:
         for request in self._due(event, times):
             self._latest = self._states[request].request.arrival
             plan = round(self._latest, 6)
-            if not self._by_step and self._on_time and times.get(request) != plan:
+            if not self._header.counts_steps and not self._header.is_interactive and times.get(request) != plan:
                 raise Differs(f"step {event.step}: request {request!r} does not arrive at {plan} s as the workload says")
             self._arrive(request, times)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
         """Who arrives now. By the clock that is read, as far as the clock allows it; by steps it follows from the workload."""
-        if not self._on_time:
+        if self._header.is_interactive:
             yield from [request for request in times if request in self._states]
             return
         while state := self._next():
             arrival, overdue = state.request.arrival, event.t_start - _EARLY
-            late = arrival < overdue and not self._header.asynchronous
-            if not (arrival <= event.step if self._by_step else state.id in times or late):
+            late = arrival < overdue and not self._header.is_asynchronous
+            if not (arrival <= event.step if self._header.counts_steps else state.id in times or late):
                 return
             yield state.id
 
@@ -217,7 +217,7 @@ class Replay:
     def _stopped(self, event: StepEvent) -> frozenset[str]:
         """Requests whose text ended them. Where the end tokens are on record, nobody else is believed to have stopped."""
         stopped = {f.request for f in event.finished if f.finish_reason == "stop"}
-        if self._header.eos_token_ids is None:
+        if self._header.model.eos_token_ids is None:
             return frozenset(stopped)
         return frozenset(stopped & self._stops)
 

@@ -37,7 +37,7 @@ class Run:
 
     @classmethod
     def of(cls, trace: Trace) -> Run:
-        margins: dict[str, list[float]] = {request: [] for request in trace.prompts}
+        margins: dict[str, list[float]] = {request: [] for request in trace.asked}
         for event in trace.events:
             for sampled in event.sampled:
                 if sampled.margin is not None:

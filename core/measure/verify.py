@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,11 +63,11 @@ _ROUNDED_SHORT = 0.25  # and in half the bits
 
 @dataclass(frozen=True)
 class Verdict:
-    """A trace that holds. header: without its requests. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
+    """A trace that holds. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
     rerun: how many tokens the model wrote again, None where it was not asked.
     """
 
-    header: dict[str, Any]
+    header: Header
     complete: bool
     num_requests: int
     num_steps: int
@@ -87,7 +87,7 @@ class Verdict:
 def verify(
     lines: Iterable[str],
     tokenizer: Callable[[str], Any | None] = lambda model: None,
-    engine: Callable[[Mapping[str, Any]], Engine] | None = None,
+    engine: Callable[[Header], Engine] | None = None,
 ) -> Verdict:
     """Check a trace; raises InvalidTrace naming the line at fault.
 
@@ -110,12 +110,10 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _verify(
-    reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Mapping[str, Any]], Engine] | None
-) -> Verdict:
-    header = Header.from_json(reader.header)
+def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], Engine] | None) -> Verdict:
+    header = reader.header
     replay = None if header.engine is not None else Replay(header)
-    found = tokenizer(str(reader.header["model"].get("name")))
+    found = tokenizer(str(header.model.name))
     texts = _Texts(found) if found is not None and header.engine is None else None
     written = _Written() if engine else None
     requests = steps = tokens = 0
@@ -142,14 +140,14 @@ def _verify(
             complete = record.complete
             _refuse(replay.fault_at_end(complete) if replay else None, reader.line)
     return Verdict(
-        reader.header,
+        header,
         complete,
         requests,
         steps,
         tokens,
         "another engine ran, whose scheduler is not ours" if replay is None else None,
         None if texts else "the model's tokenizer is not here",
-        _rerun(engine(reader.header), reader.header, written) if engine and written else None,
+        _rerun(engine(header), header, written) if engine and written else None,
     )
 
 
@@ -198,7 +196,7 @@ class _Written:
         self.ended |= {f.request for f in event.finished if f.finish_reason in ("length", "stop")}
 
 
-def _rerun(engine: Engine, data: Mapping[str, Any], written: _Written) -> int:
+def _rerun(engine: Engine, header: Header, written: _Written) -> int:
     """Run the requests again, all arriving at once, and compare what each wrote; how many tokens that were.
 
     Who shared a batch with whom is another, which changes no token: that is the engine's promise, and here it is put to the test.
@@ -211,7 +209,7 @@ def _rerun(engine: Engine, data: Mapping[str, Any], written: _Written) -> int:
     again = _Written()
     for event in engine.stream(Workload(asked, name="rerun")):
         again.add(event)
-    most = _ROUNDED if data.get("dtype") in ("float32", "float64") else _ROUNDED_SHORT
+    most = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
     for request, tokens in written.tokens.items():
         if request in written.ended and len(again.tokens[request]) > len(tokens):
             raise InvalidTrace(f"request {request!r} ends after {len(tokens)} tokens on record, and the model goes on.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,11 @@ from core.trace.events import (
     When,
     Why,
 )
+from core.trace.file import Asked
+from core.trace.header import EngineFacts, Header, ModelFacts
 from core.trace.trace import Texts, Trace
+from core.workload.request import Request
+from core.workload.workload import Workload
 
 ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
 _REQUEUES = "transformers"  # there, a preempted request joins the end of the queue
@@ -93,7 +97,7 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     model = model_folder(header.get("model", ""))
     if tokenizer is None and model is not None:
         tokenizer = tokenizer_of(str(model))
-    trace = Trace(conversion.header(model, recording.faults), events, conversion.is_over, tokenizer)
+    trace = Trace(conversion.header(model, recording.faults), conversion.asked(), events, conversion.is_over, tokenizer)
     if tokenizer is None or conversion.hashed:
         trace.recorded_texts = conversion.plain_texts()
     return trace
@@ -257,11 +261,11 @@ class Conversion:
         prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
         room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
         most = max(1, min(arrived.get("max_tokens") or room, room))
-        self._known[request] = _Known(prompt, most, len(prompt))
-        self._waiting.append(request)
         sampling = {"max_new_tokens": most, "temperature": arrived.get("temperature") or 0.0}
         sampling |= {"ignore_eos": True} if arrived.get("ignore_eos") else {}
+        self._known[request] = _Known(prompt, most, len(prompt))
         self._requests.append({"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t})
+        self._waiting.append(request)
         return Arrived(request, t)
 
     def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
@@ -357,9 +361,20 @@ class Conversion:
 
     # -- the whole ---------------------------------------------------------------------------------------------------
 
-    def header(self, model: Path | None, faults: list[str]) -> dict[str, Any]:
+    def asked(self) -> dict[str, Asked]:
+        """The requests that are known, in the order of whoever asked where that is on record; raises InvalidRequest or InvalidWorkload."""
+        if workload := self._facts.get("workload"):
+            requests = [r for r in Workload.from_json(workload) if r.id in self._known]
+        else:
+            requests = [Request.from_json(data) for data in self._requests]
+        return {request.id: Asked(request, self._known[request.id].prompt) for request in requests}
+
+    def header(self, model: Path | None, faults: list[str]) -> Header:
+        """What ran; raises InvalidConfig or InvalidTrace."""
         facts = self._facts
-        engine = facts.get("engine", "vllm")
+        engine, version = facts.get("engine", "vllm"), facts.get("version", facts.get("vllm"))
+        name = ENGINES.get(engine, engine)
+        workload = facts.get("workload") or {"name": f"{engine}-recording", "arrival_unit": "s"}
         config = EngineConfig(
             policy="continuous",
             max_num_seqs=facts["max_num_seqs"],
@@ -369,36 +384,34 @@ class Conversion:
             prefix_caching=bool(facts.get("prefix_caching")),
             chunked_prefill=facts.get("chunked") is not False,
         )
-        notes = [facts["arrivals"], *faults] if facts.get("arrivals") else faults
-        absent = ["prepare", "sample"] + [name for name in ("logprob", "margin") if not self.margins]
-        return {
-            "created": facts.get("created", ""),
-            "source": "recorded",
-            "engine": {
-                "name": ENGINES.get(engine, engine),
-                "version": facts.get("version", facts.get("vllm")),
-                "scheduler": facts.get("scheduler"),
-                "executor": facts.get("executor"),
-                "async": bool(facts.get("async_scheduling")),
-                "rank": facts.get("rank", 0),
-                "ranks": facts.get("ranks") or facts.get("rank", 0) + 1,
-            },
-            "deduced": DEDUCED | ({"waiting": "new requests join the end, and so do preempted ones"} if self._requeues else {}),
-            "absent": absent + (["prompts"] if self.hashed else []),
-            "model": _described(model, facts),
-            "device": "not recorded",
-            "device_name": "not recorded",
-            "dtype": str(facts.get("dtype", "")).removeprefix("torch."),
-            "policy": config.policy,
-            "batching": config.batching.to_json() | ({"order": "requeue"} if self._requeues else {}),
-            "config": config.to_json(),
-            "num_blocks": facts["num_blocks"],
-            "workload": facts.get("workload")
-            or {"schema": 1, "name": f"{engine}-recording", "arrival_unit": "s", "requests": self._requests},
-            "prompts": {request: known.prompt for request, known in self._known.items()},
-            "versions": {ENGINES.get(engine, engine): facts.get("version", facts.get("vllm"))},
-            **({"notes": notes} if notes else {}),
-        }
+        absent = ["prepare", "sample"] + [fact for fact in ("logprob", "margin") if not self.margins]
+        header = Header(
+            created=facts.get("created", ""),
+            source="recorded",
+            engine=EngineFacts(
+                name=name,
+                version=version,
+                scheduler=facts.get("scheduler"),
+                executor=facts.get("executor"),
+                async_=bool(facts.get("async_scheduling")),
+                rank=facts.get("rank", 0),
+                ranks=facts.get("ranks") or facts.get("rank", 0) + 1,
+            ),
+            deduced=DEDUCED | ({"waiting": "new requests join the end, and so do preempted ones"} if self._requeues else {}),
+            absent=(*absent, *(["prompts"] if self.hashed else [])),
+            model=_described(model, facts),
+            device="not recorded",
+            device_name="not recorded",
+            dtype=str(facts.get("dtype", "")).removeprefix("torch."),
+            batching=replace(config.batching, order="requeue") if self._requeues else config.batching,
+            config=config,
+            num_blocks=facts["num_blocks"],
+            workload=workload["name"],
+            arrival_unit=workload["arrival_unit"],
+            versions={name: version},
+            notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *faults),
+        )
+        return Header.from_json(header.to_json())  # what was recorded may be anything
 
     def plain_texts(self) -> Texts:
         """Ids in place of texts, where no tokenizer is known."""
@@ -406,19 +419,23 @@ class Conversion:
         return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
 
 
-def _described(folder: Path | None, facts: dict[str, Any]) -> dict[str, Any]:
+def _described(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
     """What is known of the model: from its configuration where it is here, else what was recorded."""
-    model = {
-        "name": Path(facts.get("model", "unknown")).name,
-        "vocab_size": facts.get("vocab_size"),
-        "context": facts.get("max_model_len"),
-    }
-    if folder is not None:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        layers, heads = config.get("num_hidden_layers", config.get("n_layer")), config.get("num_key_value_heads")
-        model |= {"type": config.get("model_type"), "layers": layers, "vocab_size": config.get("vocab_size")}
-        model["context"] = model["context"] or config.get("max_position_embeddings")
-        if layers and heads and config.get("head_dim"):
-            size = 4 if "32" in str(facts.get("dtype")) else 2
-            model["kv_bytes_per_token"] = 2 * layers * heads * config["head_dim"] * size
-    return {name: value for name, value in model.items() if value is not None}
+    name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
+    if folder is None:
+        return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    layers, heads, size = (
+        config.get("num_hidden_layers", config.get("n_layer")),
+        config.get("num_key_value_heads"),
+        config.get("head_dim"),
+    )
+    bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
+    return ModelFacts(
+        name=name,
+        type=config.get("model_type"),
+        layers=layers,
+        vocab_size=config.get("vocab_size"),
+        context=context or config.get("max_position_embeddings"),
+        kv_bytes_per_token=2 * layers * heads * size * bytes_each if layers and heads and size else None,
+    )

@@ -8,16 +8,17 @@ Whatever happens to the files is told in a sentence, and what can be shown is. K
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.convert import Conversion, check_facts
-from core.recorders.growing import Header, Lines, newest, recording_named
+from core.recorders.growing import Lines, RawHeader, newest, recording_named
 from core.recorders.raw import Recording, take
 from core.recorders.texts import LEFT_OUT, model_folder
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.trace.rules import Checker
 from core.workload.request import Request
 
@@ -30,7 +31,7 @@ Step = dict[str, Any]
 
 @dataclass(frozen=True)
 class Begun:
-    """A recording begins, or is shown anew after something of it was missed. header: a trace's, its requests apart. model: as the engine was
+    """A recording begins, or is shown anew after something of it was missed. header: a trace's. model: as the engine was
     told of it.
     """
 
@@ -61,7 +62,7 @@ class Follower:
         self.place, self.rank = place, rank
         self.is_over, self.has_more = False, False
         self._lines: Lines | None = None
-        self._refused: Header | None = None  # the recording that cannot be followed
+        self._refused: RawHeader | None = None  # the recording that cannot be followed
         self._missing = self._said = ""  # what is wrong with the place, and with the recording
         self._quiet = 0  # looks without anything new
 
@@ -120,7 +121,7 @@ class Follower:
             self._missing = f"{self.name} is not there yet: it is shown as soon as an engine writes it."
         return False
 
-    def _begin(self, path: Path, header: Header, news: list[News]) -> bool:
+    def _begin(self, path: Path, header: RawHeader, news: list[News]) -> bool:
         """Whether it can be followed."""
         recording = Recording(path.name, header)
         self._lines, self._refused, self.is_over, self._said = None, header, False, ""
@@ -146,8 +147,8 @@ class Follower:
         self._conversion = Conversion(recording, 0.0)
         model = str(recording.header.get("model", ""))
         header = self._conversion.header(model_folder(model), list(notes))
-        header |= {"workload": {"schema": 1, "name": "followed", "arrival_unit": "s", "requests": []}, "prompts": {}}
-        header["absent"] = [fact for fact in header["absent"] if fact not in ("logprob", "margin")]  # nobody can say so yet
+        absent = tuple(fact for fact in header.absent if fact not in ("logprob", "margin"))  # nobody can say so yet
+        header = replace(header, workload="followed", arrival_unit="s", absent=absent)
         self._checker = Checker(header)
         self._pending: Step | None = None  # the step that waits for the one after it
         self._is_lost = False

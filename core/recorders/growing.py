@@ -13,10 +13,10 @@ from typing import IO, Any
 from core.errors import InvalidTrace
 from core.recorders.raw import MAX_LINE_BYTES, check_header, is_raw, next_part
 
-Header = dict[str, Any]
+RawHeader = dict[str, Any]
 
 
-def header_of(path: Path) -> Header | None:
+def header_of(path: Path) -> RawHeader | None:
     """The header that a file begins with; None where there is no file yet, or its first line is still being written. Raises InvalidTrace
     for what is no raw recording, or cannot be read.
     """
@@ -34,17 +34,17 @@ def header_of(path: Path) -> Header | None:
     text = first.decode("utf-8", "replace")
     if not is_raw(text):
         raise InvalidTrace(f"{path.name} is no raw recording: its first line is not the header of one.")
-    header: Header = json.loads(text)
+    header: RawHeader = json.loads(text)
     check_header(header, path.name)
     return header
 
 
-def recording_named(header: Header) -> Header:
+def recording_named(header: RawHeader) -> RawHeader:
     """What tells a recording from every other: its header, which all its parts share."""
     return {fact: value for fact, value in header.items() if fact != "part"}
 
 
-def newest(place: Path, rank: int | None = None) -> tuple[Path, Header] | None:
+def newest(place: Path, rank: int | None = None) -> tuple[Path, RawHeader] | None:
     """The first file of the newest recording, and its header: of this file, or in this folder, where files that are none do not count.
 
     rank: whose; by default the lowest there is. None where nothing has been recorded. Raises InvalidTrace for a file that is none.
@@ -67,7 +67,7 @@ def ranks_in(place: Path) -> list[int]:
     return sorted({_rank(header) for _, header in _recordings(place)}) if place.is_dir() else []
 
 
-def _recordings(folder: Path) -> list[tuple[Path, Header]]:
+def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
     found = []
     for path in folder.glob("*.jsonl"):
         with suppress(InvalidTrace):
@@ -76,7 +76,7 @@ def _recordings(folder: Path) -> list[tuple[Path, Header]]:
     return found
 
 
-def _rank(header: Header) -> int:
+def _rank(header: RawHeader) -> int:
     rank = header.get("rank", 0)
     return rank if type(rank) is int else 0
 
@@ -84,7 +84,7 @@ def _rank(header: Header) -> int:
 class Lines:
     """The lines of one recording after its header, as they become whole, over all its parts. path: of the part that is read."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: RawHeader) -> None:
         self.header = header
         self._file: IO[bytes] | None = None
         self._rest = b""  # of a line that is still being written

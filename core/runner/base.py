@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from core.scheduler.output import SchedulerOutput
+from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 
 if TYPE_CHECKING:
@@ -74,14 +75,14 @@ class Runner(Protocol):
     """What an engine calls to have its passes computed, in the order in which they are launched.
 
     asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
-    execution: the options in effect, as a trace's header tells them; empty for passes computed one by one at once. notes: a sentence
+    execution: the options in effect, as a trace's header tells them; None for passes computed one by one at once. notes: a sentence
     for each thing that is not as one would expect.
     """
 
     @property
     def asynchronous(self) -> bool: ...
     @property
-    def execution(self) -> dict[str, Any]: ...
+    def execution(self) -> ExecutionFacts | None: ...
     @property
     def notes(self) -> Sequence[str]: ...
     def begin(self) -> None:

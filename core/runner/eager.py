@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ class ModelRunner:
     """A model and its KV pool of `num_blocks` blocks."""
 
     asynchronous = False
-    execution: dict[str, Any] = {}
+    execution = None
     notes: Sequence[str] = ()
 
     def __init__(

@@ -6,18 +6,17 @@ Holds the streams of the requests in the engine. Belongs to the engine's thread.
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from core.config import EngineConfig
 from core.errors import InflightError, InvalidRequest
 from core.serving.alternatives import Alternatives
 from core.serving.intake import Intake
 from core.serving.metrics import ServingMetrics
 from core.serving.stream import Token, TokenStream, call_in, put_all
 from core.trace.events import StepEvent
+from core.trace.header import Header
 
 Message = dict[str, Any] | StepEvent
 
@@ -31,12 +30,11 @@ class Delivery:
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
         self.last_told = -1  # the number of the last step of this run that was told
 
-    def begin(self, run: int, header: Mapping[str, Any], config: EngineConfig, num_blocks: int) -> None:
-        """A run begins."""
+    def begin(self, run: int, header: Header) -> None:
+        """A run begins; requests come one by one."""
         self.last_told = -1
-        self._metrics.configured(config, num_blocks)
-        told = {name: value for name, value in header.items() if name not in ("prompts", "workload")}  # they come one by one
-        self._say({"kind": "run", "run": run, "header": copy.deepcopy(told)})
+        self._metrics.configured(header.config, header.num_blocks)
+        self._say({"kind": "run", "run": run, "header": header.to_json()})
 
     def queued(self, stream: TokenStream) -> None:
         """The engine has queued a request."""

@@ -34,8 +34,7 @@ from core.serving.runs import Runs
 from core.serving.session import Session
 from core.serving.stream import TokenStream
 from core.serving.text import ClientText
-from core.trace.detokenize import pieces
-from core.trace.trace import Texts, Trace
+from core.trace.trace import Trace
 from core.workload.request import SamplingParams
 
 Status = Literal["ok", "draining", "failed"]
@@ -160,11 +159,7 @@ class ServingEngine:
         """
         trace = self._session.copy(run)
         with self._intake.tokenizer() as tokenizer:
-            outputs = trace.outputs
-            trace.recorded_texts = Texts(
-                {r: pieces(tokenizer, ids) for r, ids in trace.prompts.items()},
-                {r: pieces(tokenizer, outputs[r], context=ids) for r, ids in trace.prompts.items()},
-            )
+            trace.recorded_texts = trace.decoded(tokenizer)
         return trace
 
     @property
@@ -190,7 +185,7 @@ class ServingEngine:
         cannot hold and for a nickname that is not allowed.
         """
         nickname = self._intake.nickname(nickname)
-        if likeliest and sampling.looks_back and self.engine.trace.is_asynchronous:
+        if likeliest and sampling.looks_back and self.engine.trace.header.is_asynchronous:
             raise InvalidRequest(
                 "Here the likeliest tokens cannot be told beside penalties: a step is launched before the last is read."
             )

@@ -27,7 +27,7 @@ class Runs:
         engine = self._engine
         engine.begin("s", config=config)
         self.works = True
-        self._delivery.begin(self._session.run, engine.trace.header, engine.config, engine.kv_blocks[1])
+        self._delivery.begin(self._session.run, engine.trace.header)
 
     def begin_if_due(self) -> None:
         """Begin a new run before a request if the engine could not be made ready, or if the record is due for a new one."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from core.engine.recorder import Recorder
 from core.errors import InflightError
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import Request
 
@@ -31,7 +33,7 @@ class Session(Recorder):
         self.run = -1  # its number, from 0
         self.latest: deque[StepEvent] = deque(maxlen=4)  # events, kept or not
 
-    def begin(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+    def begin(self, header: Header, tokenizer: Any | None) -> None:
         with self._lock:
             super().begin(header, tokenizer)
             if self._runs and not self._runs[-1].trace.events:
@@ -75,15 +77,10 @@ class Session(Recorder):
             if not there:
                 raise InflightError("Nothing has run yet." if run is None else f"Run {run} is not kept.")
             kept = there[-1]
-            header, workload = kept.trace.header, kept.trace.header["workload"]
-            header = {
-                **header,
-                "prompts": dict(header["prompts"]),
-                "workload": {**workload, "requests": list(workload["requests"])},
-            }
+            header = kept.trace.header
             if kept.is_cut:
-                header["notes"] = [*header.get("notes", ()), kept.sentence]
-            return Trace(header, list(kept.trace.events), complete=not kept.open and not kept.is_cut)
+                header = replace(header, notes=(*header.notes, kept.sentence))
+            return Trace(header, dict(kept.trace.asked), list(kept.trace.events), complete=not kept.open and not kept.is_cut)
 
     @property
     def kept(self) -> list[tuple[int, int]]:

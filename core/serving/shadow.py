@@ -26,9 +26,10 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.runner.base import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
-from core.simulate.cost import Cost, Load, fit_loads, kv_bytes_per_token, measured
+from core.simulate.cost import Cost, Load, fit_loads, kv_bytes_per_token, measured, measured_on
 from core.simulate.runner import TOKEN, SimulatedClock, SimulatedEngine, SimulatedRunner
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.workload.request import Request, SamplingParams
 
 PASSES = 16  # measured before there is a cost model
@@ -92,7 +93,7 @@ class Shadow:
                 if self._begun is None:
                     self._listen(None)
                 else:
-                    header, self._begun = self._begun["header"], None
+                    header, self._begun = Header.from_json(self._begun["header"]), None
                     self._run(header)
             except _Over:
                 continue
@@ -103,9 +104,9 @@ class Shadow:
     def _ends(self) -> bool:
         return self._closed or self._is_over()
 
-    def _run(self, header: Mapping[str, Any]) -> None:
+    def _run(self, header: Header) -> None:
         """Beside one run of the real engine, from its first step until another begins."""
-        real = _Real(kv_bytes_per_token(header), EngineConfig.from_json(header["config"]).num_lanes)
+        real = _Real(kv_bytes_per_token(header), header.config.num_lanes)
         self._not_before = 0.0
         self._tell(real, None, "waiting", f"There is no cost model yet: {PASSES} measured passes are needed.")
         while len(real.loads) < PASSES:
@@ -131,15 +132,14 @@ class Shadow:
                 self._tell(real, engine)
                 told = time.monotonic()
 
-    def _engine(self, header: Mapping[str, Any], real: _Real) -> _Shadow:
-        per_token = kv_bytes_per_token(header)
-        cost = fit_loads(real.loads, real.seconds, per_token, {"model": header["model"]["name"], "device": header["device"]})
-        config = shadow_config(EngineConfig.from_json(header["config"]), self.policy, header["num_blocks"])
+    def _engine(self, header: Header, real: _Real) -> _Shadow:
+        cost = fit_loads(real.loads, real.seconds, kv_bytes_per_token(header), measured_on(header))
+        config = shadow_config(header.config, self.policy, header.num_blocks)
 
         def writer(cost: Cost, clock: SimulatedClock) -> _Writer:
             return _Writer(cost, clock, lambda: self._steps_per_s, lambda request, count: self._is_last(real, request, count))
 
-        engine = _Shadow(cost, config, vocab_size=header["model"]["vocab_size"], window=2000, runner=writer)
+        engine = _Shadow(cost, config, vocab_size=header.model.vocab_size or 0, window=2000, runner=writer)
         engine.begin("s", "shadow")
         return engine
 

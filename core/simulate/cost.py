@@ -14,9 +14,9 @@ import numpy as np
 
 from core.errors import InflightError
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.trace.trace import Trace
 
-SIMULATED = "simulated"  # the source of a trace whose passes were never computed
 _HELD_OUT = 4  # every fourth measured pass is kept from the fit
 
 
@@ -139,11 +139,11 @@ def fit(trace: Trace) -> Linear:
 
     A pass's time is its own and its share of the step's rest. Raises InflightError for a simulated trace or one of too few passes.
     """
-    if trace.header.get("source") == SIMULATED:
+    if trace.header.is_simulated:
         raise InflightError("A simulated trace measured nothing, so nothing can be fitted to it.")
     per_token = kv_bytes_per_token(trace.header)
     loads, seconds = measured(trace.events, per_token)
-    return fit_loads(loads, seconds, per_token, {"model": trace.header["model"]["name"], "device": trace.header["device"]})
+    return fit_loads(loads, seconds, per_token, measured_on(trace.header))
 
 
 def fit_loads(loads: Sequence[Load], seconds: Sequence[float], per_token: int, about: Mapping[str, Any] | None = None) -> Linear:
@@ -182,9 +182,14 @@ def measured(events: Iterable[StepEvent], per_token: int) -> tuple[list[Load], l
     return loads, seconds
 
 
-def kv_bytes_per_token(header: Mapping[str, Any]) -> int:
-    """From a trace's header; where it names no size, KV is counted in positions."""
-    return int(header["model"].get("kv_bytes_per_token") or 1)
+def measured_on(header: Header) -> dict[str, Any]:
+    """What passes were measured on."""
+    return {"model": header.model.name, "device": header.device}
+
+
+def kv_bytes_per_token(header: Header) -> int:
+    """Where the header names no size, KV is counted in positions."""
+    return header.model.kv_bytes_per_token or 1
 
 
 def _least_squares(table: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -26,7 +26,8 @@ from core.errors import UnsupportedModel
 from core.models.load import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.runner.base import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
-from core.simulate.cost import SIMULATED, Cost, Linear, Load, cost_named
+from core.simulate.cost import Cost, Linear, Load, cost_named
+from core.trace.header import SIMULATED
 from core.workload.request import SamplingParams
 
 TOKEN = Sample(0, 0.0, 0.0)
@@ -50,7 +51,7 @@ class SimulatedRunner:
     """`ModelRunner` without a model: every pass takes what it costs, every sample is the same token."""
 
     asynchronous = False
-    execution: dict[str, Any] = {}
+    execution = None
     notes: Sequence[str] = ()
     eos_token_ids: frozenset[int] = frozenset()  # of its made-up tokens
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import InflightError, InvalidTrace, shown
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.trace.rules import Checker
 from core.trace.upgrade import FromSchema1
 from core.workload.request import Request
@@ -61,25 +62,25 @@ def sealed(records: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield body + _CRC % crc
 
 
-def lines(header: dict[str, Any], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool) -> Iterator[str]:
+def lines(
+    header: Header, asked: Mapping[str, Asked], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool
+) -> Iterator[str]:
     """A trace as JSON lines, without line ends. texts: of a request, asked for once."""
-    return sealed(_records(header, events, texts, complete))
+    return sealed(_records(header, asked, events, texts, complete))
 
 
 def _records(
-    header: dict[str, Any], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool
+    header: Header, asked: Mapping[str, Asked], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool
 ) -> Iterator[dict[str, Any]]:
-    prompts, workload = header["prompts"], header["workload"]
-    kept = {name: value for name, value in header.items() if name != "prompts"}
-    yield {"kind": "header", "schema": SCHEMA, **kept, "workload": {k: v for k, v in workload.items() if k != "requests"}}
-    to_come, asked, over = iter(workload["requests"]), set[str](), set[str]()
+    yield {"kind": "header", "schema": SCHEMA, **header.to_json()}
+    to_come, met, over = iter(asked.values()), set[str](), set[str]()
 
-    def until(request: str) -> Iterator[dict[str, Any]]:
+    def until(name: str) -> Iterator[dict[str, Any]]:
         """All up to this one, in their order."""
-        while request not in asked and (data := next(to_come, None)) is not None:
-            asked.add(data["id"])
-            is_text = data.get("prompt_token_ids") is None
-            yield {"kind": "request", "asked": data, **({"tokens": prompts[data["id"]]} if is_text else {})}
+        while name not in met and (one := next(to_come, None)) is not None:
+            met.add(one.request.id)
+            tokens = {"tokens": one.prompt} if one.request.prompt_token_ids is None else {}
+            yield {"kind": "request", "asked": one.request.to_json(), **tokens}
 
     count = 0
     for event in events:
@@ -90,7 +91,7 @@ def _records(
         for finished in event.finished:
             over.add(finished.request)
             yield {"kind": "texts", **texts(finished.request)._asdict()}
-    for request in prompts:
+    for request in asked:
         if request not in over:
             yield from until(request)
             yield {"kind": "texts", **texts(request)._asdict()}
@@ -117,7 +118,7 @@ def lines_of(path: Path) -> Iterator[str]:
 class Reader:
     """Reads a trace line by line; every record that it hands out has been checked against all before it.
 
-    header: plain data, without requests and prompts. checker: what the rules know so far. Raises InvalidTrace naming the line at fault.
+    header: what ran. checker: what the rules know so far. Raises InvalidTrace naming the line at fault.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -132,8 +133,9 @@ class Reader:
         if type(self._schema) is not int or not 1 <= self._schema <= SCHEMA:
             raise InvalidTrace(f"the trace has schema {self._schema!r}; this version reads schemas 1 to {SCHEMA}.", 1)
         self._upgrade = FromSchema1() if self._schema == 1 else None
-        self.header = first if self._upgrade is None else self._upgrade.header(first)
-        self._in_header = self._taken_out_of_header()
+        data = first if self._upgrade is None else self._upgrade.header(first)
+        self._in_header = self._taken_out_of_header(data)
+        self.header = Header.from_json(data)
         self.checker = Checker(self.header)
 
     @property
@@ -162,9 +164,9 @@ class Reader:
                 yield self._event(data)
         raise InvalidTrace("the trace is truncated: its last line is missing.", self._number + 1)
 
-    def _taken_out_of_header(self) -> list[dict[str, Any]]:
+    def _taken_out_of_header(self, header: dict[str, Any]) -> list[dict[str, Any]]:
         """What older files have in the header, as lines of this schema, the last request first; the header is left without."""
-        workload, prompts = self.header.get("workload"), self.header.get("prompts", {} if self._schema > 2 else None)
+        workload, prompts = header.get("workload"), header.pop("prompts", {} if self._schema > 2 else None)
         if not isinstance(workload, dict) or not isinstance(prompts, dict):
             raise InvalidTrace(f"the header has no {'prompts' if isinstance(workload, dict) else 'workload'}.", 1)
         requests = workload.pop("requests", [] if self._schema > 2 else None)
@@ -172,7 +174,6 @@ class Reader:
             raise InvalidTrace("the header's workload has no list of requests.", 1)
         if prompts.keys() != {r["id"] for r in requests}:
             raise InvalidTrace("the prompts are not those of the workload's requests.", 1)
-        self.header |= {"workload": {**workload, "requests": []}, "prompts": {}}
         return [{"asked": r, "tokens": prompts[r["id"]]} for r in reversed(requests)]
 
     def _asked(self, data: dict[str, Any]) -> Asked:

@@ -248,12 +248,12 @@ class Fold:
 
 def prompt_lengths(trace: Trace) -> dict[str, int]:
     """Tokens of each prompt."""
-    return {request: len(ids) for request, ids in trace.prompts.items()}
+    return {request: len(one.prompt) for request, one in trace.asked.items()}
 
 
 def frames(trace: Trace) -> Iterator[Frame]:
     """One frame a step, in order."""
-    fold = Fold.of(prompt_lengths(trace), trace.header["batching"]["order"])
+    fold = Fold.of(prompt_lengths(trace), trace.header.batching.order)
     for event in trace.events:
         fold.begin(event)
         yield fold.frame(event)

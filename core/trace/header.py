@@ -1,78 +1,261 @@
-"""The header of a trace, typed: what a reader may rely on, checked once. The rest of it (device, versions, notes) stays plain data."""
+"""The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file it is plain data, checked when read.
+
+Whatever a newer version or another program says beside stays plain data (`more`) and goes back into the file. Knows neither events nor who
+asked for what.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, get_type_hints
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar, get_type_hints
 
 from core.config import POLICIES, BatchingPolicy, EngineConfig
 from core.errors import InflightError, InvalidTrace
 from core.trace.shape import fits
-from core.workload.workload import Workload
+from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
+
+SIMULATED = "simulated"
 
 
-@dataclass(frozen=True)
-class Header:
-    """What ran, under which limits.
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Facts that are one object in a file. A field that is None is not on record, and the file does not name it.
 
-    batching: the policy as it was then. workload, prompts (token ids by request): whatever has been asked so far, all of it where a run is
-    over; on disk it follows the header. num_blocks: in the pool. windows: of each layer. vocab_size,
-    context, eos_token_ids (tokens that end a request unless it ignores them): of the model, None where they are not on record.
-    asynchronous: a step was launched before the one before it had been read. graphs: passes may have been CUDA graphs. one_clock: all
-    times were read on the host's clock, one after the other: no device has a clock of its own. simulated: no model ran, and tokens are
-    invented. engine: the name of another engine whose steps these are, None for our own.
+    more: what this version does not know. order: the names as they stood in the file, so that a file which is saved again is the same.
     """
 
-    config: EngineConfig
+    more: Mapping[str, Any] = field(default_factory=dict)
+    order: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as it stands in a file."""
+        facts = {name: value for name, value in self._known().items() if value is not None} | dict(self.more)
+        return {name: facts[name] for name in self.order if name in facts} | facts
+
+    def _known(self) -> dict[str, Any]:
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _BESIDE}
+        return {_in_file(name): list(value) if isinstance(value, tuple) else value for name, value in own.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts(Facts):
+    """The model that ran; of another engine's less is known.
+
+    parameters: how many. context: tokens that a request may come to. eos_token_ids: tokens that end a request unless it ignores them.
+    windows: tokens that each layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
+    """
+
+    name: str | None = None
+    type: str | None = None
+    parameters: int | None = None
+    layers: int | None = None
+    vocab_size: int | None = None
+    context: int | None = None
+    eos_token_ids: tuple[int, ...] | None = None
+    windows: tuple[int | None, ...] | None = None
+    plug: str | None = None
+    kv_bytes_per_token: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFacts(Facts):
+    """Another engine, whose steps these are.
+
+    async_: a step is scheduled before the one before it has been read. rank: of `ranks` that share the work, each with a scheduler of its own.
+    """
+
+    name: str
+    version: str | None = None
+    scheduler: str | None = None
+    executor: str | None = None
+    async_: bool | None = None
+    rank: int | None = None
+    ranks: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionFacts(Facts):
+    """How passes were computed, where not one by one at once.
+
+    cuda_graphs: passes may have been CUDA graphs. asynchronous: a step was launched before the one before it had been read.
+    """
+
+    attention: str | None = None
+    cuda_graphs: bool | None = None
+    asynchronous: bool | None = None
+    fused_sampling: bool | None = None
+    fused_norms: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header(Facts):
+    """What ran, under which limits. Who asked for what is the trace's.
+
+    created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran, and tokens are invented). engine: None for
+    our own. deduced: what another engine did not say, and how it was worked out; absent: what nobody knows. threads: of the host.
+    batching: the policy as it was then. num_blocks: in the pool. workload: the name of what was asked; arrival_unit: what its arrivals count.
+    tensor_parallel: processes that shared the model. leak: requests could read each other's keys. cost: the cost model of a simulated run.
+    memory: bytes, by what took them. notes: a sentence for each thing that is not as one would expect.
+    """
+
+    created: str = ""
+    source: str = ""
+    engine: EngineFacts | None = None
+    deduced: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    model: ModelFacts
+    device: str = ""
+    device_name: str = ""
+    threads: int | None = None
+    dtype: str = ""
     batching: BatchingPolicy
-    workload: Workload
-    prompts: Mapping[str, list[int]]
+    config: EngineConfig
     num_blocks: int
-    windows: tuple[int | None, ...]
-    vocab_size: int | None
-    context: int | None
-    eos_token_ids: tuple[int, ...] | None
-    asynchronous: bool
-    graphs: bool
-    one_clock: bool
-    simulated: bool
-    engine: str | None
+    workload: str
+    arrival_unit: ArrivalUnit
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    tensor_parallel: int = 1
+    leak: bool = False
+    cost: Mapping[str, Any] | None = None
+    execution: ExecutionFacts | None = None
+    memory: Mapping[str, int] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.source == SIMULATED
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether steps were launched before the ones before them had been read."""
+        return self.execution is not None and self.execution.asynchronous is True
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether requests came in while it ran."""
+        return self.workload == INTERACTIVE
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether passes may have been CUDA graphs."""
+        return self.execution is not None and self.execution.cuda_graphs is True
+
+    @property
+    def has_one_clock(self) -> bool:
+        """Whether all times were read on the host's clock, one after the other: no device has a clock of its own."""
+        return self.execution is None and self.engine is None
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether arrivals count steps, else seconds."""
+        return self.arrival_unit == "step"
+
+    def _known(self) -> dict[str, Any]:
+        """In the order of a file."""
+        return {
+            "created": self.created or None,
+            "source": self.source or None,
+            "engine": self.engine and self.engine.to_json(),
+            "deduced": self.deduced or None,
+            "absent": list(self.absent) or None,
+            "model": self.model.to_json(),
+            "device": self.device or None,
+            "device_name": self.device_name or None,
+            "threads": self.threads,
+            "dtype": self.dtype or None,
+            "policy": self.config.policy,
+            "batching": self.batching.to_json(),
+            "config": self.config.to_json(),
+            "num_blocks": self.num_blocks,
+            "workload": Workload((), self.workload, self.arrival_unit).heading(),
+            "versions": self.versions or None,
+            "tensor_parallel": self.tensor_parallel if self.tensor_parallel > 1 else None,
+            "leak": self.leak or None,
+            "cost": self.cost,
+            "execution": self.execution and self.execution.to_json(),
+            "memory": self.memory,
+            "notes": list(self.notes) or None,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Header:
-        """Raises InvalidTrace for a header that cannot be followed."""
-        for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("prompts", dict), ("policy", str)):
+        """Inverse of `to_json`; raises InvalidTrace for a header that cannot be followed."""
+        for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("policy", str)):
             if not isinstance(data.get(name), kind):
                 raise InvalidTrace(f"the header has no {name}.", 1)
         try:
-            config, workload = EngineConfig.from_json(data["config"]), Workload.from_json(data["workload"])
+            config, workload = EngineConfig.from_json(data["config"]), Workload.from_json({**data["workload"], "requests": []})
         except InflightError as error:
             raise InvalidTrace(str(error), 1) from None
         if data["policy"] != config.policy:
             raise InvalidTrace("the policy is not that of the config.", 1)
-        model, execution = data["model"], data.get("execution", {})
-        if not isinstance(execution, dict):
-            raise InvalidTrace("the header's execution is not an object.", 1)
-        return cls(
-            config,
-            _batching(data.get("batching"), config.policy),
-            workload,
-            data["prompts"],
-            _pool(data, config),
-            _windows(model),
-            _count(model, "vocab_size"),
-            _count(model, "context"),
-            _end_tokens(model),
-            execution.get("asynchronous") is True,
-            execution.get("cuda_graphs") is True,
-            not execution and "engine" not in data,
-            data.get("source") == "simulated",
-            _engine(data.get("engine")),
-        )
+        typed: dict[str, Any] = {
+            "engine": _engine(data.get("engine")),
+            "model": _model(data["model"]),
+            "config": config,
+            "batching": _batching(data.get("batching"), config.policy),
+            "num_blocks": _pool(data.get("num_blocks"), config),
+            "workload": workload.name,
+            "arrival_unit": workload.arrival_unit,
+            "execution": _facts(ExecutionFacts, execution, "execution") if (execution := data.get("execution")) else None,
+        }
+        rest = {name: value for name, value in data.items() if name not in typed and name != "policy"}
+        return cls(**typed, **_read(cls, rest, "header") | {"order": tuple(data)})
 
 
+_BESIDE = ("more", "order")
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
+_AnyFacts = TypeVar("_AnyFacts", bound=Facts)
+
+
+def _in_file(name: str) -> str:
+    """What the file calls a field: `async` cannot be one in Python."""
+    return name.removesuffix("_")
+
+
+def _facts(record: type[_AnyFacts], data: object, of: str) -> _AnyFacts:
+    if not isinstance(data, dict):
+        raise InvalidTrace(f"the header's {of} is not an object.", 1)
+    return record(**_read(record, data, of))
+
+
+def _read(record: type[Facts], data: Mapping[str, Any], of: str) -> dict[str, Any]:
+    """The fields of a record that the data has, each of its kind; the rest is `more`."""
+    hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items() if name not in _BESIDE}
+    known: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in hints and value is not None:
+            name, hint = hints[key]
+            known[name] = tuple(value) if isinstance(value, list) else value
+            if not fits(known[name], hint):
+                raise InvalidTrace(f"the {of}'s {key} is of the wrong kind.", 1)
+    return {**known, "more": {key: value for key, value in data.items() if key not in hints}, "order": tuple(data)}
+
+
+def _engine(data: object) -> EngineFacts | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+        raise InvalidTrace("the header does not say which engine this was.", 1)
+    return _facts(EngineFacts, data, "engine")
+
+
+def _model(data: object) -> ModelFacts:
+    model = _facts(ModelFacts, data, "model")
+    for name in ("vocab_size", "context"):
+        if (count := getattr(model, name)) is not None and count < 1:
+            raise InvalidTrace(f"the model's {name} is not a count.", 1)
+    if any(w is not None and w < 1 for w in model.windows or ()):
+        raise InvalidTrace("the model's windows are not lengths.", 1)
+    if any(i < 0 for i in model.eos_token_ids or ()):
+        raise InvalidTrace("the model's eos_token_ids are not token ids.", 1)
+    if model.layers and model.windows and len(model.windows) != model.layers:
+        raise InvalidTrace(f"the model has {model.layers} layers but {len(model.windows)} windows.", 1)
+    return model
 
 
 def _batching(data: object, policy: str) -> BatchingPolicy:
@@ -88,43 +271,9 @@ def _batching(data: object, policy: str) -> BatchingPolicy:
     return replace(found, **given)
 
 
-def _windows(model: dict[str, Any]) -> tuple[int | None, ...]:
-    windows, layers = model.get("windows", []), model.get("layers") and _count(model, "layers")  # a simulated model has none
-    if not isinstance(windows, list) or not all(w is None or (type(w) is int and w > 0) for w in windows):
-        raise InvalidTrace("the model's windows are not lengths.", 1)
-    if layers and windows and len(windows) != layers:
-        raise InvalidTrace(f"the model has {layers} layers but {len(windows)} windows.", 1)
-    return tuple(windows)
-
-
-def _end_tokens(model: dict[str, Any]) -> tuple[int, ...] | None:
-    ids = model.get("eos_token_ids")
-    if ids is None:
-        return None
-    if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
-        raise InvalidTrace("the model's eos_token_ids are not token ids.", 1)
-    return tuple(ids)
-
-
-def _pool(data: Mapping[str, Any], config: EngineConfig) -> int:
-    num_blocks = _count(data, "num_blocks")
-    if num_blocks is None:
+def _pool(num_blocks: object, config: EngineConfig) -> int:
+    if type(num_blocks) is not int or num_blocks < 1:
         raise InvalidTrace("the header has no num_blocks.", 1)
     if config.num_blocks not in (None, num_blocks):
         raise InvalidTrace(f"the pool has {num_blocks} blocks and not the {config.num_blocks} of the config.", 1)
     return num_blocks
-
-
-def _engine(data: object) -> str | None:
-    if data is None:
-        return None
-    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        raise InvalidTrace("the header does not say which engine this was.", 1)
-    return data["name"]
-
-
-def _count(data: Mapping[str, Any], name: str) -> int | None:
-    value = data.get(name)
-    if value is not None and (type(value) is not int or value < 1):
-        raise InvalidTrace(f"the header's {name} is not a count.", 1)
-    return value

@@ -105,7 +105,7 @@ def letter(index: int) -> str:
 def letters(trace: Trace) -> dict[str, str]:
     """The letter of every request, in order of arrival; those that never arrived come last."""
     arrived = [a.request for event in trace.events for a in event.arrived]
-    return {request: letter(i) for i, request in enumerate(dict.fromkeys([*arrived, *trace.prompts]))}
+    return {request: letter(i) for i, request in enumerate(dict.fromkeys([*arrived, *trace.asked]))}
 
 
 def count(number: int, noun: str) -> str:

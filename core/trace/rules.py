@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from itertools import groupby
 from typing import Any
 
-from core.errors import InvalidTrace
 from core.trace.bounds import in_order, may_arrive, may_be_best, parts_fit
 from core.trace.events import Segment, StepEvent, When
 from core.trace.fold import Fold
@@ -25,23 +24,24 @@ _REASONS = ("length", "stop", "cancelled", "error")
 
 
 class Checker:
-    """Follows a run from its header (plain data) on; `fault(event)` says in a sentence what a step contradicts, or returns None.
-
-    Raises InvalidTrace for a header that cannot be followed.
+    """Follows a run from its header on; `fault_of_request` is told of each request before the step in which it arrives, and `fault(event)` says
+    in a sentence what a step contradicts, or returns None.
     """
 
-    def __init__(self, header: Mapping[str, Any]) -> None:
-        self._header = typed = Header.from_json(header)
-        self._config, self._batching, self._num_blocks = typed.config, typed.batching, typed.num_blocks
-        self._by_step = typed.workload.arrival_unit == "step"
-        self._own = typed.engine is None
-        self._ahead = typed.asynchronous or not self._own  # a step may have been scheduled before the one before it had been read
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._vocab_size, self._end_tokens = header.model.vocab_size, header.model.eos_token_ids
+        self._config, self._batching, self._num_blocks = header.config, header.batching, header.num_blocks
+        self._own = header.engine is None
+        self._ahead = (
+            header.is_asynchronous or not self._own
+        )  # a step may have been scheduled before the one before it had been read
         self._ids: set[str] = set()  # of everybody: all that is kept of a request that is over
         self._requests: dict[str, Request] = {}
         self._num_prompt: dict[str, int] = {}
         self._longest = 1  # tokens that a request may come to
         self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
-        self._fold = Fold.of({}, typed.batching.order)
+        self._fold = Fold.of({}, header.batching.order)
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
@@ -49,9 +49,6 @@ class Checker:
         self._told: set[str] = set()  # whose texts have been read, and who still hold their lanes
         self._cut_off: str | None = None  # the first whose texts were read though it had not finished
         self._step, self._t = -1, 0.0
-        for request in typed.workload:
-            if fault := self.fault_of_request(request, typed.prompts.get(request.id)):
-                raise InvalidTrace(fault, 1)
 
     def fault_of_request(self, request: Request, prompt: Any) -> str | None:
         """What is wrong with what was asked: before its step, inside the vocabulary, and not more than the model and the pool hold."""
@@ -61,10 +58,10 @@ class Checker:
             return f"the prompt of request {request.id!r} is not a list of token ids."
         if request.prompt_token_ids not in (None, tuple(prompt)):
             return f"the prompt of request {request.id!r} is not the workload's."
-        if self._header.vocab_size is not None and max(prompt) >= self._header.vocab_size:
-            return f"the prompt of request {request.id!r} has a token id beyond the vocabulary of {self._header.vocab_size}."
+        if self._vocab_size is not None and max(prompt) >= self._vocab_size:
+            return f"the prompt of request {request.id!r} has a token id beyond the vocabulary of {self._vocab_size}."
         tokens = len(prompt) + request.sampling.max_new_tokens
-        if self._own and tokens > min(self._header.context or math.inf, self._num_blocks * self._config.block_size):
+        if self._own and tokens > min(self._header.model.context or math.inf, self._num_blocks * self._config.block_size):
             return f"request {request.id!r} may come to {tokens} tokens, more than the model or the pool can hold."
         self._ids.add(request.id)
         self._requests[request.id], self._num_prompt[request.id] = request, len(prompt)
@@ -120,7 +117,7 @@ class Checker:
         reason, by_token = self._ends_by.get(request, ("", False))
         stops = self._requests[request].sampling.stop
         has = [any(stop in "".join(pieces) for stop in stops) for pieces in (output[:-1], output)]
-        must = reason == "stop" and not by_token and self._header.eos_token_ids is not None
+        must = reason == "stop" and not by_token and self._end_tokens is not None
         if has[0] or (must and not has[1]) or (has[1] and reason not in ("stop", "error")):
             return f"request {request!r} does not end with its stop string."
         return None
@@ -137,7 +134,7 @@ class Checker:
         if missing := self._num_prompt.keys() - self._told:
             return f"the texts of request {min(missing)!r} are missing."
         most = max(1, -(-self._longest // self._config.block_size) * self._config.num_lanes)
-        is_sized = self._own and self._config.num_blocks is None and self._header.workload.name != "interactive"
+        is_sized = self._own and self._config.num_blocks is None and not self._header.is_interactive
         if is_sized and self._num_blocks > most:
             return f"a pool of {self._num_blocks} blocks is more than {self._config.num_lanes} lanes can use."
         return None
@@ -153,7 +150,7 @@ class Checker:
             return f"it follows step {self._step}"
         if not in_order(event, self._t):
             return "its times run backwards"
-        if not parts_fit(event, self._header.one_clock):
+        if not parts_fit(event, self._header.has_one_clock):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         self._step, self._t = event.step, event.t_end
         return None
@@ -162,7 +159,7 @@ class Checker:
         for arrived in event.arrived:
             if arrived.request not in self._num_prompt or arrived.request in self._fold.arrived:
                 return f"request {arrived.request!r} cannot arrive"
-            if not may_arrive(arrived, event, self._header.one_clock, self._by_step):
+            if not may_arrive(arrived, event, self._header.has_one_clock, self._header.counts_steps):
                 return f"request {arrived.request!r} arrives at a time at which it cannot have come"
             self._fold.arrive(event.step, arrived)
         return None
@@ -300,7 +297,7 @@ class Checker:
                 rows * width - sum(lengths),
             ):
                 return f"the positions of pass {index} do not add up"
-            if forward.bucket is not None and (not self._header.graphs or not rows * width <= forward.bucket <= MAX_BUCKET):
+            if forward.bucket is not None and (not self._header.has_graphs or not rows * width <= forward.bucket <= MAX_BUCKET):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
             if len(set(lanes)) < len(lanes) or (self._own and lanes != sorted(lanes)):
@@ -340,18 +337,18 @@ class Checker:
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [request for request, _ in groupby(s.request for s in sampled)] != due:
             return f"pass {index} samples for others than those whose tokens are computed"
-        vocabulary = self._header.vocab_size or math.inf
+        vocabulary = self._vocab_size or math.inf
         accepted = {d.request: d.accepted for d in event.drafts}
         for request, count in Counter(s.request for s in sampled).items():
             if count > 1 + accepted.get(request, 0):
                 return f"request {request!r} got {count} tokens in one pass"
-        is_measured = self._own and not self._header.simulated
+        is_measured = self._own and not self._header.is_simulated
         for s in sampled:
             if self._own and (s.margin is None or s.logprob is None):
                 return f"the numbers of token {s.token_id} of request {s.request!r} are missing"
             if not 0 <= s.token_id < vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
-            if is_measured and not self._requests[s.request].sampling.temperature and not may_be_best(s, self._header.vocab_size):
+            if is_measured and not self._requests[s.request].sampling.temperature and not may_be_best(s, self._vocab_size):
                 return f"token {s.token_id} of request {s.request!r} cannot have that probability at that margin"
             self._fold.sample(s)
         return self._drafts(event, index, segments)
@@ -429,7 +426,7 @@ class Checker:
             fold.finish(event.step, finished)
             ended.append(request)
             if sampling.stop:
-                self._ends_by[request] = reason, newest.get(request) in (self._header.eos_token_ids or ())
+                self._ends_by[request] = reason, newest.get(request) in (self._end_tokens or ())
         if beyond := [r for r in newest if r not in fold.finished and fold.num_tokens[r] >= self._max_tokens(r)]:
             return f"request {beyond[0]!r} goes on beyond its last token"
         leaving = set(self._freed_by(ended))

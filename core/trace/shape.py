@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import types
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -63,6 +64,8 @@ def fits(value: Any, hint: Any) -> bool:
     origin, parts = _anatomy(hint)
     if origin is tuple:
         return type(value) is tuple and _all_fit(value, parts[0])
+    if origin is Mapping:
+        return type(value) is dict and all([parts[1] is Any or fits(v, parts[1]) for v in value.values()])
     if origin is Literal:
         return type(value) is str and value in parts
     if origin in (Union, types.UnionType):

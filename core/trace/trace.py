@@ -1,4 +1,4 @@
-"""A run on record: header, events, and the texts of its tokens. Save and load; derive outputs, texts and masks."""
+"""A run on record: header, what was asked, events, and the texts of its tokens. Save and load; derive outputs, texts and masks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from core.errors import InflightError
 from core.trace import file
 from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.trace.mask import Mask, Order, mask_of
+from core.workload.workload import Workload
 
 NOT_TAKEN = "✗"  # in place of a token that was guessed and turned out wrong
 
@@ -31,12 +33,12 @@ class Texts:
 class Trace:
     """What ran.
 
-    header: plain data, which `core.trace.header` checks and types: model, device, dtype, policy, batching, config, workload, prompts
-    (token ids by request), versions, when it was made and whether it is a recording. events: one `StepEvent` for every step in which
+    asked: by request, in the order in which they were asked; all of it where a run is over. events: one `StepEvent` for every step in which
     something happened. complete: False for a run that was cut short. tokenizer: turns ids into text where no texts are on record.
     """
 
-    header: dict[str, Any]
+    header: Header
+    asked: dict[str, file.Asked]
     events: list[StepEvent]
     complete: bool = True
     tokenizer: Any = field(default=None, repr=False)
@@ -45,22 +47,26 @@ class Trace:
     @property
     def config(self) -> EngineConfig:
         """The limits under which it ran."""
-        return EngineConfig.from_json(self.header["config"])
+        return self.header.config
 
     @property
-    def is_asynchronous(self) -> bool:
-        """Whether steps were launched before the ones before them had been read."""
-        return bool((self.header.get("execution") or {}).get("asynchronous"))
+    def workload(self) -> Workload:
+        """What was asked."""
+        return Workload([one.request for one in self.asked.values()], self.header.workload, self.header.arrival_unit)
 
     @property
     def prompts(self) -> dict[str, list[int]]:
         """Prompt token ids by request."""
-        return self.header["prompts"]
+        return {request: one.prompt for request, one in self.asked.items()}
+
+    def about(self) -> dict[str, Any]:
+        """The header as plain data, with all requests: for a page or a printout."""
+        return {**self.header.to_json(), "workload": self.workload.to_json()}
 
     @property
     def outputs(self) -> dict[str, list[int]]:
         """Generated token ids by request."""
-        outputs: dict[str, list[int]] = {request: [] for request in self.prompts}
+        outputs: dict[str, list[int]] = {request: [] for request in self.asked}
         for event in self.events:
             for sampled in event.sampled:
                 outputs[sampled.request].append(sampled.token_id)
@@ -69,17 +75,19 @@ class Trace:
     @cached_property
     def texts(self) -> Texts:
         """The pieces of all tokens: on record, or decoded now."""
-        if self.recorded_texts is not None:
-            return self.recorded_texts
-        outputs = self.outputs
+        return self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
+
+    def decoded(self, tokenizer: Any) -> Texts:
+        """The pieces of all tokens, by this tokenizer."""
+        prompts, outputs = self.prompts, self.outputs
         return Texts(
-            {r: pieces(self.tokenizer, ids) for r, ids in self.prompts.items()},
-            {r: pieces(self.tokenizer, outputs[r], context=ids) for r, ids in self.prompts.items()},
+            {r: pieces(tokenizer, ids) for r, ids in prompts.items()},
+            {r: pieces(tokenizer, outputs[r], context=ids) for r, ids in prompts.items()},
         )
 
     def text(self, request: str) -> str:
         """The generated text of a request; raises InflightError if there is no such request."""
-        if request not in self.prompts:
+        if request not in self.asked:
             raise InflightError(f"This trace has no request {request!r}.")
         return "".join(self.texts.output[request])
 
@@ -104,9 +112,9 @@ class Trace:
         event = self.event(step)
         if not 0 <= pass_index < len(event.passes):
             raise InflightError(f"Step {step} has {len(event.passes)} passes, so there is no pass {pass_index}.")
-        windows = self.header["model"].get("windows") or [None]
+        windows = self.header.model.windows or (None,)
         if layer is None:
-            window = None if None in windows else max(windows)
+            window = None if None in windows else max(w for w in windows if w is not None)
         elif not 0 <= layer < len(windows):
             raise InflightError(f"The model has {len(windows)} layers, so there is no layer {layer}.")
         else:
@@ -118,7 +126,7 @@ class Trace:
         def text(request: str, position: int) -> str:
             return self.token_text(request, position) if position < taken.get(request, position + 1) else NOT_TAKEN
 
-        return mask_of(event.passes[pass_index], segments, text, window, order, self.header.get("leak") is True)
+        return mask_of(event.passes[pass_index], segments, text, window, order, self.header.leak)
 
     @property
     def _steps(self) -> str:
@@ -129,7 +137,7 @@ class Trace:
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        return file.lines(self.header, self.events, lambda r: file.Pieces(r, prompt[r], output[r]), self.complete)
+        return file.lines(self.header, self.asked, self.events, lambda r: file.Pieces(r, prompt[r], output[r]), self.complete)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace; an existing file is replaced only once the new one is whole."""
@@ -149,16 +157,15 @@ class Trace:
     def from_lines(cls, lines: Iterable[str]) -> Trace:
         """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming the line at fault."""
         reader = file.Reader(lines)
-        trace, texts = cls(reader.header, []), Texts({}, {})
+        trace, texts = cls(reader.header, {}, []), Texts({}, {})
         for record in reader.records():
             if isinstance(record, StepEvent):
                 trace.events.append(record)
             elif isinstance(record, file.Asked):
-                trace.prompts[record.request.id] = record.prompt
-                trace.header["workload"]["requests"].append(record.request.to_json())
+                trace.asked[record.request.id] = record
             elif isinstance(record, file.Pieces):
                 texts.prompt[record.request], texts.output[record.request] = record.prompt, record.output
             else:
                 trace.complete = record.complete
-        trace.recorded_texts = Texts(*({r: side[r] for r in trace.prompts} for side in (texts.prompt, texts.output)))
+        trace.recorded_texts = Texts(*({r: side[r] for r in trace.asked} for side in (texts.prompt, texts.output)))
         return trace

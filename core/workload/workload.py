@@ -15,6 +15,7 @@ from core.workload.request import Request, is_text
 ArrivalUnit = Literal["step", "s"]
 MAX_FILE_BYTES = 64 * 2**20
 SCHEMA = 1
+INTERACTIVE = "interactive"  # the name of requests that come in while an engine runs
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,12 @@ class Workload:
     def __iter__(self) -> Iterator[Request]:
         return iter(self.requests)
 
+    def heading(self) -> dict[str, Any]:
+        """`to_json` without the requests."""
+        return {"schema": SCHEMA, "name": self.name, "arrival_unit": self.arrival_unit}
+
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "arrival_unit": self.arrival_unit,
-            "requests": [r.to_json() for r in self.requests],
-        }
+        return {**self.heading(), "requests": [r.to_json() for r in self.requests]}
 
     @classmethod
     def from_json(cls, data: object) -> Workload:

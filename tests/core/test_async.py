@@ -13,17 +13,17 @@ from core import Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidConfig
 from core.measure.replay import Replay
-from core.trace.header import Header
-from core.trace.rules import Checker
 from worlds.paged import PagedMemoryModel, again, paged_engine
-from worlds.small import generate, memory_engine, request, requests
+from worlds.small import checker_of, generate, memory_engine, request, requests
 
 MIXED = ((9, 10, 0), (3, 16, 0), (17, 12, 2), (1, 14, 5), (6, 3, 5), (5, 1, 6))
 
 
 def faults(trace: Trace) -> list[str]:
     """What the rules find wrong, and what the scheduler would have decided otherwise."""
-    checker, replay = Checker(trace.header), Replay(Header.from_json(trace.header))
+    checker, replay = checker_of(trace), Replay(trace.header)
+    for asked in trace.asked.values():
+        replay.fault_of_request(*asked)
     found = [fault for event in trace.events for fault in (checker.fault(event), replay.fault(event)) if fault]
     return found + [fault for fault in (replay.fault_at_end(trace.complete),) if fault]
 
@@ -59,7 +59,7 @@ def test_where_nobody_stops_early_the_trace_is_that_of_the_cpu(policy, capture):
     assert decisions(mine) == decisions(theirs)
     assert not any(event.overrun for event in mine.events)
     assert faults(mine) == []
-    assert mine.header["execution"]["asynchronous"] == (not policy.startswith("split"))
+    assert mine.header.is_asynchronous == (not policy.startswith("split"))
 
 
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)

@@ -105,7 +105,7 @@ def test_masks_of_a_leaking_run_are_those_that_were_used(run):
 
     w = world("llama")
     trace = w.run(backend=Backend(attend, leaks=True), **RUNS[run])
-    assert trace.header["leak"] is True and "leak" not in w.run(**RUNS[run]).header
+    assert trace.header.leak and not w.run(**RUNS[run]).header.leak
     passes = [(event.step, index) for event in trace.events for index in range(len(event.passes))]
     assert len(used) == 2 * len(passes)
     for at, mask in zip(passes, used[::2], strict=True):

@@ -82,7 +82,7 @@ def test_at_a_barrier_those_in_lanes_finish_and_those_waiting_are_carried_over()
         first, second = made.session(0), made.session(1)
         ends = {f.request: f.finish_reason for e in first.events for f in e.finished}
         assert ends == {**dict.fromkeys(ids[:2], "length"), **dict.fromkeys(ids[2:], "cancelled")}
-        assert len(second.prompts) == 4 and second.header["policy"] == "static"
+        assert len(second.prompts) == 4 and second.config.policy == "static"
         assert checked(first).complete and checked(second).complete
 
 
@@ -350,7 +350,7 @@ def test_of_a_run_without_a_pause_the_beginning_is_kept_and_says_so():
         cut, after = asyncio.run(ask(made))
     verdict = checked(cut)
     assert not verdict.complete and 0 < verdict.num_tokens <= 600
-    assert any("busy without a pause" in note and "not kept" in note for note in cut.header["notes"])
+    assert any("busy without a pause" in note and "not kept" in note for note in cut.header.notes)
     assert checked(after).complete and len(after.events) == 3
 
 

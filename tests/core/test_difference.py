@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.config import POLICIES, EngineConfig
@@ -22,7 +24,7 @@ def run(policy: str, cost: Linear = COST, rows=SIX, lanes: int = 3) -> Trace:
     """A run whose passes take exactly what `cost` says, told as measured."""
     engine = SimulatedEngine(cost, EngineConfig(policy=policy, max_num_seqs=lanes), vocab_size=1000)
     trace = engine.run(Workload(requests(*rows), name="six"))
-    return Trace({**trace.header, "source": "measured"}, trace.events, trace.complete)
+    return replace(trace, header=replace(trace.header, source="measured"))
 
 
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p != "continuous"])
@@ -61,7 +63,7 @@ def test_a_mixed_step_that_costs_more_than_the_fit_is_a_part():
         data["passes"] = [list(p._replace(t_start=p.t_start + shift, t_end=p.t_end + shift + longer)) for p in event.passes]
         events.append(type(event).from_json(data))
         shift += longer
-    slow = Trace(after.header, events, after.complete)
+    slow = replace(after, events=events)
     parts = {part.name: part for part in difference(before, slow).parts}
     assert mixed == 3 and parts[MIXED].seconds == pytest.approx(0.3, rel=0.05)
 
@@ -69,6 +71,6 @@ def test_a_mixed_step_that_costs_more_than_the_fit_is_a_part():
 def test_runs_of_no_steps_are_refused():
     trace = run("continuous")
     with pytest.raises(InflightError, match="without steps"):
-        difference(Trace(trace.header, []), trace)
+        difference(replace(trace, events=[]), trace)
     with pytest.raises(InflightError, match="too few"):
         difference(run("static", rows=((2, 1),)), run("continuous", rows=((2, 1),)))

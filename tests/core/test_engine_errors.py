@@ -13,9 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
-from core.trace.rules import Checker
 from core.workload.presets import preset
-from worlds.small import EOS, MemoryModel, SchedulerWorld, generate, memory_engine, request, requests
+from worlds.small import EOS, MemoryModel, SchedulerWorld, checker_of, generate, memory_engine, request, requests
 
 GOOD = request("good", 4, 3)
 
@@ -279,7 +278,7 @@ def test_cancel_before_arrival_while_waiting_and_while_running() -> None:
         "comes": "cancelled", "waits": "cancelled", "runs": "cancelled", "stays": "length",
     }  # fmt: skip
     assert len(trace.outputs["runs"]) == 1 and trace.outputs["stays"] == generate(request("stays", 4, 2))
-    checker = Checker(trace.header)
+    checker = checker_of(trace)
     assert [checker.fault(e) for e in trace.events] == [None] * len(trace.events)
 
 

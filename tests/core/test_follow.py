@@ -91,7 +91,7 @@ def test_a_recording_is_followed_while_it_grows(tmp_path, recording):
                 file.write(content[start : start + 7_001])
                 file.flush()
                 news += look(follower)
-    assert isinstance(news[0], Begun) and news[0].header["engine"]["name"] == "vLLM"
+    assert isinstance(news[0], Begun) and news[0].header.engine.name == "vLLM"
     assert (
         follower.is_over and follower.sentence.startswith("The recording has ended") and bare(events(news)) == bare(whole.events)
     )
@@ -183,7 +183,7 @@ def test_what_is_wrong_is_said_and_what_comes_is_shown_once_the_engine_has_been_
     with path.open("a") as file:
         file.write("".join(later(step, len(steps), "again") for step in steps))
     news = look(follower)
-    assert isinstance(news[0], Begun) and news[0].header["notes"][0].startswith(sentence) and not follower.sentence
+    assert isinstance(news[0], Begun) and news[0].header.notes[0].startswith(sentence) and not follower.sentence
     assert len(events(news)) == len(trace.events) and [e.step for e in events(news)] == [e.step for e in trace.events]
 
 
@@ -245,8 +245,8 @@ def test_another_version_and_left_out_prompts_are_said(tmp_path, lines):
         + "\n"
     )
     begun, met, *_ = look(Follower(path))
-    assert begun.header["notes"] == ["The recorder was never tried with vllm 0.33.0: what it missed there is absent."]
-    assert "prompts" in begun.header["absent"] and set(met.prompt) == {LEFT_OUT}
+    assert begun.header.notes == ("The recorder was never tried with vllm 0.33.0: what it missed there is absent.",)
+    assert "prompts" in begun.header.absent and set(met.prompt) == {LEFT_OUT}
 
 
 def test_each_rank_of_a_folder_is_followed_by_itself(tmp_path):

@@ -52,7 +52,7 @@ def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     trace = run(name, RUNS["chunked"], capture=traced, attention=GATHERING)
     assert trace.outputs == world(name).expected
     assert all(p.bucket for e in trace.events for p in e.passes)
-    assert "notes" not in trace.header
+    assert not trace.header.notes
 
 
 def test_a_pad_token_is_not_looked_for():
@@ -60,7 +60,7 @@ def test_a_pad_token_is_not_looked_for():
     config = world("gpt2").model.config
     config.pad_token_id = 7
     try:
-        assert "notes" not in run("gpt2", RUNS["chunked"], capture=traced, attention=GATHERING).header
+        assert not run("gpt2", RUNS["chunked"], capture=traced, attention=GATHERING).header.notes
         assert config.pad_token_id == 7
     finally:
         config.pad_token_id = None
@@ -75,9 +75,9 @@ def test_a_model_that_waits_for_the_device_is_computed_anew_and_says_so_once():
         hook.remove()
     assert trace.outputs == world("llama").expected
     assert not any(p.bucket for e in trace.events for p in e.passes)
-    (note,) = trace.header["notes"]
+    (note,) = trace.header.notes
     assert note.startswith("Without CUDA graphs: this model's pass cannot be captured (")
-    assert trace.header["execution"]["cuda_graphs"] is False
+    assert trace.header.execution.cuda_graphs is False
 
 
 def test_what_changes_between_passes_outside_the_buffers_would_show():

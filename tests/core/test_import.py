@@ -59,15 +59,15 @@ def test_it_obeys_the_rules_and_survives_the_disk(trace, tmp_path):
     again = Trace.load(tmp_path / "run.jsonl")
     assert again.complete and again.events == trace.events and again.texts == trace.texts
     assert sum(len(e.preempted) for e in again.events) == 1
-    assert again.header["engine"]["name"] == "vLLM" and "lanes" in again.header["deduced"]
+    assert again.header.engine.name == "vLLM" and "lanes" in again.header.deduced
 
 
 def test_what_was_not_recorded_is_absent(raw, trace):
-    assert trace.header["absent"] == ["prepare", "sample"]
+    assert trace.header.absent == ("prepare", "sample")
     assert metrics(trace)["time_s"]["sample"] is None and trace.events[0].timings.prepare is None
     plain = [{k: v for k, v in record.items() if k != "logprobs"} for record in raw]
     unseen = to_trace(Recording("x", plain[0], [r for r in plain if r["kind"] == "step"]))
-    assert unseen.events[5].sampled[0].margin is None and "margin" in unseen.header["absent"]
+    assert unseen.events[5].sampled[0].margin is None and "margin" in unseen.header.absent
 
 
 def test_its_texts_are_those_of_the_same_model_here(trace):
@@ -135,7 +135,7 @@ def test_two_ranks_of_one_engine_make_two_traces(tmp_path, capsys):
         main(["import", *files, "--out", str(tmp_path / "run.jsonl")])
     assert done.value.code == 0 and "missing" not in capsys.readouterr().out
     traces = [Trace.load(tmp_path / f"run.rank{rank}.jsonl") for rank in (0, 1)]
-    assert [(t.header["engine"]["rank"], t.header["engine"]["ranks"]) for t in traces] == [(0, 2), (1, 2)]
+    assert [(t.header.engine.rank, t.header.engine.ranks) for t in traces] == [(0, 2), (1, 2)]
     assert [(len(t.prompts), len(t.events), t.complete) for t in traces] == [(7, 189, True), (3, 99, True)]
     assert not traces[0].prompts.keys() & traces[1].prompts.keys()
 
@@ -146,7 +146,7 @@ def test_a_gap_is_said_and_nothing_is_made_up(raw):
     made = to_trace(recording)
     assert len(made.events) == 10 and not made.complete
     assert recording.faults == ["After step 9 steps are missing; what follows them is not shown."]
-    assert made.header["notes"] == recording.faults
+    assert list(made.header.notes) == recording.faults
     with pytest.raises(InvalidTrace, match="never arrived: an earlier part is missing"):
         to_trace(Recording("x", raw[0], steps[4:]))
 

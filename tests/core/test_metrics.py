@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -148,7 +149,7 @@ def test_goodput_counts_who_meets_every_limit():
 def test_a_run_cut_short_leaves_out_who_still_waits_and_says_so():
     """After two steps of one lane: a has two of its four tokens, b waits since 0; nothing of b is counted that did not run."""
     trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 30, 2))
-    cut = Trace(trace.header, trace.events[:2], complete=False)
+    cut = replace(trace, events=trace.events[:2], complete=False)
     numbers, end = metrics(cut), cut.events[-1].t_end
     assert (numbers["requests"], numbers["finished"], numbers["output_tokens"], numbers["prompt_tokens"]) == (2, 0, 2, 3)
     assert numbers["total_tok_s"] == pytest.approx((2 + 3) / numbers["wall_s"])
@@ -162,7 +163,7 @@ def test_a_run_cut_short_leaves_out_who_still_waits_and_says_so():
 
 def test_an_empty_trace_divides_by_nothing():
     trace = record(EngineConfig(), request("a", 3, 4))
-    numbers = metrics(Trace(trace.header, []))
+    numbers = metrics(replace(trace, events=[]))
     assert numbers["wall_s"] == 0 and numbers["output_tok_s"] is None and numbers["lane_occupancy"] is None
 
 

@@ -152,7 +152,7 @@ def test_three_lengths_one_after_the_other():
 def test_a_long_prompt_stalls_a_step_only_without_chunking():
     whole, chunked = run("long-prompt-arrives"), run("long-prompt-chunked")
     assert max(p.tokens for e in whole.events for p in e.passes) > 400
-    assert max(p.tokens for e in chunked.events for p in e.passes) == chunked.header["config"]["max_num_batched_tokens"]
+    assert max(p.tokens for e in chunked.events for p in e.passes) == chunked.config.max_num_batched_tokens
     # Each of the four decodes in every step until it ends, long prompt or not.
     for trace in (whole, chunked):
         for request in ("r0", "r1", "r2", "r3"):

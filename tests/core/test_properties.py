@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from core import Engine, EngineConfig, Request, StepEvent, Workload
 from core.config import POLICIES
 from core.scheduler.state import RequestState
-from core.trace.rules import Checker
-from worlds.small import MemoryModel, SchedulerWorld, generate, memory_engine, request
+from worlds.small import MemoryModel, SchedulerWorld, checker_of, generate, memory_engine, request
 
 ROOM = 60  # tokens: the longest request fits the smallest pool
 
@@ -63,7 +62,7 @@ class Watch:
 
     def __init__(self, engine: Engine, case: Case) -> None:
         self.engine, self.case = engine, case
-        self.checker = Checker(engine.trace.header)
+        self.checker = checker_of(engine.trace)
         self.computed: Counter[tuple[str, int]] = Counter()  # (request, position) -> times
         self.recomputable: Counter[tuple[str, int]] = Counter()  # computed before a preemption
         self.cached: set[tuple[str, int]] = set()
@@ -261,5 +260,5 @@ def test_logits_that_are_not_finite_end_one_request_alone() -> None:
         ends = {f.request: f.finish_reason for e in trace.events for f in e.finished}
         assert ends == {"fine": "length", "bad": "error", "too": "length"}
         assert trace.outputs["fine"] == generate(made[0]) and trace.outputs["bad"] == generate(made[1])[:3]
-        checker = Checker(trace.header)
+        checker = checker_of(trace)
         assert [checker.fault(e) for e in trace.events] == [None] * len(trace.events)

@@ -9,7 +9,7 @@ import pytest
 from core.trace.events import Preempted, StepEvent
 from core.trace.rules import Checker
 from core.trace.trace import Trace
-from worlds.small import memory_trace
+from worlds.small import checker_of, memory_trace
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def trace() -> Trace:
 
 def checked_to(trace: Trace, index: int) -> Checker:
     """A checker that has seen every event before this one."""
-    checker = Checker(trace.header)
+    checker = checker_of(trace)
     assert [checker.fault(event) for event in trace.events[:index]] == [None] * index
     return checker
 

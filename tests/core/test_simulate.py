@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_a_pass_takes_what_it_costs():
     assert first.t_end - first.t_start == pytest.approx(0.010 + 8 * 0.001 + 8 * 100e-6)  # 8 positions, which read each other
     assert second.t_end - second.t_start == pytest.approx(0.010 + 2 * 0.001 + 10 * 100e-6)
     assert third.t_start == second.t_end
-    assert trace.header["source"] == "simulated" and trace.header["cost"]["kind"] == "fitted"
+    assert trace.header.is_simulated and trace.header.cost["kind"] == "fitted"
     assert trace.complete and [len(ids) for ids in trace.outputs.values()] == [3, 3]
 
 
@@ -67,7 +68,7 @@ def test_the_same_decisions_as_the_real_engine_and_a_trace_that_holds(policy, tm
     ]
     simulated.recorded_texts = None
     simulated.save(tmp_path / "t.jsonl")
-    assert Trace.load(tmp_path / "t.jsonl").header["source"] == "simulated"
+    assert Trace.load(tmp_path / "t.jsonl").header.is_simulated
 
 
 def test_a_fit_finds_the_cost_it_was_made_from():
@@ -92,7 +93,7 @@ def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
     trace = SimulatedEngine(COST, config).run(Workload(list(_requests(6, new=8))))
     with pytest.raises(InflightError, match="measured nothing"):
         fit(trace)
-    trace.header["source"] = "live"
+    trace.header = replace(trace.header, source="live")
     found = fit(trace)
     assert found.kv_bytes_per_token == 100
     assert found.seconds(Load(2, 2000)) == pytest.approx(COST.seconds(Load(2, 2000)), rel=0.01)
@@ -144,8 +145,8 @@ def test_a_flow_equals_the_run_and_forgets():
         assert told[name]["count"] == numbers[name]["count"]
         assert told[name]["mean"] == pytest.approx(numbers[name]["mean"], rel=1e-3)
         assert told[name]["p50"] == pytest.approx(numbers[name]["p50"], rel=0.05)  # not interpolated between neighbours
-    kept, header = engine.trace.events, engine.trace.header
-    assert {r["id"] for r in header["workload"]["requests"]} == set(header["prompts"]) <= {f"r{i}" for i in range(40, 60)}
+    kept = engine.trace.events
+    assert set(engine.trace.asked) <= {f"r{i}" for i in range(40, 60)}
     assert sum(len(e.sampled) for e in kept) >= 10 > sum(len(e.sampled) for e in kept[1:])
     assert kept[-1].step == trace.events[-1].step and kept[-1].segments == trace.events[-1].segments
     assert (

@@ -59,7 +59,7 @@ def test_two_processes_give_the_tokens_of_generate(tmp_path: Path, family: str, 
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["requests"]) == len(asked), "one process prints"
     trace = Trace.load(trace_file)
-    assert trace.complete and trace.header["tensor_parallel"] == 2
+    assert trace.complete and trace.header.tensor_parallel == 2
     assert trace.outputs == {r.id: generate(model, r) for r in asked}
 
 
@@ -74,7 +74,7 @@ def test_what_cannot_be_shared_out_is_refused_once():
 def test_one_process_shares_nothing():
     assert tensor_parallel.world_size() == 1 and tensor_parallel.is_first()
     engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(), device="cpu")
-    assert engine.adapter.tensor_parallel == 1 and "tensor_parallel" not in engine.trace.header
+    assert engine.adapter.tensor_parallel == 1 and engine.trace.header.tensor_parallel == 1
     assert engine.adapter.num_heads == engine.adapter.config.num_attention_heads
 
 
@@ -108,7 +108,7 @@ def test_arrivals_by_the_clock_are_refused():
     model = MemoryModel()
     model.tensor_parallel = 2
     engine = Engine(model, None, EngineConfig(num_blocks=8))
-    assert engine.trace.header["tensor_parallel"] == 2
+    assert engine.trace.header.tensor_parallel == 2
     with pytest.raises(InflightError, match="the clocks of several would not agree"):
         engine.run(Workload(small_requests((3, 2)), arrival_unit="s"))
     assert engine.run(Workload(small_requests((3, 2)))).complete

@@ -39,13 +39,13 @@ def test_a_file_of_schema_1_opens_and_is_saved_as_the_newest(tmp_path: Path) -> 
     first = json.loads(OLD.read_text(encoding="utf-8").splitlines()[0])
     assert first["schema"] == 1 and "batching" not in first
     trace = Trace.load(OLD)
-    assert trace.header["batching"]["layout"] == "padded" and trace.complete
+    assert trace.header.batching.layout == "padded" and trace.complete
     assert {left.request: (left.lane, left.when) for e in trace.events for left in e.left} == {
         r: (next(a.lane for e in trace.events for a in e.admitted if a.request == r), "after") for r in trace.prompts
     }
     trace.save(tmp_path / "new.jsonl")
     again = Trace.load(tmp_path / "new.jsonl")
-    assert (again.header, again.events, again.texts) == (trace.header, trace.events, trace.texts)
+    assert (again.header, again.asked, again.events, again.texts) == (trace.header, trace.asked, trace.events, trace.texts)
     assert json.loads((tmp_path / "new.jsonl").read_text(encoding="utf-8").splitlines()[0])["schema"] == file.SCHEMA
 
 
@@ -55,9 +55,9 @@ def test_a_file_of_schema_2_opens_and_its_requests_are_checked(tmp_path: Path) -
     trace = Trace.from_lines(old)
     trace.save(tmp_path / "new.jsonl")
     again = Trace.load(tmp_path / "new.jsonl")
-    assert (again.header, again.events, again.texts) == (trace.header, trace.events, trace.texts)
+    assert (again.header, again.asked, again.events, again.texts) == (trace.header, trace.asked, trace.events, trace.texts)
     rows = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in old]
-    assert rows[0]["schema"] == 2 and trace.header["workload"] == rows[0]["workload"] and trace.prompts == rows[0]["prompts"]
+    assert rows[0]["schema"] == 2 and trace.workload.to_json() == rows[0]["workload"] and trace.prompts == rows[0]["prompts"]
     assert verify(iter(old)).not_replayed is None
     name = next(iter(trace.prompts))
     for forged in (
@@ -79,7 +79,7 @@ def test_what_schema_1_leaves_unsaid_is_inferred_as_the_scheduler_records_it(pol
             for running in {s.request for s in event.segments}:
                 engine.cancel(running)  # the last of a wave among them
     trace, upgrade = engine.trace, FromSchema1()
-    upgrade.header({name: value for name, value in trace.header.items() if name != "batching"})
+    upgrade.header({name: value for name, value in trace.header.to_json().items() if name != "batching"})
     assert [upgrade.event(dataclasses.replace(e, left=())) for e in trace.events] == trace.events
     assert {left.when for e in trace.events for left in e.left} == {"before", "after"}
 

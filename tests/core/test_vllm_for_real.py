@@ -146,7 +146,7 @@ def test_it_serves_records_and_opens(python, tmp_path, capsys):
         main(["import", str(tmp_path / "run.raw.jsonl"), "--out", str(tmp_path / "run.jsonl")])
     assert done.value.code == 0 and f"{len(recording.steps)} steps" in capsys.readouterr().out
     trace = Trace.load(tmp_path / "run.jsonl")
-    assert len(trace.events) == len(recording.steps) and trace.header["engine"]["name"] == "vLLM"
+    assert len(trace.events) == len(recording.steps) and trace.header.engine.name == "vLLM"
     assert sum(len(event.preempted) for event in trace.events) > 0  # four answers of up to 130 tokens in six blocks of 32
     reasons = [finished.finish_reason for event in trace.events for finished in event.finished]
     assert reasons.count("length") == 7 and reasons.count("cancelled") == 1

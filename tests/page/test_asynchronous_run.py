@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -104,7 +106,8 @@ def test_graph_padding_and_the_waiting_device_are_said(ran, at):
     assert f"The pass runs as a CUDA graph of 4 positions: {pads} of them is padding that belongs to no request." in why
     assert "The device waited 1.00 ms for the host before this step." in why
     assert not any(
-        "device" in s for s in sentences(Trace({**ran.header, "execution": {}}, ran.events, recorded_texts=ran.texts), at)[1]
+        "device" in s
+        for s in sentences(replace(ran, header=replace(ran.header, execution=None), recorded_texts=ran.texts), at)[1]
     )
 
 
@@ -193,9 +196,9 @@ def test_what_the_engine_noted_stands_where_the_machine_does(visit, ran):
 
 
 def test_a_run_without_any_of_it_shows_none_of_it(visit, ran):
-    plain_header = {k: v for k, v in ran.header.items() if k not in ("execution", "notes", "memory")}
+    plain_header = replace(ran.header, execution=None, notes=(), memory=None)
     events = [e for e in ran.events if not e.overrun][:4]
-    page = visit(replay=replay(Trace(plain_header, events, recorded_texts=ran.texts)), hash="axis=time")
+    page = visit(replay=replay(Trace(plain_header, ran.asked, events, recorded_texts=ran.texts)), hash="axis=time")
     assert page.evaluate("inflight.lanes.idle") == 0 and not page.locator(".source.noted").count()
     assert not page.locator(".waited").is_visible() and not page.locator(".lanes .legend-overrun").is_visible()
     assert page.locator(".timings dt").all_inner_texts() == ["schedule", "prepare", "forward", "sample", "other"]

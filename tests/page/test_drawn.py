@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):
 @pytest.mark.parametrize("policy", ["static", "continuous"])
 def test_a_leak_is_drawn_and_explained(visit, policy):
     trace = trace_of(policy)
-    trace.header["leak"] = True
+    trace.header = replace(trace.header, leak=True)
     page = visit(replay=replay(trace))
     several = [i for i, e in enumerate(trace.events) if len(e.segments) > 2]
     for index in several:
@@ -53,7 +55,7 @@ def test_a_leak_is_drawn_and_explained(visit, policy):
 
 def test_a_sliding_window_is_drawn(visit):
     trace = trace_of("continuous")
-    trace.header["model"]["windows"] = [4, None, 6]
+    trace.header = replace(trace.header, model=replace(trace.header.model, windows=(4, None, 6)))
     page = visit(replay=replay(trace))
     for layer in (0, 1, 2):
         page.evaluate("(l) => { inflight.mask.layer = l; inflight.draw(); }", layer)

@@ -24,7 +24,7 @@ def test_the_engine_and_what_is_deduced_are_named(visit, plain):
     assert "vLLM 0.32.0" in page.locator(".policy-chip").first.inner_text()
     for panel, fact in ((".panel.lanes", "lanes"), (".panel.queue", "reasons")):
         mark = page.locator(f"{panel} .deduced")
-        assert mark.is_visible() and mark.get_attribute("title") == plain.header["deduced"][fact]
+        assert mark.is_visible() and mark.get_attribute("title") == plain.header.deduced[fact]
     times = page.locator(".timings dd").all_inner_texts()
     assert times.count("not recorded") == 2
 

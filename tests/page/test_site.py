@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -156,7 +157,7 @@ def test_a_notebook_shows_the_player(visit):
     inside = page.frames[1]
     inside.wait_for_function("() => window.inflight && inflight.drawn >= 0")
     assert inside.evaluate("inflight.run.length") == len(ran.events)
-    assert "nothing has run yet" in Trace({}, [])._repr_html_()
+    assert "nothing has run yet" in replace(ran, events=[])._repr_html_()
 
 
 def test_the_site_has_the_lessons_with_their_sheets(site, chromium):

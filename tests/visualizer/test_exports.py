@@ -37,7 +37,7 @@ def test_the_trace_comes_back_as_it_was(store: Store, tmp_path):
     kept = store.put(ran)
     answer = store.export("jsonl", kept["url"])
     again = Trace.load(answer["url"].removeprefix("file="))
-    assert (again.header, again.events, again.complete) == (ran.header, ran.events, ran.complete)
+    assert (again.header, again.asked, again.events, again.complete) == (ran.header, ran.asked, ran.events, ran.complete)
     assert answer["name"].endswith(".jsonl")
     assert store.export("jsonl", kept["id"]) == answer
 
@@ -51,7 +51,7 @@ def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(store: Store):
     requests = [request(f"r{i}", 6 + i % 20, 10 + 3 * i % 40, 4 * i) for i in range(70)]
     ran = record(EngineConfig(max_num_seqs=8, max_num_batched_tokens=48, block_size=8), *requests, num_blocks=80)
     ran.events[300:] = []
-    ran.recorded_texts = Trace(ran.header, ran.events).texts
+    ran.recorded_texts = ran.decoded(None)
     page = opened(store.export("html", store.put(ran)["id"]))
     print(f"one page of {len(ran.events)} steps: {len(page.encode()):,} bytes")
     assert len(ran.events) == 300 and len(page.encode()) < 1_000_000

@@ -26,14 +26,13 @@ SCRIPT = Path(__file__).parents[1] / "js" / "beginnings.js"
 
 
 def most_new(trace: Trace) -> dict[str, int]:
-    return {r["id"]: r["sampling"]["max_new_tokens"] for r in trace.header["workload"]["requests"]}
+    return {request: one.request.sampling.max_new_tokens for request, one in trace.asked.items()}
 
 
 def messages(trace: Trace) -> list:
     """What an engine tells of a run, as `core.serving.feed` has it: every request just before the step in which it arrives."""
-    bare = {name: value for name, value in trace.header.items() if name not in ("prompts", "workload")}
     asked = most_new(trace)
-    told: list = [{"kind": "run", "header": bare}]
+    told: list = [{"kind": "run", "header": trace.header.to_json()}]
     for event in trace.events:
         for arrived in event.arrived:
             told.append(
@@ -51,7 +50,7 @@ def messages(trace: Trace) -> list:
 
 def begun(trace: Trace, every: int) -> list[dict]:
     """Replays that begin at every so many steps of a run, each going on to its end."""
-    run = LiveRun({**trace.header, "prompts": {}}, trace.tokenizer)
+    run = LiveRun(trace.header, trace.tokenizer)
     told, beginnings, deltas = messages(trace)[1:], [], []
     steps = 0
     for message in told:

@@ -12,8 +12,7 @@ import pytest
 from core import Trace, Workload
 from core.config import POLICIES, EngineConfig, Layout
 from core.measure.compare import compare, config_for, engine_contender
-from core.measure.replay import Replay
-from core.trace.header import Header
+from core.measure.verify import verify
 from visualizer.charts.contenders import hues
 from visualizer.words.captions import captions
 from worlds.small import memory_engine, requests
@@ -33,11 +32,10 @@ def hasty(monkeypatch):
 def test_a_new_policy_runs_is_recorded_checked_and_told(hasty, tmp_path) -> None:
     engine = memory_engine("hasty", max_num_seqs=2, max_num_batched_tokens=8, block_size=4, num_blocks=6)
     trace = engine.run(Workload(requests(*ROWS), name="small"))
-    assert trace.header["batching"] == hasty.to_json() and trace.header["policy"] == "hasty"
+    assert trace.header.batching == hasty and trace.config.policy == "hasty"
     trace.save(tmp_path / "t.jsonl")
     loaded = Trace.load(tmp_path / "t.jsonl")
-    replay = Replay(Header.from_json(loaded.header))
-    assert [replay.fault(event) for event in loaded.events] == [None] * len(trace.events)
+    assert verify(loaded.lines()).not_replayed is None
     told = captions(loaded)
     assert len(told) == len(trace.events) and all(c["say"] and c["why"] for c in told)
     admitted = [a.request for e in trace.events for a in e.admitted]

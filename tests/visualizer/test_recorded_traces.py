@@ -11,9 +11,11 @@ from core.errors import InvalidTrace
 from core.measure.verify import verify
 from core.models.cache import Models
 from core.models.load import BUILTIN_FOLDER
+from core.recorders.raw import lines_of
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import LEAKS, RUNS, TRACES
+from visualizer.documents.comparison_files import RECORDED
 from visualizer.documents.record import MISTAKES, differences, run_leak, run_mistake, run_preset
 from visualizer.server.store import Store
 
@@ -40,10 +42,19 @@ def test_the_engine_does_again_what_is_on_record(name: str, models: Models):
 def test_a_recording_says_when_where_and_on_what(name: str):
     trace = recorded(name)
     header = trace.header
-    assert header["source"] == "recorded" and trace.complete
-    assert header["created"] and header["device"] and header["model"]["name"] == PRESETS[name].model
-    assert header["config"] == PRESETS[name].config.to_json()
-    assert header["workload"] == PRESETS[name].workload.to_json()
+    assert header.source == "recorded" and trace.complete
+    assert header.created and header.device and header.model.name == PRESETS[name].model
+    assert header.config == PRESETS[name].config
+    assert trace.workload == PRESETS[name].workload
+
+
+def test_a_recording_that_is_opened_and_saved_is_the_same_file():
+    """Those of other engines, whose headers another program wrote, and those of comparisons among them."""
+    paths = [*TRACES.rglob("*.jsonl"), *RECORDED.glob("*/*.jsonl.gz")]
+    assert len(paths) > len(RUNS)
+    for path in paths:
+        lines = [line.rstrip("\n") for line in lines_of(path)]
+        assert list(Trace.from_lines(lines).lines()) == lines, path.name
 
 
 def test_nothing_is_on_record_but_presets_engines_leaks_and_mistakes():
@@ -57,7 +68,7 @@ def test_nothing_is_on_record_but_presets_engines_leaks_and_mistakes():
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Models):
     trace = recorded(LEAKS[name])
-    assert trace.header["leak"] is True and trace.header["source"] == "recorded"
+    assert trace.header.leak and trace.header.source == "recorded"
     assert differences(trace, run_leak(PRESETS[name], models)) == []
     assert trace.outputs != recorded(name).outputs
 
@@ -65,7 +76,7 @@ def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Mode
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Models):
     trace, mistake = recorded(name), MISTAKES[name]
-    assert trace.header["notes"] == [mistake.note]
+    assert trace.header.notes == (mistake.note,)
     assert differences(trace, run_mistake(mistake, models)) == []
     right = run_preset(mistake.preset, models)
     assert right.outputs == recorded("greedy-alone").outputs != trace.outputs

@@ -64,7 +64,7 @@ def test_a_replay_is_json_and_has_every_fact(ran: Trace):
 
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_deltas_add_up_to_the_replay(ran: Trace, size: int):
-    deltas, whole = Deltas(ran.header, ran.tokenizer), replay(ran)
+    deltas, whole = Deltas.of(ran, ran.tokenizer), replay(ran)
     events, captions = [], []
     texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {r: [] for r in ran.prompts}}
     for start in range(0, len(ran.events), size):

@@ -36,7 +36,7 @@ def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
     """With the texts of its tokens, for which a reader imports the tokenizers before its memory is bounded."""
     raw = gzip.decompress((Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes())
     trace = store.trace(open_upload(raw.decode(), store, HERE)["id"])
-    assert trace.header["engine"]["name"] == "vLLM" and not any("⟨" in t for ts in trace.texts.prompt.values() for t in ts)
+    assert trace.header.engine.name == "vLLM" and not any("⟨" in t for ts in trace.texts.prompt.values() for t in ts)
 
 
 @pytest.mark.parametrize(

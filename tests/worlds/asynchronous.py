@@ -13,6 +13,7 @@ import pytest
 
 from core.config import EngineConfig
 from core.trace.events import Finished, Overrun
+from core.trace.header import ExecutionFacts
 from core.trace.trace import Texts, Trace
 from worlds import small
 from worlds.visual import record, request
@@ -68,10 +69,11 @@ def with_overrun(trace: Trace, request: str) -> Trace:
         overrun=(Overrun(request, rows),),
     )
     events[last - 1] = replace(before, finished=(*before.finished, Finished(request, "stop")))
-    header = {**trace.header, "execution": {"asynchronous": True, "attention": "triton"}, "notes": [NOTE], "memory": MEMORY}
+    execution = ExecutionFacts(asynchronous=True, attention="triton")
+    header = replace(trace.header, execution=execution, notes=(NOTE,), memory=MEMORY)
     texts = trace.texts
     output = {r: t[:-1] if r == request else t for r, t in texts.output.items()}
-    return Trace(header, events, recorded_texts=Texts(texts.prompt, output))
+    return Trace(header, trace.asked, events, recorded_texts=Texts(texts.prompt, output))
 
 
 def with_graphs(trace: Trace, bucket: int) -> Trace:

@@ -14,13 +14,14 @@ from types import SimpleNamespace
 
 import torch
 
-from core import Engine, EngineConfig, Request, SamplingParams, Workload
+from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
 from core.attention.batch import PackedBatch
 from core.attention.kv_pool import KVPool, KVShape
 from core.models.adapter import ModelAdapter
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler, StepFacts
 from core.scheduler.state import RequestState
+from core.trace.rules import Checker
 
 VOCAB_SIZE = 50
 EOS = 3
@@ -107,6 +108,13 @@ class SchedulerWorld:
 def world_of(policy: str, rows: Sequence[tuple], num_blocks: int = 1000, **limits) -> SchedulerWorld:
     """Rows as in `requests`."""
     return SchedulerWorld(EngineConfig(policy=policy, **limits), requests(*rows), num_blocks)
+
+
+def checker_of(trace: Trace) -> Checker:
+    """The rules, told of everybody who was asked."""
+    checker = Checker(trace.header)
+    assert [checker.fault_of_request(*asked) for asked in trace.asked.values()] == [None] * len(trace.asked)
+    return checker
 
 
 def next_token(ids: Sequence[int]) -> int:

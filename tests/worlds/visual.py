@@ -25,7 +25,7 @@ def request(name: str, prompt: int, new: int, arrival: int = 0, first: int = 0) 
 class _Inventing:
     """A runner and its clock: a pass takes a millisecond, and every token is `TOKEN`."""
 
-    asynchronous, execution, notes = False, {}, ()
+    asynchronous, execution, notes = False, None, ()
     now = 0.0
 
     def begin(self) -> None: ...

@@ -15,7 +15,6 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from core.errors import InflightError
-from core.trace.fold import prompt_lengths
 from core.trace.mask import Mask, Position
 from core.trace.phrases import letters as letters_of
 from core.trace.trace import Trace
@@ -152,7 +151,7 @@ def _label(position: Position, letters: dict[str, str]) -> str:
 
 
 def _sentence(trace: Trace, step: int, letters: dict[str, str]) -> str:
-    captioner = Captioner(trace.header, prompt_lengths(trace))
+    captioner = Captioner.of(trace)
     for event in trace.events:
         caption = captioner.caption(event)
         if event.step == step:

@@ -49,11 +49,11 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "name": preset.name,
         "title": preset.title,
         "shows": preset.shows,
-        "policy": trace.header["policy"],
+        "policy": trace.config.policy,
         "question": question_of(preset.name),
         "steps": len(trace.events),
         "lanes": thumbnail(trace),
-        "recorded": _day(trace.header.get("created", "")),
+        "recorded": _day(trace.header.created),
     }
 
 

@@ -135,7 +135,7 @@ def where(environment: Mapping[str, Any]) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """The engines' notes about the machine, each once."""
     headers = [run.trace.header for run in comparison.runs.values() if run.trace is not None]
-    return list(dict.fromkeys(note for header in headers for note in header.get("notes") or ()))
+    return list(dict.fromkeys(note for header in headers for note in header.notes))
 
 
 def _counted(number: int | None, word: str) -> str:

@@ -9,12 +9,13 @@ Knows nothing of clients or viewers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from visualizer.charts.theme import Hues
-from visualizer.documents.replay import Deltas, public_header
+from visualizer.documents.replay import Deltas
 
 HIDDEN = "•"  # in place of every token's text
 
@@ -47,13 +48,12 @@ class Life:
 
 
 class LiveRun:
-    """One run, fed in order. header: the trace's, without requests and prompts, which are met one by one before they arrive. number: of the run."""
+    """One run, fed in order. header: the trace's. Requests are met one by one before they arrive. number: of the run."""
 
-    def __init__(self, header: dict[str, Any], tokenizer: Any, number: int = 0) -> None:
+    def __init__(self, header: Header, tokenizer: Any, number: int = 0) -> None:
         self._number = number
-        self._header = {**public_header(header), "source": "live"}
-        self._header.pop("workload", None)
-        self._deltas = Deltas({"prompts": {}, "workload": {}, **self._header}, tokenizer)
+        self._header = {name: value for name, value in replace(header, source="live").to_json().items() if name != "workload"}
+        self._deltas = Deltas(header, tokenizer)
         self._hues = Hues()
         self._lives: dict[str, Life] = {}
         self._step = 0  # the next one

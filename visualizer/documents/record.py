@@ -49,7 +49,7 @@ def run_mistake(mistake: Mistake, models: Models) -> Trace:
     preset = mistake.preset
     model, tokenizer = models.get(preset.model, "cpu", preset.dtype)
     trace = _run(Engine(model, tokenizer, preset.config, backend=Backend(mistake.attend)), preset)
-    trace.header = {**trace.header, "notes": [mistake.note]}
+    trace.header = replace(trace.header, notes=(mistake.note,))
     return trace
 
 
@@ -60,7 +60,7 @@ def run_leak(preset: Preset, models: Models) -> Trace:
 
 def _run(engine: Engine, preset: Preset) -> Trace:
     trace = engine.run(preset.workload)
-    trace.header = {**trace.header, "source": "recorded"}
+    trace.header = replace(trace.header, source="recorded")
     return trace
 
 
@@ -80,11 +80,10 @@ def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = 
 
 def differences(recorded: Trace, again: Trace) -> list[str]:
     """Where two runs of a preset differ in anything but times, dates, machine and rounding of logits, which in 16 bits may choose a token."""
-    exact = recorded.header.get("dtype") == "float32"
-    found = []
-    for name in ("policy", "config", "num_blocks", "workload", "prompts", "dtype"):
-        if recorded.header.get(name) != again.header.get(name):
-            found.append(f"header: {name}")
+    exact = recorded.header.dtype == "float32"
+    found = [f"header: {name}" for name in _LIMITS if getattr(recorded.header, name) != getattr(again.header, name)]
+    if recorded.asked != again.asked:
+        found.append("what was asked")
     if len(recorded.events) != len(again.events):
         found.append(f"{len(recorded.events)} steps recorded, {len(again.events)} run")
     for old, new in zip(recorded.events, again.events, strict=False):
@@ -92,6 +91,7 @@ def differences(recorded: Trace, again: Trace) -> list[str]:
     return found
 
 
+_LIMITS = ("config", "num_blocks", "workload", "arrival_unit", "dtype")
 _FACTS = (
     "step",
     "arrived",

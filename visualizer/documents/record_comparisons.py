@@ -152,7 +152,7 @@ def measured(
     result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
     for run in result.runs.values():
         if run.trace is not None:
-            run.trace.header = {**run.trace.header, "source": "recorded"}
+            run.trace.header = replace(run.trace.header, source="recorded")
     say("cost curve")
     cost = cost_curve(adapter)
     found = {}

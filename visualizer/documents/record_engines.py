@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -84,7 +85,7 @@ def measured(asked_for: Preset, python: str, repeats: int = 5, say: Callable[[st
         result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
     for run in result.runs.values():
         if run.trace is not None:
-            run.trace.header = {**run.trace.header, "source": "recorded"}
+            run.trace.header = replace(run.trace.header, source="recorded")
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     name = f"engines-{asked_for.name}"
     return Shown(result, name, where, "recorded", asked_for.title, asked_for.shows, created, group=GROUP)

@@ -14,6 +14,7 @@ from typing import Any
 from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import Sampled, StepEvent
 from core.trace.fold import Fold
+from core.trace.header import Header
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
@@ -28,7 +29,7 @@ def replay(trace: Trace) -> dict[str, Any]:
     """The whole run for the player."""
     return {
         "schema": SCHEMA,
-        "header": public_header(trace.header),
+        "header": trace.about(),
         "complete": trace.complete,
         "letters": letters(trace),
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
@@ -42,11 +43,6 @@ def told(trace: Trace, language: str) -> dict[str, Any]:
     """The sentences about the run in another language, which replace the replay's own: {"captions", "totals"}."""
     with speaking(language):
         return {"captions": captions(trace), "totals": totals(trace)}
-
-
-def public_header(header: dict[str, Any]) -> dict[str, Any]:
-    """The trace's header without the prompts' token ids, whose texts the replay has."""
-    return {name: value for name, value in header.items() if name != "prompts"}
 
 
 def plain_event(event: StepEvent) -> dict[str, Any]:
@@ -76,12 +72,12 @@ def _camel(name: str) -> str:
 class Deltas:
     """The same data piece by piece: `delta(events)` is what these events add. One for each run, fed in order.
 
-    header and tokenizer: the trace's. Requests that the header does not know are met before the step in which they arrive.
+    header and tokenizer: the trace's. Requests are met before the step in which they arrive.
     """
 
-    def __init__(self, header: dict[str, Any], tokenizer: Any) -> None:
-        self._prompts: dict[str, Sequence[int]] = dict(header["prompts"])
-        self._captioner = Captioner(header, {request: len(ids) for request, ids in self._prompts.items()})
+    def __init__(self, header: Header, tokenizer: Any) -> None:
+        self._prompts: dict[str, Sequence[int]] = {}
+        self._captioner = Captioner(header)
         self._tokenizer = tokenizer
         self._detokenizers: dict[str, Detokenizer] = {}
         self._arrived = 0
@@ -95,6 +91,14 @@ class Deltas:
     def letters(self) -> dict[str, str]:
         """Letters of the requests that may still be named."""
         return dict(self._captioner.letters)
+
+    @classmethod
+    def of(cls, trace: Trace, tokenizer: Any) -> Deltas:
+        """All who are asked in a trace are met."""
+        deltas = cls(trace.header, tokenizer)
+        for request, one in trace.asked.items():
+            deltas.meet(request, one.prompt, one.request.sampling.max_new_tokens)
+        return deltas
 
     def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None) -> None:
         """A request that will arrive. prompt: its token ids."""

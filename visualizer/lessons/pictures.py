@@ -38,7 +38,7 @@ def lanes_picture(at: At, blank_after: bool = False) -> Element:
     shapes.append(
         Element("path", {"d": f"M{_LABEL + (marked + 1) * cell:.1f} 14V{height - 4}", "stroke": "#111", "stroke-width": "1.5"})
     )
-    return _picture(width, height, shapes, f"{t('Lanes of the run')} “{at.trace.header['workload'].get('name', '')}”")
+    return _picture(width, height, shapes, f"{t('Lanes of the run')} “{at.trace.header.workload}”")
 
 
 def mask_picture(at: At, blank: bool = False) -> Element:

@@ -44,7 +44,7 @@ class At:
 
     @cached_property
     def config(self) -> EngineConfig:
-        return EngineConfig.from_json(self.trace.header["config"])
+        return self.trace.config
 
     @cached_property
     def letters(self) -> dict[str, str]:
@@ -129,12 +129,12 @@ def _found(trace: Trace, steps: Iterator[int], number: int) -> int:
     for count, step in enumerate(steps):
         if count == number:
             return step
-    raise InflightError(f"The run {trace.header['workload'].get('name')} has no such step.")
+    raise InflightError(f"The run {trace.header.workload} has no such step.")
 
 
 def _neighbour(trace: Trace, step: int, by: int) -> int:
     steps = [e.step for e in trace.events]
     index = steps.index(step) + by
     if not 0 <= index < len(steps):
-        raise InflightError(f"The run {trace.header['workload'].get('name')} has no step beside step {step}.")
+        raise InflightError(f"The run {trace.header.workload} has no step beside step {step}.")
     return steps[index]

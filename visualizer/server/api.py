@@ -143,7 +143,7 @@ class Server:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
         try:
             trace = self.store.trace(run)
-            name = trace.header["model"].get("name")
+            name = trace.header.model.name
             if name not in BUILTIN_MODELS:
                 raise InflightError("Attention weights are shown for the built-in models only.")
             from visualizer.server.attention_weights import attention_weights  # with torch

@@ -109,7 +109,7 @@ class Followed:
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
         """Of a recording's model, where it is on this machine; prompts that were left out have no texts to be had."""
-        if "prompts" in run["header"]["absent"]:
+        if "prompts" in run["header"].get("absent", ()):
             return PlainIds()
         return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()
 
@@ -117,7 +117,7 @@ class Followed:
 def _message(news: News, run: int) -> Message:
     """As an engine of our own tells it, see `core.serving.feed`. run: the number of the recording."""
     if isinstance(news, Begun):
-        return {"kind": "run", "run": run, "header": news.header, "model": news.model}
+        return {"kind": "run", "run": run, "header": news.header.to_json(), "model": news.model}
     if isinstance(news, Met):
         return {"kind": "request", "id": news.request, "prompt_token_ids": news.prompt, "max_new_tokens": news.max_new_tokens}
     return news

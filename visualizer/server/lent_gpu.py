@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from core.models.cache import Models
 from core.trace.events import StepEvent
+from core.trace.file import Asked
+from core.trace.header import Header
 from core.trace.trace import Trace
 from visualizer.server.jobs import Cancelled
 from visualizer.server.limits import Limits, Refused, Spec
@@ -33,11 +35,12 @@ log = logging.getLogger("inflight")
 class Part(NamedTuple):
     """The progress of a run since the last part: plain data that can be pickled.
 
-    header: with the first part after the run has begun, and with the last, as it is by then. answer: of the job, once it has ended. The
-    others: see `Trace`.
+    header, asked: with the first part after the run has begun, and with the last, as they are by then. answer: of the job, once it has ended.
+    The others: see `Trace`.
     """
 
-    header: dict[str, Any] | None
+    header: Header | None
+    asked: dict[str, Asked]
     events: list[StepEvent]
     complete: bool
     answer: dict[str, Any]
@@ -63,9 +66,15 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
             ended = run.wait(_PERIOD)  # before looking, so that nothing is missed
             trace = run.trace
             events = trace.events[taken:] if trace is not None else []
-            header = dict(trace.header) if trace is not None and (ended or not begun) else None
+            told = trace if ended or not begun else None
             begun, taken = trace is not None, taken + len(events)
-            yield Part(header, events, trace is not None and trace.complete, run.answer if ended else {})
+            yield Part(
+                told.header if told else None,
+                dict(told.asked) if told else {},
+                events,
+                trace is not None and trace.complete,
+                run.answer if ended else {},
+            )
     finally:
         run.cancel()
         run.wait()  # the process may be lent again at once
@@ -112,9 +121,10 @@ class LentRun(Run):
         with closing(_LENT(self._spec, self._limits)) as parts:
             for part in _told(parts):
                 if part.header is not None and self.trace is None:
-                    self.trace = Trace(part.header, [], complete=False, tokenizer=self.tokenizer)
+                    self.trace = Trace(part.header, {}, [], complete=False, tokenizer=self.tokenizer)
                 if self.trace is not None:
-                    self.trace.header.update(part.header or {})
+                    self.trace.header = part.header or self.trace.header
+                    self.trace.asked |= part.asked
                     self.trace.events += part.events
                     self.trace.complete = part.complete
                 answer = part.answer

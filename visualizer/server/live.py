@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from visualizer.documents.live import LiveRun, shown
 from visualizer.server.tail import Tail
 
@@ -81,7 +82,7 @@ class Live:
     def _other(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "run":
-            self._run = LiveRun(message["header"], self._tokenizer_of(message), message.get("run", 0))
+            self._run = LiveRun(Header.from_json(message["header"]), self._tokenizer_of(message), message.get("run", 0))
             self._begin()
             if self._is_late:
                 self._is_late = False

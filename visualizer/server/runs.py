@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
 from core.threads import SHARES
-from visualizer.documents.replay import Deltas, public_header
+from visualizer.documents.replay import Deltas
 from visualizer.server.jobs import Job
 from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
 from visualizer.server.store import Store
@@ -73,7 +73,7 @@ class Run(Job):
         if trace is None:
             return None
         if self._writer is None:
-            self._writer, body["header"] = Deltas(trace.header, self.tokenizer), public_header(trace.header)
+            self._writer, body["header"] = Deltas.of(trace, self.tokenizer), trace.about()
         events = trace.events[self._num_told :]
         if events:
             body |= self._writer.delta(events)

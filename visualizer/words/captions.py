@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from core.config import EngineConfig
 from core.trace.events import StepEvent
-from core.trace.fold import Fold, prompt_lengths
+from core.trace.fold import Fold
+from core.trace.header import Header
 from core.trace.phrases import bound, letter, reason
 from core.trace.trace import Trace
 from visualizer.words.context import StepContext
@@ -24,27 +24,32 @@ __all__ = ["MAX_CHARACTERS", "Captioner", "captions", "plain"]
 
 def captions(trace: Trace) -> list[dict[str, Any]]:
     """The caption of every event; see `Captioner.caption`."""
-    captioner = Captioner(trace.header, prompt_lengths(trace))
+    captioner = Captioner.of(trace)
     return [captioner.caption(event) for event in trace.events]
 
 
 class Captioner:
-    """Follows a run event by event. header: the trace's; prompt_lengths: tokens of each prompt."""
+    """Follows a run event by event. header: the trace's. Requests are met before the step in which they arrive."""
 
-    def __init__(self, header: dict[str, Any], prompt_lengths: dict[str, int]) -> None:
-        self.fold = Fold.of(prompt_lengths, header["batching"]["order"])
-        self._prompt = dict(prompt_lengths)
+    def __init__(self, header: Header) -> None:
+        self.fold = Fold.of({}, header.batching.order)
+        self._prompt: dict[str, int] = {}  # tokens of each prompt
+        self._asked: dict[str, int | None] = {}  # new tokens that each may have
         self.letters: dict[str, str] = {}
         self._arrived = 0
-        self._config = EngineConfig.from_json(header["config"])
-        self._asked = {
-            r["id"]: r.get("sampling", {}).get("max_new_tokens") for r in header["workload"].get("requests", ()) if "id" in r
-        }
-        self._is_asynchronous = bool((header.get("execution") or {}).get("asynchronous"))
+        self._config, self._is_asynchronous = header.config, header.is_asynchronous
         self._last_end: float | None = None
 
+    @classmethod
+    def of(cls, trace: Trace) -> Captioner:
+        """All who are asked in a trace are met."""
+        captioner = cls(trace.header)
+        for request, one in trace.asked.items():
+            captioner.meet(request, len(one.prompt), one.request.sampling.max_new_tokens)
+        return captioner
+
     def meet(self, request: str, prompt_length: int, max_new_tokens: int | None) -> None:
-        """A request that will arrive and that the header does not know."""
+        """A request that will arrive."""
         self._prompt[request] = self.fold.num_tokens[request] = prompt_length
         self._asked[request] = max_new_tokens
 

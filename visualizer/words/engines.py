@@ -15,7 +15,7 @@ GROUP = "Other engines"
 def others(comparison: Comparison) -> dict[str, Trace]:
     """The contenders that are not our engine and left a trace of their steps."""
     traces = {name: run.trace for name, run in comparison.runs.items()}
-    return {name: trace for name, trace in traces.items() if trace is not None and "engine" in trace.header}
+    return {name: trace for name, trace in traces.items() if trace is not None and trace.header.engine is not None}
 
 
 def decisions(comparison: Comparison) -> str:
@@ -53,7 +53,7 @@ def caveats(comparison: Comparison) -> list[str]:
     theirs = others(comparison)
     if not theirs:
         return []
-    size = next(iter(theirs.values())).header["config"]["block_size"]
+    size = next(iter(theirs.values())).config.block_size
     return [
         "A time goes from the first request handed over to the end of the last step: loading a model and its KV pool are not in it, keeping "
         f"the record is, and nobody turns tokens into text. KV blocks hold {size} tokens for everybody.",
@@ -62,4 +62,5 @@ def caveats(comparison: Comparison) -> list[str]:
 
 
 def _engine(name: str, trace: Trace) -> str:
-    return f"{name} {trace.header['engine']['version']}"
+    assert trace.header.engine is not None
+    return f"{name} {trace.header.engine.version}"

@@ -50,13 +50,14 @@ class Timed:
     def idle(self) -> float | None:
         """See `idle_share`; None on a GPU whose passes the host timed, one after the other."""
         header = self.trace.header
-        by_host = header["device"].startswith("cuda") and not header.get("execution")
+        by_host = header.device.startswith("cuda") and header.execution is None
         return None if by_host else idle_share(self.trace.events)
 
     @property
     def computed(self) -> dict[str, Any]:
         """How the trace says that passes were computed: options in effect, memory, and what could not be had."""
-        return {name: self.trace.header.get(name) for name in ("execution", "memory", "notes")}
+        header = self.trace.header.to_json()
+        return {name: header.get(name) for name in ("execution", "memory", "notes")}
 
     def to_json(self) -> dict[str, Any]:
         return {

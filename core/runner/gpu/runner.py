@@ -27,6 +27,7 @@ from core.runner.gpu.host_pass import HostPass, LaneTables, lay_out
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.sampling import Sample, as_samples, choose, noise_key, rows_of
 from core.scheduler.output import SchedulerOutput
+from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 
 MOST_GRAPH_TOKENS = 2048  # a longer pass computes for longer than its launches take
@@ -96,15 +97,15 @@ class PagedRunner:
                     tokens = shape.positions + 1
 
     @property
-    def execution(self) -> dict[str, Any]:
+    def execution(self) -> ExecutionFacts:
         """See `Runner`."""
-        return {
-            "attention": "triton",
-            "cuda_graphs": self._capture is not None,
-            "asynchronous": self.asynchronous,
-            "fused_sampling": self._execution.fused_sampling,
-            "fused_norms": bool(self._norms),
-        }
+        return ExecutionFacts(
+            attention="triton",
+            cuda_graphs=self._capture is not None,
+            asynchronous=self.asynchronous,
+            fused_sampling=self._execution.fused_sampling,
+            fused_norms=bool(self._norms),
+        )
 
     @property
     def num_lanes(self) -> int:

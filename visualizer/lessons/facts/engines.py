@@ -11,7 +11,7 @@ from visualizer.lessons.places import At
 @fact
 def decided_alike(at: At) -> int:
     """Steps before the first that our engine decides otherwise, under the same limits."""
-    comparison = load(RECORDED / f"engines-{at.trace.header['workload']['name']}").comparison
+    comparison = load(RECORDED / f"engines-{at.trace.header.workload}").comparison
     ours = comparison.runs["continuous"].trace
     assert ours is not None
     found = divergence(ours, at.trace)

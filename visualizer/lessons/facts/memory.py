@@ -13,7 +13,7 @@ from visualizer.lessons.places import At
 
 @fact
 def layers(at: At) -> int:
-    return at.trace.header["model"]["layers"]
+    return _on_record(at.trace.header.model.layers)
 
 
 @fact
@@ -30,18 +30,23 @@ def head_dim(at: At) -> int:
 @fact
 def number_bytes(at: At) -> int:
     """Bytes of one number of the cache."""
-    return {"float32": 4, "bfloat16": 2, "float16": 2}[at.trace.header["dtype"]]
+    return {"float32": 4, "bfloat16": 2, "float16": 2}[at.trace.header.dtype]
 
 
 @fact
 def token_bytes(at: At) -> int:
     """Bytes of a token in the cache: K and V × layers × heads × size of a head × bytes of a number."""
-    return at.trace.header["model"]["kv_bytes_per_token"]
+    return _on_record(at.trace.header.model.kv_bytes_per_token)
 
 
 @fact
 def cache_bytes(at: At, letter: str) -> int:
-    return cache_of(at, letter) * at.trace.header["model"]["kv_bytes_per_token"]
+    return cache_of(at, letter) * _on_record(at.trace.header.model.kv_bytes_per_token)
+
+
+def _on_record(number: int | None) -> int:
+    assert number is not None, "the lesson's run says nothing of its model"
+    return number
 
 
 @remembered
@@ -50,4 +55,4 @@ def _model_file(name: str) -> dict[str, Any]:
 
 
 def _model(at: At) -> dict[str, Any]:
-    return _model_file(at.trace.header["model"]["name"])
+    return _model_file(str(at.trace.header.model.name))

@@ -155,8 +155,7 @@ def _finish(at: At, letter: str) -> int:
 
 
 def _asked(at: At, request: str) -> int:
-    asked = {r["id"]: r.get("sampling", {}).get("max_new_tokens", 0) for r in at.trace.header["workload"]["requests"]}
-    return asked[request]
+    return at.trace.asked[request].request.sampling.max_new_tokens
 
 
 def _num_blocks(at: At, letter: str) -> int:

@@ -1,0 +1,137 @@
+"""The header of a trace: plain data in a file and a frozen record in memory, and nothing is lost or believed on the way."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import EngineConfig, Trace
+from core.config import POLICIES
+from core.errors import InvalidTrace
+from core.trace.header import EngineFacts, ExecutionFacts, Header, ModelFacts
+from worlds.small import memory_trace
+
+
+def header(**facts: Any) -> Header:
+    """One with something on record in every field, but for what is given."""
+    config = EngineConfig("continuous", num_blocks=9)
+    full: dict[str, Any] = {
+        "created": "2026-01-02T03:04:05+00:00",
+        "source": "recorded",
+        "engine": EngineFacts(name="vLLM", version="0.32.0", async_=False, rank=1, ranks=2),
+        "deduced": {"lanes": "the lowest that is free"},
+        "absent": ("prepare",),
+        "model": ModelFacts(name="m", layers=2, vocab_size=50, eos_token_ids=(), windows=(None, 4)),
+        "device": "cuda:0",
+        "threads": 2,
+        "dtype": "float32",
+        "batching": replace(config.batching, order="requeue"),
+        "config": config,
+        "num_blocks": 9,
+        "workload": "small",
+        "arrival_unit": "s",
+        "versions": {"torch": "2.13.0", "triton": None},
+        "tensor_parallel": 2,
+        "leak": True,
+        "cost": {"kind": "by hand", "base_s": 0.5},
+        "execution": ExecutionFacts(attention="triton", cuda_graphs=False, asynchronous=True),
+        "memory": {"weights": 1, "kv_pool": 2, "peak": 3},
+        "notes": ("One thing.", "Another."),
+    }
+    return Header(**full | facts)
+
+
+def in_a_file(header: Header) -> dict[str, Any]:
+    return json.loads(json.dumps(header.to_json()))
+
+
+def test_what_is_written_is_read() -> None:
+    full = header()
+    for one in (full, memory_trace((3, 2)).header, header(engine=None, execution=None, threads=None, cost=None, notes=())):
+        assert Header.from_json(in_a_file(one)) == one == pickle.loads(pickle.dumps(one))
+    assert full.is_asynchronous and not full.has_graphs and not full.has_one_clock and not full.counts_steps
+    assert in_a_file(full)["engine"]["async"] is False and in_a_file(full)["model"]["eos_token_ids"] == []
+
+
+def test_what_is_not_on_record_is_not_written() -> None:
+    plain = in_a_file(memory_trace((3, 2)).header)
+    assert not plain.keys() & {"engine", "deduced", "absent", "tensor_parallel", "leak", "cost", "execution", "memory", "notes"}
+    bare = {name: plain[name] for name in ("model", "policy", "batching", "config", "num_blocks", "workload")}
+    assert Header.from_json({**bare, "notes": None, "engine": None}).to_json() == bare
+
+
+def test_it_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        header().source = "live"  # type: ignore[misc]
+
+
+UNKNOWN = st.dictionaries(
+    st.text(min_size=1, max_size=3).map(lambda name: f"x-{name}"),
+    st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), st.lists, max_leaves=3),
+    max_size=3,
+)
+
+
+@given(st.lists(UNKNOWN, min_size=4, max_size=4), st.randoms())
+def test_what_nobody_knows_survives_where_it_stood(unknown: list[dict[str, Any]], draw: Any) -> None:
+    """In the header and in each object of it, with the names in any order: what is loaded and saved is the same text."""
+    data = in_a_file(header())
+
+    def shuffled(facts: dict[str, Any]) -> dict[str, Any]:
+        items = list(facts.items())
+        draw.shuffle(items)
+        return dict(items)
+
+    for name, more in zip(("model", "engine", "execution"), unknown, strict=False):
+        data[name] = shuffled({**data[name], **more})
+    data = shuffled({**data, **unknown[3]})
+    read = Header.from_json(copy.deepcopy(data))
+    assert json.dumps(read.to_json()) == json.dumps(data)
+    assert read.more == unknown[3] and read.model.more == unknown[0]
+    changed = replace(read, source="live").to_json()
+    assert changed == {**data, "source": "live"} and list(changed) == list(data)
+
+
+def test_unknown_facts_survive_in_a_trace() -> None:
+    trace = memory_trace((3, 2))
+    trace.header = replace(trace.header, more={"weather": ["fair"]})
+    lines = list(trace.lines())
+    assert list(Trace.from_lines(lines).lines()) == lines and '"weather":["fair"]' in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("source", 5, "the header's source is of the wrong kind."),
+        ("notes", "one", "the header's notes is of the wrong kind."),
+        ("notes", ["one", 2], "the header's notes is of the wrong kind."),
+        ("threads", True, "the header's threads is of the wrong kind."),
+        ("memory", {"peak": "much"}, "the header's memory is of the wrong kind."),
+        ("model", {"name": ["m"]}, "the model's name is of the wrong kind."),
+        ("model", {"vocab_size": 0}, "the model's vocab_size is not a count."),
+        ("model", {"windows": [0]}, "the model's windows are not lengths."),
+        ("model", {"layers": 2, "windows": [None]}, "the model has 2 layers but 1 windows."),
+        ("model", {"eos_token_ids": [-1]}, "the model's eos_token_ids are not token ids."),
+        ("model", None, "the header has no model."),
+        ("engine", "vLLM", "the header does not say which engine this was."),
+        ("engine", {"name": "vLLM", "rank": "first"}, "the engine's rank is of the wrong kind."),
+        ("execution", [1], "the header's execution is not an object."),
+        ("policy", "static", "the policy is not that of the config."),
+        ("batching", POLICIES["static"].to_json(), "the fields of the policy are not those of continuous."),
+        ("num_blocks", 8, "the pool has 8 blocks and not the 9 of the config."),
+        ("num_blocks", None, "the header has no num_blocks."),
+        ("config", {"policy": "continuous", "speed": 9}, "An engine has no limit called 'speed'."),
+        ("workload", {"arrival_unit": "weeks"}, 'arrival_unit must be "step" or "s", not \'weeks\'.'),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, value: Any, sentence: str) -> None:
+    with pytest.raises(InvalidTrace) as caught:
+        Header.from_json({**in_a_file(header()), name: value})
+    assert str(caught.value) == f"line 1: {sentence}"
