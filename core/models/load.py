@@ -120,4 +120,4 @@ def load_adapter(name: str, device: str = "auto", dtype: str | torch.dtype = "au
 
 
 def versions() -> dict[str, str]:
-    return {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {"torch": str(torch.__version__), "transformers": transformers.__version__}

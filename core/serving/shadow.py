@@ -93,8 +93,8 @@ class Shadow:
                 if self._begun is None:
                     self._listen(None)
                 else:
-                    header, self._begun = Header.from_json(self._begun["header"]), None
-                    self._run(header)
+                    begun, self._begun = self._begun, None
+                    self._run(Header.from_json(begun["header"]))
             except _Over:
                 continue
             except InflightError as error:
