@@ -18,6 +18,8 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
 from gradio.context import LocalContext
+from gradio.routes import templates
+from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
 from starlette.requests import Request
 
@@ -44,6 +46,8 @@ from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address
 
+# Gradio's page for a shared address asks its scripts from elsewhere, which our policy forbids: its page for this address is as good there.
+_ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
@@ -174,7 +178,14 @@ def launch(
     elsewhere = origins(trace_hosts)
     host = "shared" if options.get("share") else options.get("server_name")
     here = here or limits(host=host, trusted=trust_visitors)
-    store = Store(own_folder(), here.kept_bytes)
+    try:
+        store = Store(own_folder(), here.kept_bytes)
+        files, picture = write_files(store.folder), store.folder / "picture.png"
+        shutil.copy(PICTURE, picture)
+    except OSError as error:
+        raise InflightError(
+            f"The page's files cannot be written: {(error.strerror or str(error)).lower()}. TMPDIR names another place."
+        ) from None
     if follow and is_space():
         raise InflightError("A Space is public: no engine's recordings are followed there.")
     if live_model not in BUILTIN_MODELS and not here.any_model:
@@ -186,13 +197,12 @@ def launch(
         shared = Followed(follow, not are_strangers(host, trust_visitors), named_tokenizer(tokenizer) if tokenizer else None)
     elif not is_space() if live is None else live:
         shared = SharedEngine(live_model, models, here, teacher_token)
-    files = write_files(store.folder)
-    picture = Path(shutil.copy(PICTURE, store.folder / "picture.png"))
     for path in (*files.values(), picture):
         store.pin(path)
     live_tab = shared.options if shared else None
     page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes)
     page.space_id = None  # Gradio's header for a Space that is looked at alone asks fonts and pictures from elsewhere
+    templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
     page._queue.sleep_when_free = 0.02  # Gradio looks every millisecond whether somebody asks, which costs a tenth of a core
     served = page.launch(
         app_kwargs={

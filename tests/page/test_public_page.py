@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 import zlib
 
 import pytest
 from playwright.sync_api import expect
 
+from worlds.page_server import serve
 from worlds.proxy import proxied
 from worlds.visitors import spec
 
@@ -107,3 +109,13 @@ def test_the_page_works_behind_a_proxy_that_has_it_under_a_path(visit, page_url)
         page.wait_for_function(
             "() => !inflight.running && inflight.run.header.source === 'live' && inflight.run.complete", timeout=60_000
         )
+
+
+@pytest.mark.slow
+def test_a_shared_page_asks_nothing_elsewhere_and_is_drawn(visit):
+    """Through Gradio's tunnel, which needs the network: here it leads nowhere, and the page is the one that it would show."""
+    share = (
+        "import gradio.networking as n; n.setup_tunnel = lambda **_: 'https://x.gradio.live'; import app; app.main(['--share'])"
+    )
+    with serve((sys.executable, "-c", share)) as url:
+        assert visit(url).evaluate("inflight.run.length") > 0

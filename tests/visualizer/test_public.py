@@ -153,6 +153,9 @@ def test_odd_bodies_are_refused_in_a_sentence(page_url, http, body):
         ("upload", [{}]),
         ("attention", [{}, "a", None, [], {}]),
         ("lessons", [{}]),
+        ("lesson_file", ["a\0b", "plan", "en"]),
+        ("lesson_file", ["y" * 300, "teacher", "en"]),
+        ("lesson_file", [{}, [], "../en"]),
     ],
 )
 def test_odd_calls_are_answered_in_words(page_url, http, name, arguments):

@@ -13,7 +13,9 @@ import pytest
 
 from core.config import EngineConfig
 from visualizer.documents import files
+from visualizer.documents.catalogue import TRACES
 from visualizer.server.folder import own_folder
+from visualizer.server.lessons import Lessons
 from visualizer.server.store import PLOTLY, NotKept, Store
 from worlds.visual import record, request
 
@@ -59,6 +61,17 @@ def test_a_full_disk_is_named_leaves_nothing_behind_and_fails_no_run(tmp_path, f
     assert not list(tmp_path.iterdir())
     full_disk.undo()
     assert "url" in store.keep(trace())
+
+
+def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_another(tmp_path, full_disk):
+    lessons = Lessons(Store(tmp_path, 0), TRACES)
+    for _ in range(2):
+        with pytest.raises(NotKept, match="no space left"):
+            lessons.file("", "plan", "en")
+    assert not list(tmp_path.iterdir())
+    full_disk.undo()
+    made = {lessons.file(name, "plan", "en") for name in ("", "a", "../a", "\0", "a" * 300)}
+    assert len(made) == len(list(tmp_path.iterdir())) == 1 and next(tmp_path.iterdir()).stat().st_size > 1000
 
 
 def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):

@@ -24,7 +24,6 @@ from visualizer.server.lessons import Lessons
 from visualizer.server.limits import Limits, Refused, check
 from visualizer.server.runs import LeakyRun
 from visualizer.server.store import Store
-from visualizer.server.store import address as address_of
 from visualizer.server.uploads import open_upload
 
 
@@ -41,7 +40,7 @@ class Server:
         self.jobs = Jobs(queues)
         self.catalogue = store.catalogue(traces)
         self.comparisons = comparisons.Recorded(store, limits)
-        self._lessons = Lessons(store.folder, traces)
+        self._lessons = Lessons(store, traces)
 
     def warm_up(self) -> None:
         """In a thread, once the page has been served, import what a run needs and load the model that most visitors use."""
@@ -101,18 +100,14 @@ class Server:
     def lessons(self, language: object) -> dict[str, Any]:
         """The address of the lessons in a language, `{"url"}`, or why there are none."""
         try:
-            path = self._lessons.document(str(language))
-            self.store.pin(path)
-            return {"url": address_of(path)}
+            return {"url": self._lessons.document(str(language))}
         except InflightError as error:
             return {"error": str(error)}
 
     def lesson_file(self, lesson: object, kind: object, language: object) -> dict[str, Any]:
         """The address of a lesson's sheet, or of the lesson as one file, `{"url"}`, or why there is none."""
         try:
-            path = self._lessons.file(str(lesson), str(kind), str(language))
-            self.store.pin(path)
-            return {"url": address_of(path)}
+            return {"url": self._lessons.file(str(lesson), str(kind), str(language))}
         except InflightError as error:
             return {"error": str(error)}
 

@@ -88,6 +88,13 @@ class Store:
             path = write_by_content(self.folder, document)
         return self._kept(path, pinned)["url"]
 
+    def keep_text(self, name: str, text: str) -> str:
+        """The address of a text that was made here and stays; raises NotKept."""
+        with self._writing():
+            path = write_whole(self.folder / name, [text])
+        self.pin(path)
+        return self._url(path)
+
     def adopt(self, run: str) -> dict[str, Any]:
         """A run that another process has put into the folder; `{"id", "url"}`."""
         return self._kept(self._path(run).with_suffix(".json"), pinned=False)
