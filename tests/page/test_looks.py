@@ -72,3 +72,43 @@ def test_motion_is_reduced_when_asked(visit, traces):
     page = visit(replay=replay(traces["continuous"]), reduced_motion="reduce")
     page.keyboard.press("ArrowRight")
     assert not page.evaluate("inflight.root.classList.contains('single')")
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1280, 720)])
+def test_nothing_in_the_queue_panel_moves_while_a_run_plays(visit, traces, size):
+    page = visit(replay=replay(traces["continuous"]), size=size)
+    tops = page.evaluate("""(async () => { const seen = new Set();
+        for (let i = 0; i < inflight.run.length; i += 1) { inflight.seek(i); await new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)));
+            seen.add([...document.querySelectorAll(".queue > :is(.gauges, .binding, h3)")].map((e) => e.getBoundingClientRect().top).join()); }
+        return [...seen]; })()""")
+    assert len(tops) == 1
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1280, 720), (1024, 768)])
+def test_a_legend_is_shown_whole(visit, traces, size):
+    page = visit(replay=replay(traces["static"]), size=size)
+    cut = """[...document.querySelectorAll(".legend")].flatMap((l) => [...l.querySelectorAll(":scope > span")].filter((e) => e.getClientRects().length)
+        .filter((e) => { const r = e.getBoundingClientRect(), box = l.getBoundingClientRect(); return r.right > box.right + 1 || r.bottom > box.bottom + 1; }).map((e) => e.textContent))"""
+    assert page.evaluate(cut) == []
+    weighed = page.evaluate(
+        f"(document.querySelector('.panel.mask').classList.add('weighed'), [document.querySelector('.legend-weights').getClientRects().length, {cut}])"
+    )
+    assert weighed == [1, []]
+
+
+@pytest.mark.parametrize("view", ["", "row", "mask", "kv", "queue", "text", "lanes"])
+def test_on_a_projector_words_are_large(visit, traces, view):
+    page = visit(replay=replay(traces["continuous"]), size="presenter", hash=f"present=1&step=6&view={view}")
+    assert page.evaluate("document.querySelector('.inflight').dataset.focusView ?? ''") == view
+    small = page.evaluate("""(() => { const drawn = [], ink = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { drawn.push([text, parseFloat(/([\\d.]+)px/.exec(this.font)[1])]); ink.call(this, text, ...at); };
+        inflight.draw();
+        const words = [...document.querySelectorAll(".stage *")].filter((e) => e.getClientRects().length && !e.closest(".hidden-text, .cursor") && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+            .map((e) => [e.textContent, parseFloat(getComputedStyle(e).fontSize)]);
+        return [...drawn, ...words].filter(([, size]) => size < 20); })()""")
+    assert small == []
+
+
+def test_a_link_to_the_presenter_opens_the_page_where_there_is_no_room_for_it(visit, traces):
+    page = visit(replay=replay(traces["continuous"]), size="phone", hash="present=1&step=6")
+    assert page.evaluate("[inflight.presenter, inflight.layout, inflight.frame.event.step]") == [False, "phone", 6]

@@ -123,8 +123,9 @@ def test_no_button_of_compare_is_cut_off_and_the_open_comparison_is_in_view(open
     for size in [(1440, 900), (1366, 768), (1024, 768), (768, 1024), (844, 390)]:
         page.set_viewport_size({"width": size[0], "height": size[1]})
         page.evaluate("(inflightCompare.show(inflightCompare.doc, null), 0)")
-        cut = page.evaluate("""[...document.querySelectorAll('.compare .top > button, .compare .top > .tabs button, .compare .transport > *, .compare .presets .on')]
-            .filter(b => b.getClientRects().length).map(b => [b.textContent, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth).map(([name]) => name)""")
+        cut = page.evaluate("""[...document.querySelectorAll('.compare .top :is(button, select), .compare .transport > *, .compare .presets .on')]
+            .filter(b => b.getClientRects().length).map(b => [b.textContent, b.getBoundingClientRect(), b.closest('.top .presets')?.getBoundingClientRect().right ?? innerWidth])
+            .filter(([, r, end]) => r.left < 0 || r.right > end + 1).map(([name]) => name)""")
         shown = page.evaluate(
             "[...document.querySelectorAll('.compare .presets .on')].filter(b => b.getClientRects().length).length"
         )
