@@ -31,21 +31,21 @@ def test_everything_is_on_one_screen(visit, traces, size):
         assert small == []
 
 
-@pytest.mark.parametrize(
-    "size", [(1440, 900), (1280, 720), (1201, 800), (1024, 768), (768, 1024), (844, 390), (390, 844), (360, 740)]
-)
-def test_no_button_is_cut_off(visit, traces, size):
+def test_no_button_is_cut_off(visit, traces):
     tabs = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare", "learn")]
     run = {"name": "one", "title": "A run with a long title", "shows": "", "policy": "continuous", "steps": 9, "url": "one.json"}
     files = {"one.json": json.dumps(replay(traces["continuous"]))}
-    page = visit(options={"catalogue": [run, {**run, "name": "two"}], "tabs": tabs}, files=files, size=size)
+    page = visit(options={"catalogue": [run, {**run, "name": "two"}], "tabs": tabs}, files=files)
     page.evaluate(
         "document.querySelectorAll('.edit-button, .what-button').forEach(b => { b.hidden = false; })"
     )  # as with a server
-    page.evaluate("inflight.sized()")
-    cut = page.evaluate("""[...document.querySelectorAll('.top button, .transport button, .transport select')].filter(b => b.offsetParent)
-        .map(b => [b.className, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth || r.bottom > innerHeight + 0.5).map(([name]) => name)""")
-    assert cut == []
+    for width, height in ((1440, 900), (1280, 720), (1201, 800), (1024, 768), (768, 1024), (844, 390), (390, 844), (360, 740)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("([w, h]) => innerWidth === w && innerHeight === h", arg=[width, height])
+        page.evaluate("inflight.sized()")
+        cut = page.evaluate("""[...document.querySelectorAll('.top button, .transport button, .transport select')].filter(b => b.offsetParent)
+            .map(b => [b.className, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth || r.bottom > innerHeight + 0.5).map(([name]) => name)""")
+        assert cut == [], (width, height)
 
 
 def test_text_is_never_small_or_pale(visit, traces):
@@ -63,9 +63,6 @@ def test_text_is_never_small_or_pale(visit, traces):
             return [...document.querySelectorAll('.stage *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && !e.closest('.gone'))
               .map(e => { const a = lum(of(getComputedStyle(e).color)), b = lum(ground(e)); return [e.className, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]; }).filter(([, c]) => c < 4.5); })()""")
         assert poor == [], scheme
-        assert page.evaluate(
-            "inflight.palette.hues.every(c => [[c.text, c.fill], [inflight.palette.ink, c.tint]].every(([a, b]) => true))"
-        )
 
 
 def test_motion_is_reduced_when_asked(visit, traces):

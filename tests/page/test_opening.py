@@ -104,23 +104,20 @@ def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_ur
         page.wait_for_function("(a) => inflight.entry && inflight.entry.trace === a", arg=address)
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
+def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friendly, elsewhere):
+    page = visit(friendly)
+    page.unroute_all()
+    before = page.evaluate("() => inflight.entry.name")
+    for name, sentence in (
         ("none.json", "answered 404"),
         ("private.json", "does not let other pages read it"),
         ("on", "did not answer"),  # sent on to where the page's policy does not let it
         ("cut.jsonl.gz", "packed, and breaks off"),
         ("large.json", "more than 32 MiB"),
-    ],
-)
-def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friendly, elsewhere, name, sentence):
-    page = visit(friendly)
-    page.unroute_all()
-    before = page.evaluate("() => inflight.entry.name")
-    go(page, f"{elsewhere}/{name}")
-    page.wait_for_function("(words) => document.querySelector('.toast').textContent.includes(words)", arg=sentence)
-    assert page.evaluate("() => inflight.entry.name") == before
+    ):
+        go(page, f"{elsewhere}/{name}")
+        page.wait_for_function("(words) => document.querySelector('.toast').textContent.includes(words)", arg=sentence)
+        assert page.evaluate("() => inflight.entry.name") == before
     page.errors.clear()  # Chromium reports what it was kept from
 
 

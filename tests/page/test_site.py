@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import shutil
 import threading
 from dataclasses import replace
 
@@ -121,15 +122,14 @@ def test_a_contender_has_a_link_on_the_site_too(site, chromium):
     page.close()
 
 
-def test_a_site_without_comparisons_has_no_tab_for_them(tmp_path, chromium):
+def test_a_site_of_one_run_has_no_tabs_for_what_is_not_on_record(tmp_path, chromium):
     (tmp_path / "none").mkdir()
+    (tmp_path / "one").mkdir()
+    shutil.copy(TRACES / "chunk-7-by-4.jsonl", tmp_path / "one")
     page = chromium.new_page()
-    page.goto(export_site(tmp_path / "site", comparisons=tmp_path / "none").as_uri())
+    page.goto(export_site(tmp_path / "site", tmp_path / "one", tmp_path / "none").as_uri())
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
-    assert (
-        page.locator("#watch .tabs button").all_inner_texts() == ["Watch", "Learn"]
-        and not (tmp_path / "site" / "compare").exists()
-    )
+    assert page.locator("#watch .tabs button").all_inner_texts() == [] and not (tmp_path / "site" / "compare").exists()
     page.close()
 
 

@@ -96,6 +96,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(page_url, http):
         assert "default-src 'self'" in headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_a_run_ends_at_once_without_an_abort(http, tmp_path):
     page = serve(TMPDIR=str(tmp_path))
     with page as url:
