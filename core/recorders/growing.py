@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -70,10 +71,20 @@ def ranks_in(place: Path) -> list[int]:
 def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
     found = []
     for path in folder.glob("*.jsonl"):
-        with suppress(InvalidTrace):
-            if (header := header_of(path)) is not None:
+        with suppress(OSError):  # it may be gone by now
+            now = path.stat()
+            if (header := _header_then(path, now.st_ino, now.st_size, now.st_mtime_ns)) is not None:
                 found.append((path, header))
     return found
+
+
+@lru_cache(maxsize=256)
+def _header_then(path: Path, inode: int, size: int, modified: int) -> RawHeader | None:
+    """The header of a file as it was then, read once: a folder is looked at again and again, and most files in it do not change."""
+    try:
+        return header_of(path)
+    except InvalidTrace:
+        return None
 
 
 def _rank(header: RawHeader) -> int:
