@@ -19,6 +19,8 @@ SMALL = """(() => {
 def test_every_target_is_large_enough_for_a_finger(visit, page_url, size):
     page = visit(url=f"{page_url}/", size=size, has_touch=True, is_mobile=size[0] < 600, hash="run=three-lengths&step=3&pin=B")
     assert page.evaluate(SMALL) == []
+    cut = "[...document.querySelectorAll('#watch .top button')].filter((b) => b.getClientRects().length && b.getBoundingClientRect().right > innerWidth).length"
+    assert page.evaluate(cut) == 0
     page.evaluate("document.querySelector('.edit-button').click()")
     page.wait_for_selector(".request-rows > *")
     assert page.evaluate(SMALL) == []
