@@ -16,7 +16,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import RUNS
 from worlds.page_server import begin, call, follow, last_of, run
-from worlds.visitors import spec
+from worlds.visitors import endless, spec
 
 
 def test_the_state_names_what_can_be_run(page_url, http):
@@ -49,7 +49,7 @@ def test_gradio_client_runs_it_too(page_url):
 
 
 def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url, http):
-    first = run(http, page_url, spec(new=400), "twice")
+    first = run(http, page_url, endless(), "twice")
     job = next(first)["job"]
     with httpx.Client(trust_env=False, timeout=60) as other:
         assert "still going" in begin(other, page_url, "run", spec(), "twice")["error"]
@@ -60,7 +60,7 @@ def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url,
 
 def test_a_closed_tab_does_not_hold_its_visitor_up(page_url, http):
     with httpx.Client(trust_env=False, timeout=60) as tab:
-        stream_of_tab = run(tab, page_url, spec(new=500), "closing")
+        stream_of_tab = run(tab, page_url, endless(), "closing")
         job = next(d for d in stream_of_tab if d.get("events"))["job"]
         stream_of_tab.close()
     while "still going" in (last := last_of(run(http, page_url, spec(), "closing"))).get("error", ""):

@@ -16,7 +16,7 @@ from visualizer.documents.catalogue import preset_entry
 from visualizer.server.address import address_of
 from visualizer.server.limits import HERE, SPACE, check, check_tokens, limits
 from worlds.page_server import begin, call, follow, last_of, serve
-from worlds.visitors import spec
+from worlds.visitors import endless, spec
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda p: p.name)
@@ -54,10 +54,8 @@ def test_an_address_is_that_of_the_visitor(behind_proxy, forwarded, found):
 
 
 def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
-    """However it is asked for. These would wait five minutes for a request to come."""
-    asked = spec()
-    asked["workload"] = {**asked["workload"], "arrival_unit": "s"}
-    asked["workload"]["requests"][2]["arrival"] = 290
+    """However it is asked for."""
+    asked = endless()
     assert "event_id" in http.post(f"{page_url}/gradio_api/call/run", json={"data": [{**asked, "visitor": "unread"}]}).json()
     assert "job" in begin(http, page_url, "run", asked, "unread too")
     call(http, page_url, "state")  # Gradio's queue has begun the first by then

@@ -72,6 +72,14 @@ def spec(*prompts: str, new: int = 6, **config) -> dict:
     return {"workload": Workload(requests).to_json(), "config": config.to_json(), "model": model, "device": "cpu"}
 
 
+def endless() -> dict:
+    """What the page sends for a run whose last request comes after almost five minutes: only a cancel ends it sooner."""
+    asked = spec()
+    asked["workload"] |= {"arrival_unit": "s"}
+    asked["workload"]["requests"][2]["arrival"] = 290
+    return asked
+
+
 async def collect(stream) -> list[dict]:
     return [delta async for delta in stream]
 
