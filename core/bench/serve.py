@@ -1,7 +1,7 @@
 """What serving costs: the same requests, at the same arrivals, over HTTP from a server of its own process and by the same engine offline.
 
 Clients stream, each on a connection of its own, and time what they read: the server's share is all that lies between a token's pass and
-its line at the client. Outputs must be equal, token for token. Prints nothing.
+its line at the client. Outputs must be equal, token for token. Meanwhile the server's memory is read. Prints nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,6 +31,8 @@ from core.workload.request import Request
 from core.workload.workload import Workload
 
 START_S = 180.0  # a server may take to load its model
+CLIENTS = 100  # at once
+_READINGS = 10  # of the server's memory
 
 
 @dataclass
@@ -51,12 +54,14 @@ def serve_beside_offline(
     seconds. Raises InflightError where the server does not start or does not answer.
     """
     on_run("starting the server")
-    with server(options) as url:
+    with started(options) as (url, process):
+        memory = _Memory(process, len(workload))
         _clients(url, Workload(list(workload)[:4], arrival_unit="s"))  # to warm up
         on_run(f"{len(workload)} clients")
-        started = time.perf_counter()
-        answers = _clients(url, workload)
-        wall = time.perf_counter() - started
+        memory.read(0)
+        began = time.perf_counter()
+        answers = _clients(url, workload, memory.answered)
+        wall = time.perf_counter() - began
     on_run("offline")
     engine.run(Workload(list(workload)[:4], arrival_unit="s"))
     trace = engine.run(workload)
@@ -69,8 +74,30 @@ def serve_beside_offline(
         "served": served,
         "offline": {name: offline[name] for name in ("wall_s", "output_tok_s", "ttft_s", "itl_s", "e2e_s")},
         "engine_while_serving": {"ttft_s": distribution(a.engine["ttft_s"] for a in answers.values())},
+        "server_memory": memory.readings,
         "header": trace.header,
     }
+
+
+class _Memory:
+    """What a server's process has resident, read now and then: [{"answered", "mib"}], empty where the system does not tell."""
+
+    def __init__(self, process: int, requests: int) -> None:
+        self._file, self._every = Path(f"/proc/{process}/status"), max(1, requests // _READINGS)
+        self._answered = 0
+        self.readings: list[dict[str, float]] = []
+
+    def answered(self) -> None:
+        """One more request was."""
+        self._answered += 1
+        if self._answered % self._every == 0:
+            self.read(self._answered)
+
+    def read(self, answered: int) -> None:
+        if self._file.exists():
+            found = re.search(r"^VmRSS:\s*(\d+) kB", self._file.read_text(), re.MULTILINE)
+            if found:
+                self.readings.append({"answered": answered, "mib": round(int(found[1]) / 1024, 1)})
 
 
 def _numbers(answers: Any, wall: float) -> dict[str, Any]:
@@ -87,11 +114,18 @@ def _numbers(answers: Any, wall: float) -> dict[str, Any]:
 @contextmanager
 def server(options: Sequence[str]) -> Iterator[str]:
     """A server in a process of its own, at any free port; its address."""
+    with started(options) as (url, _):
+        yield url
+
+
+@contextmanager
+def started(options: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """The same, with its process."""
     command = [sys.executable, "-m", "core", "serve", "--port", "0", *options]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=root)
     try:
-        yield _address(process)
+        yield _address(process), process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -113,19 +147,23 @@ def _address(process: subprocess.Popen[str]) -> str:
     raise InflightError(f"The server did not start: {said or 'it said nothing'}")
 
 
-def _clients(url: str, workload: Workload) -> Mapping[str, Answer]:
-    """Every request sent when it is due; what came back."""
-    return asyncio.run(_all(url, list(workload)))
+def _clients(url: str, workload: Workload, answered: Callable[[], None] = lambda: None) -> Mapping[str, Answer]:
+    """Every request sent when it is due, or as soon as fewer than `CLIENTS` are under way; what came back. answered: called for each."""
+    return asyncio.run(_all(url, list(workload), answered))
 
 
-async def _all(url: str, requests: Sequence[Request]) -> Mapping[str, Answer]:
+async def _all(url: str, requests: Sequence[Request], answered: Callable[[], None]) -> Mapping[str, Answer]:
+    at_once = asyncio.Semaphore(CLIENTS)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=url, limits=limits, timeout=None) as client:
         began = time.perf_counter()
 
         async def one(request: Request) -> Answer:
             await asyncio.sleep(max(0.0, began + request.arrival - time.perf_counter()))
-            return await _ask(client, request)
+            async with at_once:
+                answer = await _ask(client, request)
+            answered()
+            return answer
 
         try:
             answers = await asyncio.gather(*map(one, requests))

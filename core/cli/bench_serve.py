@@ -23,7 +23,7 @@ _DEFAULT = Lengths()
 
 @with_options
 def serve(
-    requests: Annotated[int, typer.Option(min=1, help="How many, each with a client of its own.")] = 100,
+    requests: Annotated[int, typer.Option(min=1, help="How many, each with a client of its own, at most 100 at once.")] = 100,
     rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = 8.0,
     burstiness: Burstiness = 1.0,
     seed: Seed = 0,
@@ -86,3 +86,6 @@ def _print(data: dict[str, Any]) -> None:
     rate = "all at once" if data["rate"] is None else f"{data['rate']:g} requests/s"
     same = "the same tokens in each" if not data["differing_requests"] else f"OTHER TOKENS in {data['differing_requests']}"
     line(f"{data['requests']} requests, {rate}, seed {data['seed']}; {same}.")
+    if memory := data["server_memory"]:
+        curve = ", ".join(f"{m['mib']:,.0f} after {m['answered']:,}" for m in memory)
+        line(f"The server's memory in MiB: {curve}.")

@@ -6,11 +6,12 @@ Outside a pass the model is as it was: `model(...)` and `generate` keep working.
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -121,6 +122,12 @@ class ModelAdapter:
         if cache is not None:
             logits = logits.masked_fill(cache.sees_broken(inputs["attention_mask"])[batch.sample_rows, None], torch.nan)
         return logits
+
+    def twin(self) -> ModelAdapter:
+        """The same weights in modules, and under a lock, of its own: neither's passes wait for the other's."""
+        with self.lock:
+            shared = {id(tensor): tensor for tensor in (*self.model.parameters(), *self.model.buffers())}
+            return replace(self, model=copy.deepcopy(self.model, shared))
 
     @contextmanager
     def attending(self, name: str) -> Iterator[None]:

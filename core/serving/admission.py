@@ -55,7 +55,8 @@ class Admission:
         try:
             self._runs.begin_if_due()
             arrived = min(stream.times.arrived, engine.now)
-            engine.add_request(Request(stream.id, prompt_token_ids=stream.prompt, sampling=stream.sampling, arrival=arrived))
+            request = Request(stream.id, prompt_token_ids=stream.prompt, sampling=stream.sampling, arrival=arrived)
+            engine.add_request(request)
         except InvalidRequest as error:
             self._delivery.end(stream, InvalidRequest(as_sentence(error.message)))
         except Exception as error:
@@ -63,7 +64,7 @@ class Admission:
             self._delivery.end(stream, error if isinstance(error, InflightError) else step_failed())
         else:
             stream.times.arrived = arrived
-            self._delivery.queued(stream)
+            self._delivery.queued(stream, request)
 
     def cancel(self, stream: TokenStream) -> None:
         """One that has ended stays as it is."""

@@ -13,7 +13,7 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
 from core.serving.admission import When
 from core.serving.engine import ServingEngine
-from core.serving.shadow import Shadow, shadow_config
+from core.serving.shadow.shadow import Shadow, shadow_config
 from core.serving.stream import TokenStream
 from core.serving.waves import WAVES
 from core.workload.request import SamplingParams
@@ -33,13 +33,17 @@ class Classroom:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The message that viewers get. changing: a run with the limits of `next` is about to begin, and `held` requests wait for it."""
+        """The message that viewers get. changing: a run with the limits of `next` is about to begin, and `held` requests wait for it.
+
+        record_is_full: later steps of this run are no longer kept.
+        """
         serving, to_come = self._serving, self._serving.config_to_come
         return {
             **_told(serving.engine.config),
             "changing": to_come is not None,
             "next": None if to_come is None else _told(to_come),
             "held": serving.num_held,
+            "record_is_full": serving.record_is_full,
             "hide_texts": serving.feed.hidden.texts,
             "hide_nicknames": serving.feed.hidden.nicknames,
             "shadow": self._shadow.policy if self._shadow is not None else None,
@@ -81,7 +85,7 @@ class Classroom:
         self._serving.ask(self._tell)
 
     def shadow(self, policy: str | None) -> None:
-        """Simulate another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
+        """Show another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
 
         Raises InvalidConfig for a policy that cannot have the engine's limits.
         """
@@ -93,11 +97,7 @@ class Classroom:
             self._shadow.close()
         self._shadow, serving.on_message = None, None
         if policy is not None:
-
-            def say(message: dict[str, Any]) -> None:
-                serving.ask(lambda: serving.feed.add(message))
-
-            self._shadow = Shadow(policy, lambda: serving.engine.now, say, lambda: serving.feed.closed)
+            self._shadow = Shadow(serving, policy)
             serving.on_message = self._shadow.hear
             self._shadow.hear({"kind": "pace", "steps_per_s": serving.steps_per_s})
             self._shadow.start()

@@ -17,6 +17,7 @@ from core.serving.metrics import ServingMetrics
 from core.serving.stream import Token, TokenStream, call_in, put_all
 from core.trace.events import StepEvent
 from core.trace.header import Header
+from core.workload.request import Request
 
 Message = dict[str, Any] | StepEvent
 
@@ -36,8 +37,8 @@ class Delivery:
         self._metrics.configured(header.config, header.num_blocks)
         self._say({"kind": "run", "run": run, "header": header.to_json()})
 
-    def queued(self, stream: TokenStream) -> None:
-        """The engine has queued a request."""
+    def queued(self, stream: TokenStream, request: Request) -> None:
+        """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
         self._alternatives.ask(stream.id, stream.likeliest, stream.sampling)
         self._say(
@@ -48,6 +49,7 @@ class Delivery:
                 "max_new_tokens": stream.sampling.max_new_tokens,
                 "nickname": stream.nickname,
                 "prompt_token_ids": stream.prompt,
+                "sampling": request.to_json()["sampling"],
             }
         )
         stream.call(stream.accept)

@@ -62,8 +62,11 @@ class ServingEngine:
         )
         self.num_step_failures = 0
         self.accepting = True
+        self.record_is_full = False  # later steps of this run are not kept: see `Session`
         self.on_message: Callable[[Message], None] | None = None  # called by the thread with everything that the feed is told
-        self.on_change: Callable[[], None] = lambda: None  # called by the thread when other limits are in force, or waited for
+        self.on_change: Callable[[], None] = lambda: (
+            None
+        )  # called by the thread when other limits are in force or waited for, and as the record fills
         self._draining = False
         self._loop = Loop(lambda: engine.has_work, self._step, self._end)
         self._delivery = Delivery(self.metrics, self._intake, self._say)
@@ -103,6 +106,11 @@ class ServingEngine:
     def num_requests(self) -> int:
         """Requests under way."""
         return self._intake.num_under_way
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has a request under way, or is about to hand one over."""
+        return not self.num_requests and not self.engine.has_work
 
     @property
     def num_held(self) -> int:
@@ -222,6 +230,9 @@ class ServingEngine:
             self.metrics.step_failures.inc()
             recover(error, self.engine, self._session, self._delivery, self._runs, self._admission)
         self._admission.begin_what_is_to_come()
+        if self._session.is_full != self.record_is_full:
+            self.record_is_full = self._session.is_full
+            self.on_change()
 
     def _end(self) -> None:
         """The thread ends, perhaps because of a bug: nobody may be left waiting for it."""

@@ -52,7 +52,7 @@ def _told(data: dict[str, Any] | StepEvent, hidden: Hidden) -> dict[str, Any]:
             data = replace(data, sampled=tuple(Sampled(s.pass_index, s.request, *_NO_TOKEN) for s in data.sampled))
         return {"kind": "step", **data.to_json()}
     if data["kind"] == "request":
-        names = (["prompt_token_ids"] if hidden.texts else []) + (["nickname"] if hidden.nicknames else [])
+        names = (["prompt_token_ids", "sampling"] if hidden.texts else []) + (["nickname"] if hidden.nicknames else [])
         return data | dict.fromkeys(names)
     return data
 
@@ -90,12 +90,12 @@ class Feed:
     The kinds of message:
 
     {"kind": "run", "run", "header"}    a run begins, with this number; its prompts come one by one
-    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids"}
+    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids", "sampling"}
     {"kind": "step", …}                 as in a trace
     {"kind": "carried", "requests"}     these leave the queue, as cancelled on record, and join that of the next run
     {"kind": "pace", "steps_per_s"}     None for full speed
     {"kind": "class", …}                what the teacher has set, see `Classroom`
-    {"kind": "shadow", …}               what another policy would have done by now, see `core.serving.shadow`
+    {"kind": "shadow", …}               what another policy does with the same requests, see `core.serving.shadow`
     {"kind": "skipped", "messages"}     to a reader alone: so many were missed
 
     A reader that does not get all of a run is told the latest "run", "class", "pace" and "shadow" first.

@@ -70,6 +70,11 @@ class Session(Recorder):
         """Whether the next request should begin a new run."""
         return self._now.is_cut or self._now.size > self._most // 2
 
+    @property
+    def is_full(self) -> bool:
+        """Whether later steps of this run are not kept any more."""
+        return self._now.is_cut
+
     def copy(self, run: int | None = None) -> Trace:
         """A run as it is now, by default the latest in which something happened; raises InflightError where it is not kept. Texts are missing."""
         with self._lock:

@@ -253,3 +253,49 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
         whole = generate(r)
         assert trace.outputs[r.id] == (whole[: len(trace.outputs[r.id])] if reasons[r.id] == "cancelled" else whole)
     assert engine._scheduler.pool.num_used == 0
+
+
+def test_the_likeliest_tokens_are_those_of_the_plain_engine_though_passes_are_launched_ahead():
+    """Joining, stopping early, preempted and reading graphs' buffers: each token's alternatives are its own, and none are left over."""
+    import asyncio
+
+    from core import SamplingParams
+    from core.serving.engine import ServingEngine
+    from worlds.paged import GATHERING, engine_on_buffers
+    from worlds.serving import char_engine, idle, serving, whole
+
+    config = {"max_num_seqs": 3, "num_blocks": 14, "block_size": 4, "max_num_batched_tokens": 12}
+    plain = char_engine(**config)
+    text = "O Romeo, Romeo, wherefore art"
+    bias = ((45, 4.0),)
+    asked = [
+        (text[: 3 + 4 * i], SamplingParams(24 - 3 * i, temperature=0.9, seed=i, logit_bias=bias if i == 3 else (), stop=("e ",) if i == 2 else ()), i % 5)
+        for i in range(7)
+    ]  # fmt: skip
+
+    async def all_of(made: ServingEngine) -> list[list]:
+        streams = [await made.submit(made.check(prompt, s), s, likeliest=count) for prompt, s, count in asked]
+        found = await asyncio.gather(*map(whole, streams))
+        await idle(made)
+        assert not made._delivery._alternatives._asked and not made._delivery._alternatives._found
+        return found
+
+    expected = None
+    for engine in (
+        plain,
+        engine_on_buffers(plain.adapter, plain.tokenizer, plain.config, attention=GATHERING),
+        engine_on_buffers(plain.adapter, plain.tokenizer, plain.config, attention=GATHERING, capture=again),
+    ):
+        with serving(engine) as made:
+            found = asyncio.run(all_of(made))
+            assert engine.trace.header.is_asynchronous == (engine is not plain)
+            assert any(event.preempted for event in made.session().events), "the pool must be too small"
+        expected = expected or found
+        for pieces, theirs, (_, _, count) in zip(found, expected, asked, strict=True):
+            assert [p.token_id for p in pieces] == [p.token_id for p in theirs]
+            for piece, their in zip(pieces, theirs, strict=True):
+                if piece.token_id is None:
+                    continue
+                assert len(piece.likeliest) == count
+                assert [near.token_id for near in piece.likeliest] == [near.token_id for near in their.likeliest]
+                assert [near.logprob for near in piece.likeliest] == pytest.approx([n.logprob for n in their.likeliest], abs=1e-3)

@@ -337,17 +337,20 @@ def test_room_for_a_new_run_is_made_when_the_engine_is_idle_and_the_oldest_goes(
 
 def test_of_a_run_without_a_pause_the_beginning_is_kept_and_says_so():
     async def ask(made: ServingEngine):
+        room = Classroom(made)
         made.set_pace(0)
         streams = [await made.submit((4, 5, i), greedy(40)) for i in range(20)]
         made.set_pace(None)
         await asyncio.gather(*map(whole, streams))
         await idle(made)
+        assert room.state["record_is_full"]
         cut = made.session()
         await whole(await made.submit((4, 5), greedy(3)))
-        return cut, made.session()
+        return cut, made.session(), await told(made)
 
     with serving(memory_engine(max_num_seqs=2), ServingLimits(kept_tokens=600)) as made:
-        cut, after = asyncio.run(ask(made))
+        cut, after, messages = asyncio.run(ask(made))
+    assert [m["record_is_full"] for m in messages if m["kind"] == "class"] == [False, True, False]
     verdict = checked(cut)
     assert not verdict.complete and 0 < verdict.num_tokens <= 600
     assert any("busy without a pause" in note and "not kept" in note for note in cut.header.notes)

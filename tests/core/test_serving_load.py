@@ -110,6 +110,7 @@ def test_served_and_offline_say_the_same_tokens():
     options = ["--model", MODEL, "--threads", "1", "--device", "cpu", "--max-num-seqs", "4", "--num-blocks", "100"]
     data = serve_beside_offline(engine, Workload(asked, arrival_unit="s"), options)
     assert data["differing_requests"] == 0 and data["requests"] == 12
+    assert [m["answered"] for m in data["server_memory"]] == [0, *range(1, 13)] or not Path("/proc/self/status").exists()
     tokens = sum(r.sampling.max_new_tokens for r in asked)
     for name in ("served", "offline"):
         assert data[name]["ttft_s"]["count"] == 12 and data[name]["itl_s"]["count"] == tokens - 12

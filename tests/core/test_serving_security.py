@@ -12,6 +12,7 @@ import pytest
 
 from core.serving.http.guard import same
 from core.serving.limits import ServingLimits
+from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, served
 
 LIMITS = ServingLimits(
@@ -44,27 +45,6 @@ def unhurt(server: Served) -> None:
     assert health["requests"] == health["running"] == health["waiting"] == health["kv_blocks_used"] == 0
     server.serving.engine._scheduler.check_integrity()
     assert server.post("/generate", {"prompt": "Hark", "max_tokens": 2}).status_code == 200
-
-
-def connected(server: Served, data: bytes) -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    made.sendall(data)
-    return made
-
-
-def call(body: bytes, *headers: str, path: str = "/generate") -> bytes:
-    lines = [
-        f"POST {path} HTTP/1.1",
-        "Host: 127.0.0.1",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        *headers,
-    ]
-    return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-def status(made: socket.socket) -> int:
-    return int(made.recv(4096).split(b" ")[1])
 
 
 def test_a_body_that_is_too_large_announced_or_not(server):

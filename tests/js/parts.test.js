@@ -4,6 +4,7 @@ import test from "node:test";
 import { recolour } from "../../assets/player/compare/figure_colours.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
 import { count, duration, milliseconds, plural } from "../../assets/player/parts/format.js";
+import { says } from "../../assets/player/live/words.js";
 import { onMinimap } from "../../assets/player/views/mask/pointers.js";
 
 test("a hue is dealt that the fewest live requests have, never one in use while another is free", () => {
@@ -39,4 +40,11 @@ test("a point is on the minimap only where there is one", () => {
   assert.equal(onMinimap({ minimap: null }, 5, 5), false);
   assert.equal(onMinimap({ minimap: { x: 0, y: 0, w: 10, h: 10 } }, 5, 11), false);
   assert.equal(onMinimap({ minimap: { x: 0, y: 0, w: 10, h: 10 } }, 5, 10), true);
+});
+
+test("a full record is told while the batch goes on, and what matters more comes first", () => {
+  const told = (set) => says({ run: null, state: { class: set }, broken: "" }, { skipped: false, teaches: false });
+  assert.match(told({ record_is_full: true }), /^The record is full: /);
+  assert.match(told({ record_is_full: false }), /^Nobody has asked yet/);
+  assert.match(told({ record_is_full: true, accepting: false }), /takes no requests/);
 });

@@ -150,6 +150,9 @@ class MemoryModel(ModelAdapter):
     num_parameters = 0
     eos_token_ids = frozenset({EOS})
 
+    def twin(self) -> MemoryModel:
+        return self  # it has no lock
+
     def forward(self, batch: PackedBatch, pool: KVPool, backend=None) -> torch.Tensor:
         keys, values = (t.view(-1) for t in pool.layers[0])
         keys[batch.slot_mapping] = batch.input_ids.flatten().float()

@@ -25,6 +25,7 @@ class Refused(InflightError):
 @dataclass(frozen=True)
 class Limits:
     """any_model: folders and hub ids, not just the built-in models. repeats: rounds of a comparison. seconds: that one job may take.
+    shared_requests, shared_requests_of_one: under way at once in the engine that all share, and of one address.
 
     waiting_jobs: that may wait for a place. kept_bytes: what the runs and exports of visitors may take on disk together.
     """
@@ -45,6 +46,8 @@ class Limits:
     concurrent_runs: int = 4
     waiting_jobs: int = 400
     repeats: int = 9
+    shared_requests: int = 1024
+    shared_requests_of_one: int = 1024
     kept_bytes: int = 2**30
     any_model: bool = True
 
@@ -67,6 +70,8 @@ SPACE = Limits(
     upload_bytes=8 * 2**20,
     concurrent_runs=2,
     repeats=3,
+    shared_requests=128,
+    shared_requests_of_one=32,
     kept_bytes=2**28,
     any_model=False,
 )

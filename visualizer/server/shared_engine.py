@@ -68,8 +68,8 @@ class SharedEngine:
                 serving = ServingEngine(
                     Engine(*self._models.get(self.model, "cpu"), EngineConfig(max_num_seqs=LANES)),
                     ServingLimits(
-                        max_requests=4 * here.requests,
-                        max_requests_per_client=here.requests,
+                        max_requests=here.shared_requests,
+                        max_requests_per_client=here.shared_requests_of_one,
                         max_prompt_tokens=here.prompt_characters,
                         max_new_tokens=here.new_tokens,
                         max_lanes=here.lanes,

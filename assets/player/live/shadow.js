@@ -1,4 +1,4 @@
-// Another policy beside the batch, simulated on the same requests: what it would have done by now.
+// Another policy beside the batch, on the same requests: simulated at once, and run for real while the engine is idle. It says which.
 
 import { h, setText } from "../parts/dom.js";
 import { count, duration, plural } from "../parts/format.js";
@@ -26,15 +26,31 @@ export class ShadowView {
     const on = set && set.shadow;
     this.section.hidden = !on;
     if (!on) return;
-    setText(this.title, `${set.shadow} on the same requests, simulated`);
     const told = shadow && shadow.policy === set.shadow ? shadow : null;
+    const source = told?.source || "simulated";
+    setText(this.title, `${set.shadow} on the same requests, ${source}`);
     const [real, other] = [told?.real, told?.shadow];
-    this.table.hidden = !real || told.status !== "running";
-    setText(this.note, told ? told.sentence || (told.finished_in_both ? `Time to answer: the mean of the ${plural(told.finished_in_both, "request")} that both have answered.` : "") : "The simulation begins with the next step.");
+    this.table.hidden = !real || !["running", "done"].includes(told.status);
+    setText(this.note, told ? [told.sentence, this.table.hidden ? "" : answered(told), forReal(told)].filter(Boolean).join(" ") : "The simulation begins with the next step.");
     if (this.table.hidden) return;
-    setText(this.heads[0], set.policy);
-    setText(this.heads[1], `${set.shadow} (simulated)`);
+    setText(this.heads[0], `${set.policy} (measured)`);
+    setText(this.heads[1], `${set.shadow} (${source})`);
     const columns = [column(real, told.mean_e2e_s?.[0] ?? null), column(other, told.mean_e2e_s?.[1] ?? null)];
     this.cells.forEach((cells, row) => cells.forEach((cell, side) => setText(cell, columns[side][row])));
   }
+}
+
+const answered = ({ finished_in_both: both }) => (both ? `Time to answer: the mean of the ${plural(both, "request")} that both have answered.` : "");
+
+/** How far the run for real has come. */
+function forReal({ source, rerun }) {
+  if (!rerun) return "";
+  const { requests, finished, other_texts: other, sentence } = rerun;
+  if (sentence) return sentence;
+  if (source === "measured") {
+    const texts = other ? `${plural(other, "text")} came out otherwise` : "with the same texts";
+    return `Run for real while nobody asked: same model, same arrivals, ${texts}.`;
+  }
+  if (!requests) return "";
+  return finished ? `Run for real whenever nobody asks: ${count(finished)} of ${plural(requests, "request")} so far.` : "As soon as nobody asks, it is run for real.";
 }

@@ -97,7 +97,7 @@ export class Teacher {
     this.limits.addEventListener("input", () => { this._touched = true; });
     this.pace = h("input", { type: "range", min: "0", max: String(FASTEST), step: "1", "aria-label": "Steps a second", onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }) });
     this.paceSays = h("span", { class: "pace-says" });
-    this.shadow = h("select", { "aria-label": "A policy beside it, simulated", onchange: (e) => this._set({ shadow: e.target.value || null }) },
+    this.shadow = h("select", { "aria-label": "Another policy on the same requests", onchange: (e) => this._set({ shadow: e.target.value || null }) },
       h("option", { value: "" }, "nothing"), ...policies.map((p) => h("option", { value: p.name, title: p.shows }, p.name)));
     this.error = h("p", { class: "ask-error", role: "alert" });
     this.checks = h("div", { class: "checks" },
@@ -108,7 +108,7 @@ export class Teacher {
       h("div", { class: "pace" }, h("span", { class: "label" }, "Pace"), this.pace, this.paceSays,
         act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null }))),
       h("div", { class: "waves" }, h("span", { class: "label" }, "Waves"), ...waves.map((w) => act(w.name, () => ({ wave: w.name }), `${w.shows} ${plural(w.requests, "request")}.`))),
-      h("label", { class: "beside" }, h("span", { class: "label" }, "Beside it, simulated"), this.shadow), this.checks,
+      h("label", { class: "beside" }, h("span", { class: "label" }, "Beside it"), this.shadow), this.checks,
       h("div", { class: "waves" }, act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")));
   }
 

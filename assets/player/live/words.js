@@ -35,6 +35,7 @@ export function says({ run, state, broken }, { skipped, teaches }) {
   if (skipped) return "Your connection fell behind: some steps were skipped.";
   if (set.accepting === false) return "The teacher takes no requests just now.";
   if (set.hide_texts) return "The teacher hides texts: you alone read your own, here.";
+  if (set.record_is_full) return "The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.";
   if (!run) return `Nobody has asked yet: add a prompt, and it joins the batch in the next step.${teaches ? " Or send a wave." : ""}`;
   const last = run.length - 1;
   if (!inLanes(run) && !run.waitingAt(last).length) return "Nobody is in the batch now. Add a prompt: it joins in the next step.";

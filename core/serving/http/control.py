@@ -21,7 +21,7 @@ class ControlBody(BaseModel):
     """The fields given are applied in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still except for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
-    is under way, "barrier" lets no request into a lane any more. wave: a prepared one by its name. shadow: another policy, simulated beside the engine; null for none.
+    is under way, "barrier" lets no request into a lane any more. wave: a prepared one by its name. shadow: another policy beside the engine; null for none.
     """
 
     model_config = ConfigDict(extra="forbid")

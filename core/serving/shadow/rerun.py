@@ -1,0 +1,268 @@
+"""The same requests under another policy on the real model, computed while the engine that serves is idle: measured, not simulated.
+
+Each arrives when it arrived, at the pace that was set then, and is cancelled when it was. The clock runs while a step is taken and jumps over
+the waits between: a run of half a minute at a pace is run again in the time that its passes take. What comes after the present on the real
+engine's clock is not known yet, so there it waits.
+
+It has a model of its own that shares the weights, and a KV pool of its own: somebody who comes in the middle of its pass waits for neither, and
+before its next step it looks whether the engine is still idle.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.engine.recorder import Window
+from core.errors import InflightError, InvalidConfig, first_sentence
+from core.serving.delivery import Message
+from core.serving.pace import Pace
+from core.serving.shadow.beside import Beside
+from core.threads import SHARES
+from core.trace.events import StepEvent
+from core.trace.header import Header
+from core.workload.request import Request
+
+MOST_WAITING = 1000  # requests
+_MOST_BYTES = 2**30  # of weights: some of them are copied, as an engine lays them out anew
+_log = logging.getLogger("inflight.serving")
+
+
+class StoppedClock:
+    """Seconds that pass while it is let go, and otherwise when told."""
+
+    def __init__(self) -> None:
+        self._at, self._since = 0.0, 0.0
+        self._goes = False
+
+    def __call__(self) -> float:
+        return self._at + (time.perf_counter() - self._since if self._goes else 0.0)
+
+    def advance(self, seconds: float) -> None:
+        """By a nanosecond at least: a wait too short to be added to a large number would never end."""
+        self._at += max(seconds, 1e-9)
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        """Inside it runs."""
+        self._since, self._goes = time.perf_counter(), True
+        try:
+            yield
+        finally:
+            self._at, self._goes = self(), False
+
+
+class Twin(NamedTuple):
+    """clock: the engine's."""
+
+    engine: Engine
+    clock: StoppedClock
+
+    @classmethod
+    def of(cls, engine: Engine) -> Twin:
+        """An idle engine on the same weights, none of whose passes makes one of the other wait.
+
+        Raises InvalidConfig for an engine beside which there is no room for another.
+        """
+        adapter = engine.adapter
+        if adapter.device.type != "cpu" or adapter.tensor_parallel > 1:
+            raise InvalidConfig("On an accelerator there is no room for a second engine: the comparison stays simulated.")
+        if adapter.num_parameters * adapter.dtype.itemsize > _MOST_BYTES:
+            raise InvalidConfig("The model is too large for a second engine beside it: the comparison stays simulated.")
+        clock = StoppedClock()
+        made = Engine(
+            adapter.twin(),
+            copy.deepcopy(engine.tokenizer),
+            engine.config,
+            execution=engine.execution,
+            recorder=Window(2000),
+            clock=clock,
+            sleep=clock.advance,
+        )
+        return cls(made, clock)
+
+
+class Rerun:
+    """header: of the real engine's run. config: of the other policy. now: the real engine's clock. twin: idle."""
+
+    def __init__(self, header: Header, config: EngineConfig, now: Callable[[], float], twin: Twin) -> None:
+        self._engine, self._clock = twin
+        self._config, self._now = config, now
+        self._origin: float | None = None  # of the run on the clock, once it has begun
+        self._pace = Pace(self._clock)
+        self.beside = Beside(header.config.num_lanes, config.num_lanes)
+        self._refusal = ""  # a sentence once it has given up for this run
+        self._num_finished = self._num_other_texts = 0
+        self._asked: dict[str, Request] = {}
+        self._answers: dict[str, _Answer] = {}  # that have not ended in both
+        self._arrivals: deque[tuple[float, Request]] = deque()
+        self._cancelled: deque[tuple[float, str]] = deque()
+        self._paces: deque[tuple[float, float | None]] = deque()  # to come: from when on, and steps a second
+        self._stands = False  # the real engine takes single steps
+        self._single: deque[float] = deque()  # when it took those for which there was none here yet
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has answered whatever was asked so far."""
+        return not self._refusal and bool(self._num_finished) and not self._answers
+
+    state = {"source": "measured", "status": "done", "sentence": None}
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """other_texts: answers that differ from the real engine's. sentence: why it goes no further."""
+        return {
+            "requests": self._num_finished + len(self._answers),
+            "finished": self._num_finished,
+            "other_texts": self._num_other_texts,
+            "sentence": self._refusal or None,
+        }
+
+    # -- what the real engine does -----------------------------------------------------------------------------------
+
+    def hear(self, t: float, message: Message) -> None:
+        """What the real engine's feed was told at `t`."""
+        if self._refusal:
+            return
+        if isinstance(message, StepEvent):
+            self._hear_step(message)
+        elif message["kind"] == "pace":
+            self._stands = message["steps_per_s"] == 0
+            self._paces.append((t, message["steps_per_s"]))
+        elif message["kind"] == "request":
+            names = ("id", "sampling", "prompt_token_ids")
+            self._asked[message["id"]] = Request.from_json({name: message[name] for name in names})
+
+    def _hear_step(self, event: StepEvent) -> None:
+        if self._stands:
+            self._single.append(event.t_start)
+        for request, t in event.arrived:
+            self._arrivals.append((t, self._asked.pop(request)))
+            self._answers[request] = _Answer()
+        for sampled in event.sampled:
+            self._answers[sampled.request].real.append(sampled.token_id)
+        for finished in event.finished:
+            if finished.finish_reason == "cancelled":
+                self._cancelled.append((event.t_start, finished.request))
+                del self._answers[finished.request]
+            else:
+                self._answers[finished.request].real_ended = True
+                self._compare(finished.request)
+        self.beside.hear(event)
+        if len(self._answers) > MOST_WAITING:
+            self._give_up(f"More than {MOST_WAITING:,} requests came without a pause: this run is not run again for real.")
+
+    # -- its own steps -----------------------------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """A step, if there is one to take by now. Only while the real engine is idle."""
+        if self._refusal or (self._origin is None and not self._arrivals):
+            return False
+        try:
+            with SHARES.at_work():
+                SHARES.take()
+                return self._advance()
+        except Exception as error:  # the engine that serves goes on whatever happens here
+            _log.error("What was served could not be run again.", exc_info=error)
+            self._give_up(f"This run could not be run again for real: {first_sentence(error)}.")
+            return False
+
+    def _advance(self) -> bool:
+        if self._origin is None:
+            self._engine.begin("s", "rerun", self._config)
+            self._origin = self._clock()
+        self._put_in()
+        if not self._engine.has_work or not self._is_due():
+            return False
+        self._put_in()  # the clock may have moved
+        self._step()
+        return True
+
+    @property
+    def _at(self) -> float:
+        """Seconds since the run began."""
+        return self._clock() - (self._origin or 0.0)
+
+    def _put_in(self) -> None:
+        """Who has come by now, or comes next if there is nothing else to do; who has left."""
+        engine = self._engine
+        while self._arrivals and (self._arrivals[0][0] <= self._at or not engine.has_work):
+            t, request = self._arrivals.popleft()
+            if not engine.has_work:
+                self._move_to(t)
+                while self._single and self._single[0] < t:  # taken when there was nothing to do here
+                    self._single.popleft()
+            engine.add_request(replace(request, arrival=min(t, engine.now)))
+        while self._cancelled and (self._cancelled[0][0] <= self._at or not engine.has_work):
+            with suppress(InflightError):  # it has ended here, and is forgotten
+                engine.cancel(self._cancelled.popleft()[1])
+
+    def _is_due(self) -> bool:
+        """Have the clock at the next step's time, by the pace that was set then; whether that has come on the real engine's clock too."""
+        while True:
+            while self._paces and self._paces[0][0] <= self._at:
+                since, steps_per_s = self._paces.popleft()
+                self._pace.set(steps_per_s)
+                while steps_per_s != 0 and self._single and self._single[0] < since:
+                    self._single.popleft()
+            wait_s = self._pace.wait_s
+            if wait_s == 0:
+                return self._at <= self._now()
+            single = self._single[0] if self._single else math.inf
+            step, change = single if wait_s is None else self._at + wait_s, self._paces[0][0] if self._paces else math.inf
+            if min(step, change) == math.inf:
+                return False  # it stands still, as the real engine does
+            self._move_to(min(step, change))
+            if wait_s is None and step <= change:
+                self._single.popleft()
+                self._pace.ask(1)
+
+    def _move_to(self, t: float) -> None:
+        if t > self._at:
+            self._clock.advance(t - self._at)
+
+    def _step(self) -> None:
+        self._pace.stepped()
+        with self._clock.going():
+            event = self._engine.step()
+        if event is None:
+            return
+        self.beside.add(event)
+        for sampled in event.sampled:
+            if answer := self._answers.get(sampled.request):
+                answer.own.append(sampled.token_id)
+        for finished in event.finished:
+            if answer := self._answers.get(finished.request):
+                answer.own_ended = True
+                self._compare(finished.request)
+
+    def _compare(self, request: str) -> None:
+        answer = self._answers[request]
+        if answer.real_ended and answer.own_ended:
+            self._num_finished += 1
+            self._num_other_texts += answer.real != answer.own
+            del self._answers[request]
+
+    def _give_up(self, sentence: str) -> None:
+        self._refusal = sentence
+        for kept in (self._asked, self._answers, self._arrivals, self._cancelled, self._paces, self._single):
+            kept.clear()
+
+
+@dataclass
+class _Answer:
+    """Tokens of the engine that serves, and of the other policy."""
+
+    real: list[int] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)
+    real_ended: bool = False
+    own_ended: bool = False
