@@ -135,7 +135,7 @@ def test_tiles_show_what_is_allowed(visit):
     """A tile is empty exactly where nothing in it is allowed."""
     data = wide_replay(600, 3000, 10, 2)
     page = visit(replay=data, device_scale_factor=1)
-    tiles = page.evaluate("""(() => { const c = inflight.mask._off, d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+    tiles = page.evaluate("""(() => { const c = inflight.mask.tiles.canvas, d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         return [c.width, c.height, Array.from({length: c.width * c.height}, (_, i) => d[4 * i + 3] > 0 ? 1 : 0)]; })()""")
     width, height, shown = tiles[0], tiles[1], np.array(tiles[2], dtype=bool).reshape(tiles[1], tiles[0])
     allowed = np.zeros((600, 3000), dtype=bool)

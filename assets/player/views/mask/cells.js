@@ -1,10 +1,9 @@
-// The cells of a mask as ink: exact where they fit, by their weight where the model's attention is asked for, else tiles by difference
-// arrays in O(rows + pixels). Knows the geometry that it is given, nothing of labels and pointers.
+// The cells of a mask as ink: exact, or by their weight where the model's attention is asked for. Where they do not fit: tiles.js. Knows
+// the geometry that it is given, nothing of labels and pointers.
 
 import { clamp } from "../../parts/dom.js";
-import { coverTiles } from "./geometry.js";
-import { allowedKeys, itemAt } from "../../run/passes.js";
-import { dims, rgbOf } from "../../parts/colours.js";
+import { allowedKeys } from "../../run/passes.js";
+import { dims } from "../../parts/colours.js";
 
 /** The allowed cells of each request: cached keys pale, new ones full. */
 export function inkCells(g, palette, at, items, window, focus) {
@@ -75,44 +74,3 @@ export function inkWeights(g, palette, at, items, window, focus, weights) {
   g.globalAlpha = 1;
 }
 
-/** Tiles: how much of each pixel is allowed, from the ends of row intervals alone. */
-export function inkTiles(g, palette, at, pass, items, window, focus, kept) {
-  const { d } = kept.surface;
-  const [, q1, k0, k1] = at.view;
-  const areaW = at.x(k1) - at.gutter;
-  const areaH = at.y(q1) - at.top;
-  const scale = d > 1 && areaW * areaH * d * d > 400000 ? 1 : d;
-  const W = Math.max(1, Math.min(Math.round(areaW * scale), at.cols));
-  const H = Math.max(1, Math.min(Math.round(areaH * scale), at.rows));
-  const off = kept._off || (kept._off = document.createElement("canvas"));
-  if (off.width !== W || off.height !== H) {
-    [off.width, off.height] = [W, H];
-    kept._image = null;
-  }
-  const og = off.getContext("2d");
-  const image = kept._image || (kept._image = og.createImageData(W, H));
-  const pixels = new Uint32Array(image.data.buffer);
-  if (!kept._shares || kept._shares.length < W * H) kept._shares = new Float32Array(W * H);
-  coverTiles(items, at.view, window, W, H, kept._shares);
-  const sx = W / at.cols;
-  const colour = new Uint32Array(W);
-  const weight = new Float32Array(W);
-  for (let x = 0; x < W; x += 1) {
-    const k = Math.min(k1 - 1, k0 + Math.floor((x + 0.5) / sx));
-    const item = itemAt(pass, k, "k");
-    const { cached, solid } = palette.ofItem(item);
-    const [r, gr, b] = rgbOf(k - item.k0 < item.start ? cached : solid);
-    colour[x] = (b << 16) | (gr << 8) | r;
-    weight[x] = dims(focus, item.request) ? 0.2 : 1;
-  }
-  for (let y = 0; y < H; y += 1) {
-    for (let x = 0; x < W; x += 1) {
-      const share = kept._shares[y * W + x];
-      const alpha = share <= 1e-3 ? 0 : weight[x] * (share >= 0.999 ? 1 : 0.3 + 0.7 * share); // the least allowed tile is seen
-      pixels[y * W + x] = alpha ? ((alpha * 255) << 24) | colour[x] : 0;
-    }
-  }
-  og.putImageData(image, 0, 0);
-  g.imageSmoothingEnabled = false;
-  g.drawImage(off, at.gutter, at.top, areaW, areaH);
-}

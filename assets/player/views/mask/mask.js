@@ -6,11 +6,12 @@ import { clamp, setAttr, setText } from "../../parts/dom.js";
 import { t, tell } from "../../parts/speech.js";
 import { plural } from "../../parts/format.js";
 import { measure, setFont, Surface } from "../../parts/surface.js";
-import { inkCells, inkLeaks, inkTiles, inkWeights } from "./cells.js";
+import { inkCells, inkLeaks, inkWeights } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
 import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
 import { maskPointers } from "./pointers.js";
-import { maskTools } from "./tools.js";
+import { Tiles } from "./tiles.js";
+import { MaskTools } from "./tools.js";
 import { explainCell, maskHit } from "./words.js";
 import { visible } from "../../run/passes.js";
 import { Weights } from "./weights.js";
@@ -22,8 +23,9 @@ export class MaskView {
     this.app = app;
     this.panel = panel;
     this.key = panel.querySelector(".key");
-    this.tools = panel.querySelector(".tools");
+    this.tools = new MaskTools(this, panel.querySelector(".tools"));
     this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
+    this.tiles = new Tiles();
     this.zoom = null; // {request} or {view: [q0, q1, k0, k1]}
     this.layer = null; // null: the widest window
     this.minimap = null; // where it lies, while zoomed
@@ -79,7 +81,7 @@ export class MaskView {
     const { surface, app } = this;
     const pass = this.pass(frame);
     const weights = this.weights.of(frame, pass);
-    maskTools(this, frame, pass);
+    this.tools.show(frame, pass);
     this.panel.classList.toggle("weighed", Boolean(weights));
     this.panel.classList.toggle("leaking", app.leak.on);
     if (!surface.visible) return;
@@ -121,7 +123,7 @@ export class MaskView {
     }
     if (weights && at.exact) inkWeights(g, palette, at, items, window, focus, weights);
     else if (at.exact) inkCells(g, palette, at, items, window, focus);
-    else inkTiles(g, palette, at, pass, items, window, focus, this);
+    else this.tiles.ink(g, palette, at, pass, items, window, focus, surface.d);
     inkLeaks(g, palette, at, items, focus);
     inkRules(g, palette, at, items, right, bottom);
     inkLabels(g, app.run, palette, at, pass, items, focus);

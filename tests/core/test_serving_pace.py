@@ -1,0 +1,58 @@
+"""How fast an engine that serves may go: full speed, so many steps a second, or step by step."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from core.serving.engine import ServingEngine
+from core.serving.pace import Pace
+from worlds.serving import greedy, idle, serving, tokens, whole
+from worlds.small import generate, memory_engine, request
+
+
+def test_the_pace_is_set_and_single_steps_are_taken():
+    async def slowly(made: ServingEngine):
+        made.set_pace(0)
+        stream = await made.submit((4, 5), greedy(6))
+        steps: list[int] = []
+
+        async def steps_taken(count: int) -> None:
+            while made.engine.num_steps < count:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.02)  # nothing more happens
+            steps.append(made.engine.num_steps)
+
+        await steps_taken(0)
+        made.step()
+        await steps_taken(1)
+        made.step(3)
+        await steps_taken(4)
+        made.set_pace(200)
+        pieces = await whole(stream)
+        endless = [await made.submit((4, 5), greedy(3000)) for _ in range(3)]
+        made.clear()
+        assert [(await whole(s))[-1].finish_reason for s in endless] == ["cancelled"] * 3
+        made.set_pace(None)
+        await idle(made)
+        return steps, tokens(pieces)
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        assert asyncio.run(slowly(made)) == ([0, 1, 4], generate(request("r", (4, 5), 6)))
+
+
+def test_pace_by_the_clock():
+    now = [10.0]
+    pace = Pace(lambda: now[0])
+    assert pace.wait_s == 0
+    pace.set(4)
+    assert pace.wait_s == 0
+    pace.stepped()
+    assert pace.wait_s == 0.25
+    now[0] += 0.2
+    assert pace.wait_s == pytest.approx(0.05)
+    pace.ask(1)
+    assert pace.wait_s == 0
+    pace.set(0)
+    assert pace.wait_s is None
