@@ -116,14 +116,6 @@ def _api(server: Server, page: gr.Blocks) -> None:
         """The address of a lesson's sheet. kind: teacher, learner, offline (the lesson as one file), or plan."""
         return server.lesson_file(lesson, kind, language)
 
-    def upload(text: str) -> dict[str, Any]:
-        """Open a saved trace; text: its JSON lines."""
-        return server.upload(text)
-
-    def dataset(text: str, name: str, model: str) -> dict[str, Any]:
-        """Read a published workload (Mooncake, Azure LLM, BurstGPT, ShareGPT) as requests of a size that the model can run."""
-        return server.dataset(text, name, model)
-
     def export(kind: str, run: str, step: int | None = None) -> dict[str, Any]:
         """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
         return server.export(kind, run, step)
@@ -140,7 +132,7 @@ def _api(server: Server, page: gr.Blocks) -> None:
         """The address of a recorded comparison, `{"url"}`."""
         return server.comparisons.open(name)
 
-    for endpoint in (run, cancel, state, lessons, lesson_file, upload, dataset, export, comparisons, open_comparison):
+    for endpoint in (run, cancel, state, lessons, lesson_file, export, comparisons, open_comparison):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
     gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 
@@ -208,7 +200,7 @@ def launch(
         app_kwargs={
             "middleware": [
                 Middleware(OnlyAsked, origins=elsewhere),
-                Middleware(MaxBody, max_bytes=here.upload_bytes + 2**20),
+                Middleware(MaxBody, question=here.question_bytes, file=here.upload_bytes),
                 Middleware(Shared, is_everybodys=store.is_pinned),
                 Middleware(Described, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
             ],

@@ -96,9 +96,13 @@ def test_forty_visitors_at_once_are_all_served(page_url):
     assert all(ahead == sorted(ahead, reverse=True) for _, ahead in answers)
 
 
+def upload(http, url: str, text: str) -> dict:
+    return http.post(f"{url}/inflight/uploads", content=text.encode()).json()
+
+
 def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
     lines = "\n".join(Trace.load("assets/traces/chunk-7-by-4.jsonl").lines())
-    opened = call(http, page_url, "upload", lines + "\n")
+    opened = upload(http, page_url, lines + "\n")
     assert http.get(f"{page_url}/{opened['url']}").json()["header"]["source"] == "uploaded"
     for text, words in (
         (lines.rsplit("\n", 1)[0], "truncated"),
@@ -109,7 +113,7 @@ def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
         ("[" * 100_000, "line 1"),
         ("\x00\x01", "line 1"),
     ):
-        assert words in call(http, page_url, "upload", text)["error"]
+        assert words in upload(http, page_url, text)["error"]
 
 
 def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http):
@@ -119,8 +123,8 @@ def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http)
 
     for body in ({"content": flood()}, {"content": b"x" * (40 * 2**20)}):
         try:
-            answer = http.post(f"{page_url}/gradio_api/call/upload", headers={"content-type": "application/json"}, **body)
-            assert answer.status_code == 413 and "at most 33 MiB" in answer.json()["error"]
+            answer = http.post(f"{page_url}/inflight/uploads", **body)
+            assert answer.status_code == 413 and "at most 32,768 KiB" in answer.json()["error"]
         except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
             pass  # the server answered and hung up while we were still sending
     assert call(http, page_url, "state")["presets"]

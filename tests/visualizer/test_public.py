@@ -134,6 +134,14 @@ def test_odd_jobs_are_refused_in_a_sentence(page_url, http, kind, change):
     assert isinstance(answer["error"], str) and answer["error"].endswith(".") and len(answer["error"]) < 400
 
 
+@pytest.mark.parametrize("path", ["gradio_api/call/cancel", "gradio_api/queue/join", "inflight/jobs", "inflight/live/requests"])
+def test_megabytes_of_brackets_are_refused_before_anybody_parses_them(page_url, http, path):
+    """They are small to send, and took half a minute in which nobody else was served."""
+    body = b'{"data": [[' + b"[]," * 2_000_000 + b"[]]]}"
+    answer = http.post(f"{page_url}/{path}", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 413 and "KiB at once here" in answer.json()["error"]
+
+
 @pytest.mark.parametrize("body", [b"null", b"[]", b"{", b"[" * 100_000, b"\xff", b'{"kind": "run"}'])
 def test_odd_bodies_are_refused_in_a_sentence(page_url, http, body):
     answer = http.post(f"{page_url}/inflight/jobs", content=body)
@@ -149,7 +157,6 @@ def test_odd_bodies_are_refused_in_a_sentence(page_url, http, body):
         ("open_comparison", [{"a": 1}]),
         ("export", [{}, [], {}]),
         ("export", ["plotly", None, "x"]),
-        ("upload", [{}]),
         ("attention", [{}, "a", None, [], {}]),
         ("lessons", [{}]),
         ("lesson_file", ["a\0b", "plan", "en"]),

@@ -23,6 +23,7 @@ from visualizer.server.limits import Refused
 
 SECONDS = 40.0  # importing what a tokenizer takes is most of it, where others compute
 _WAIT = 10.0
+BUSY = "Others are opening files just now: try again in a moment."
 _READERS = threading.BoundedSemaphore(2)
 _TOO_LARGE = "it takes more memory to read than this page has for a file."
 log = logging.getLogger("inflight")
@@ -31,7 +32,7 @@ log = logging.getLogger("inflight")
 def read_apart(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
     """The result of a reader, named as a module, on a visitor's file; raises Refused with what is wrong with the file."""
     if not _READERS.acquire(timeout=_WAIT):
-        raise Refused("Others are opening files just now: try again in a moment.")
+        raise Refused(BUSY)
     try:
         said = _run(reader, data, arguments)
     finally:

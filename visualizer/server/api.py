@@ -113,17 +113,17 @@ class Server:
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def upload(self, text: object) -> dict[str, Any]:
+    def upload(self, data: bytes) -> dict[str, Any]:
         """Open a saved trace: `{"id", "url"}`, or why it cannot be opened."""
         try:
-            return open_upload(text, self.store, self._limits)
+            return open_upload(data, self.store, self._limits)
         except InflightError as error:
             return {"error": f"This file cannot be opened as a trace: {error}"}
 
-    def dataset(self, text: object, name: object, model: object) -> dict[str, Any]:
+    def dataset(self, data: bytes, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor, scaled to a model: `{"workload", "block_size", "says"}`, or why not."""
         try:
-            return open_dataset(text, name, model, self._limits)
+            return open_dataset(data, name, model, self._limits)
         except InflightError as error:
             return {"error": f"This file cannot be opened as a workload: {error}"}
 

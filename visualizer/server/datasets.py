@@ -18,16 +18,13 @@ REQUESTS = 24  # of a file, its first: as many as one can follow by eye
 SECONDS = 20.0  # within which they arrive; a longer time on record is run through faster
 
 
-def open_dataset(text: object, name: object, model: object, limits: Limits) -> dict[str, Any]:
+def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
     """`{"workload", "block_size", "says"}` of a file; raises InflightError with why it cannot be opened.
 
     name: the file's, for sentences. model: whose vocabulary and context the requests must fit. block_size: of prefixes that are shared, else None.
     """
-    if not isinstance(text, str) or not isinstance(name, str) or not isinstance(model, str):
-        raise Refused("A workload is a text file, and is scaled to a model by its name.")
     if model not in BUILTIN_MODELS and not limits.any_model:
         raise Refused("This page runs the built-in models alone: choose one of them first.")
-    data = text.encode("utf-8", "surrogatepass")
     check_upload(len(data), limits)
     asked = {
         "name": name[:80] or "This file",

@@ -51,6 +51,11 @@ class Limits:
     kept_bytes: int = 2**30
     any_model: bool = True
 
+    @property
+    def question_bytes(self) -> int:
+        """That anything asked may take as JSON, in which a character may be six bytes."""
+        return 12 * self.total_characters
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -19,6 +19,7 @@ def path_of(scope: MutableMapping[str, Any]) -> str:
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
+FILES = ("/inflight/uploads", "/inflight/datasets")  # what visitors open is sent there, as it is
 _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 
 
@@ -53,18 +54,23 @@ class Described:
 
 
 class MaxBody:
-    """Answers 413 in a sentence to a body of more than `max_bytes`, whether it announces its length or not."""
+    """Answers 413 in a sentence to a body that is too large, whether it announces its length or not.
 
-    def __init__(self, app: Callable[..., Any], max_bytes: int) -> None:
-        self._app, self._max = app, max_bytes
+    question: bytes of what is asked, which is parsed where everybody is served: megabytes of brackets would stall them all. file: bytes of a
+    file that a visitor opens, which goes unparsed to a process of its own.
+    """
+
+    def __init__(self, app: Callable[..., Any], question: int, file: int) -> None:
+        self._app, self._question, self._file = app, question, file
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        most = self._file if path_of(scope) in FILES else self._question
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if not announced.isdigit() or int(announced) > self._max:
-            await self._refuse(send)
+        if not announced.isdigit() or int(announced) > most:
+            await _refuse(send, most)
             return
         received, started, refused = 0, False, False
 
@@ -72,7 +78,7 @@ class MaxBody:
             nonlocal received, refused
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max:
+            if received > most:
                 refused = True
                 return {"type": "http.disconnect"}
             return message
@@ -90,10 +96,11 @@ class MaxBody:
             if not refused:
                 raise
         if refused and not started:
-            await self._refuse(send)
+            await _refuse(send, most)
 
-    async def _refuse(self, send: Send) -> None:
-        await _sentence(send, 413, f"This page takes at most {self._max >> 20} MiB at once.")
+
+async def _refuse(send: Send, most: int) -> None:
+    await _sentence(send, 413, f"This page takes at most {most >> 10:,} KiB at once here.")
 
 
 _ASKED = re.compile(  # by the page and by gradio_client; Gradio's others take uploads, fetch elsewhere for a visitor, or show its insides

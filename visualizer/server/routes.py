@@ -4,6 +4,8 @@
     GET  inflight/jobs/ID?from=N   the job's deltas from number N on, as server-sent events
     POST inflight/jobs/ID/cancel   → {"cancelled"}
     GET  inflight/files/NAME       a file of the store
+    POST inflight/uploads          a saved trace, as it is → {"id", "url"} or {"error"}
+    POST inflight/datasets?name=…&model=…  a published workload, as it is → {"workload", "block_size", "says"} or {"error"}
     GET  inflight/state            models, presets, policies, limits and recorded runs
     GET  inflight/comparisons      recorded comparisons, and what can be compared
 
@@ -12,19 +14,25 @@ A job's stream says at once when its reader leaves, and one delta costs a reader
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from typing import Any
 
+from anyio import CapacityLimiter, WouldBlock, to_thread
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from core.errors import InflightError
+from visualizer.server.apart import BUSY
 from visualizer.server.api import Server
 from visualizer.server.packed import FOREVER
 from visualizer.server.store import PLOTLY
+
+_FILES = 16  # that visitors open at once; more would take the memory of all
+_SENDING = 60  # seconds that a file may take to arrive
 
 
 def routes(
@@ -67,6 +75,29 @@ def routes(
             )
         return FileResponse(path, media_type=_TYPES.get(path.suffix), headers=headers, filename=name)
 
+    files = CapacityLimiter(_FILES)  # threads of their own, for they wait
+
+    async def opened(request: Request, read: Callable[[bytes], dict[str, Any]]) -> Response:
+        try:
+            files.acquire_on_behalf_of_nowait(request)  # before its body takes memory
+        except WouldBlock:
+            return answer({"error": BUSY})
+        try:
+            async with asyncio.timeout(_SENDING):
+                data = await request.body()
+            return answer(await to_thread.run_sync(read, data, limiter=CapacityLimiter(1)))
+        except TimeoutError:
+            return answer({"error": f"The file did not arrive within {_SENDING} seconds."}, 408)
+        finally:
+            files.release_on_behalf_of(request)
+
+    async def upload(request: Request) -> Response:
+        return await opened(request, server.upload)
+
+    async def dataset(request: Request) -> Response:
+        name, model = (request.query_params.get(key, "") for key in ("name", "model"))
+        return await opened(request, lambda data: server.dataset(data, name, model))
+
     async def state(request: Request) -> Response:
         return answer(server.state())
 
@@ -74,6 +105,8 @@ def routes(
         return answer(server.comparisons.catalogue())
 
     return [
+        Route("/inflight/uploads", upload, methods=["POST"]),
+        Route("/inflight/datasets", dataset, methods=["POST"]),
         Route("/inflight/state", state, methods=["GET"]),
         Route("/inflight/comparisons", comparisons, methods=["GET"]),
         Route("/inflight/jobs", begin, methods=["POST"]),

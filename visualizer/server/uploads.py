@@ -5,6 +5,7 @@ The reader is this module as a program, with the store's folder as its argument.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,32 +14,30 @@ from visualizer.server.apart import answer, read_apart
 from visualizer.server.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
-LINE_BYTES = 2 * 2**20  # a step of a thousand requests has a tenth of it
+LINE_LENGTH = 2 * 2**20  # a step of a thousand requests has a tenth of it
 DEPTH = 24  # brackets within brackets; a trace has a handful
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKET = re.compile(r"[\[\]{}]")
 
 
-def open_upload(text: object, store: Store, limits: Limits) -> dict[str, Any]:
+def open_upload(data: bytes, store: Store, limits: Limits) -> dict[str, Any]:
     """Put a saved trace into the store: `{"id", "url"}`; raises InflightError with why it cannot be opened."""
-    if not isinstance(text, str):
-        raise Refused("A saved trace is a text file.")
-    data = text.encode("utf-8", "surrogatepass")
     check_upload(len(data), limits)
-    check_lines(data)
     return store.adopt(read_apart(__name__, data, str(store.folder))["id"])
 
 
-def check_lines(data: bytes) -> None:
+def check_lines(text: str) -> None:
     """Raises Refused for a line that no trace has, before anything is parsed: too long, or too deep."""
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if len(line) > LINE_BYTES:
-            raise Refused(f"line {number}: a line of a trace has at most {LINE_BYTES >> 20} MiB.")
-        deep = most = 0
-        if line.count(b"[") + line.count(b"{") > DEPTH:
-            for byte in line:
-                deep += (byte in b"[{") - (byte in b"]}")
-                most = max(most, deep)
-                if most > DEPTH:
-                    raise Refused(f"line {number}: this is no line of a trace, but brackets within brackets.")
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > LINE_LENGTH:
+            raise Refused(f"line {number}: a line of a trace has at most {LINE_LENGTH >> 20} MiB.")
+        if line.count("[") + line.count("{") <= DEPTH:
+            continue
+        deep = 0
+        for bracket in _BRACKET.findall(_STRING.sub("", line)):  # those of a text are words
+            deep += 1 if bracket in "[{" else -1
+            if deep > DEPTH:
+                raise Refused(f"line {number}: this is no line of a trace, but brackets within brackets.")
 
 
 def main() -> None:
@@ -48,6 +47,7 @@ def main() -> None:
     from core.recorders.texts import import_tokenizers
 
     def read(text: str) -> dict[str, Any]:
+        check_lines(text)
         try:
             return {"id": Store(Path(sys.argv[1]), quota=sys.maxsize).put(open_text(text), source="uploaded")["id"]}
         except NotKept as error:

@@ -22,6 +22,13 @@ export class Server {
     return answer.json();
   }
 
+  /** A file that is opened: the server takes it as it is. */
+  async send(path, text) {
+    const answer = await fetch(this.base + path, { method: "POST", headers: { "Content-Type": "text/plain", ...(await visitor()) }, body: text });
+    if (!answer.ok) throw await refusal(answer);
+    return answer.json();
+  }
+
   /** The messages of an event stream: {event, data}. */
   async *_messages(path, signal) {
     const answer = await fetch(this.base + path, { signal });

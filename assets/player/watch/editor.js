@@ -415,7 +415,7 @@ export class Editor {
     this._say(`Reading ${name}.`);
     let answer;
     try {
-      answer = await this.app.server.call("dataset", text, name, this.field("model").value);
+      answer = await this.app.server.send(`inflight/datasets?${new URLSearchParams({ name, model: this.field("model").value })}`, text);
     } catch (error) {
       answer = { error: `The engine cannot be reached: ${error.message}.` };
     }

@@ -115,7 +115,7 @@ async function openText(app, text, entry, wanted = {}) {
     return app.changed();
   }
   if (!app.server) throw new Error("it is no replay, and this page has no server that could read a trace or a recording.");
-  const answer = await app.server.call("upload", text);
+  const answer = await app.server.send("inflight/uploads", text);
   if (answer.error) throw new Error(answer.error);
   await app.open({ name: null, title: "Uploaded", ...entry, ...answer }, wanted);
 }
