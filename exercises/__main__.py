@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import shutil
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None, program: str = "python -m exercises
         except NotImplementedError:
             found = Result("not written yet.")
         except Exception as error:  # whatever the learner's code raises is an answer, not a crash
-            found = Result(f"it raised {type(error).__name__}: {error}")
+            found = Result(_raised(error))
         failed += found.fault is not None
         trace = found.trace or trace
         print(f"{name}: {found.fault or 'right.'}")
@@ -54,6 +55,15 @@ def main(arguments: list[str] | None = None, program: str = "python -m exercises
         options.show.write_text(standalone_html(replay(trace)), encoding="utf-8")
         print(f"Open {options.show} in a browser.")
     return 1 if failed else 0
+
+
+def _raised(error: Exception) -> str:
+    """What went wrong in the learner's code, and in which of its lines."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        return f"there is no {error.name} in yours.py."
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == BLANK.name]
+    where = f" in line {lines[-1]} of {BLANK.name}" if lines else ""
+    return f"it raised {type(error).__name__}{where}: {error}"
 
 
 def _read(path: Path) -> ModuleType:

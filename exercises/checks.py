@@ -13,6 +13,7 @@ from core.simulate.runner import simulated_engine
 from core.trace.events import Pass, Segment, StepEvent
 from core.trace.fold import Fold, prompt_lengths
 from core.trace.mask import mask_of
+from core.trace.phrases import count
 from core.trace.trace import Trace
 from core.workload.request import Request as Asked
 from core.workload.request import SamplingParams
@@ -52,6 +53,8 @@ def mask(answers: ModuleType) -> Result:
         tokens = sum(s.length for s in segments)
         expected = mask_of(Pass("packed", 1, tokens, tokens, 0, 0.0, 0.0), segments, lambda request, position: "")
         found = answers.block_diagonal_mask(pieces)
+        if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
+            return Result(f"It returned {found!r}, not a list of rows, each a list of True and False.")
         shape = [len(row) for row in found]
         if shape != [len(expected.keys)] * len(expected.queries):
             return Result(f"For {pieces} the mask must have {len(expected.queries)} rows of {len(expected.keys)} cells.")
@@ -138,14 +141,17 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
         for number, event in enumerate(trace.events):
             waiting = [_seen(fold, r) for r in (*fold.waiting, *(a.request for a in event.arrived))]
             running = [_seen(fold, r) for r in fold.running if r not in fold.finished]
-            told = {r: n for r, n in ask(config, waiting, running).items() if n}
+            answer = ask(config, waiting, running)
+            if not isinstance(answer, dict):
+                return Result(f"It returned {answer!r}, not the number of positions by request: {{'r0': 3, 'r1': 1}}, say.")
+            told = {r: n for r, n in answer.items() if n}
             engine = _computed(event)
             if told != engine:
                 upto = dataclasses.replace(trace, events=trace.events[: number + 1], complete=False)
                 note = f"Step {event.step} is where the exercise went another way: {told}."
                 upto.header = dataclasses.replace(upto.header, notes=(note,))
                 return Result(
-                    f"Step {event.step} with {config.max_num_seqs} lanes"
+                    f"Step {event.step} with {count(config.max_num_seqs, 'lane')}"
                     + (f" and a budget of {config.max_num_batched_tokens}" if policy == "continuous" else "")
                     + f": the engine computes {engine}, yours {told}. Waiting were {waiting}, running {running}.",
                     upto,

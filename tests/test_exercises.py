@@ -57,6 +57,23 @@ def test_a_wrong_answer_is_told_where_it_goes_wrong(name, answer, words):
     assert found.trace is None or not found.trace.complete
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "def schedule_static(waiting, running, lanes):\n    return waiting[0].prompt\n",
+            "it raised AttributeError in line 2 of yours.py",
+        ),
+        ("def schedule_static(waiting, running, lanes): pass\n", "It returned None, not the number of positions by request"),
+        ("", "there is no schedule_static in yours.py."),
+    ],
+)
+def test_code_that_breaks_is_told_where(code, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "yours.py").write_text(code)
+    assert main(["static"]) == 1 and said in capsys.readouterr().out
+
+
 def test_answers_are_those_of_this_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["--begin"]) == 0 and main(["mask"]) == 1
