@@ -22,7 +22,7 @@ export class Paint {
     this.grid.addEventListener("keydown", (e) => this._key(e));
     this._drag();
     this.answer = h("div", { class: "answer", hidden: true });
-    holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(ask.text)), h("div", { class: "paint-holder" }, this.grid),
+    holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(ask.text)), h("p", { class: "quiet" }, words.how_to_paint), h("div", { class: "paint-holder" }, this.grid),
       h("div", { class: "paint-tools" },
         h("button", { type: "button", class: "button primary check-button", onclick: () => this.check() }, words.check),
         h("button", { type: "button", class: "button", onclick: () => this._fill(() => false) }, words.clear),
