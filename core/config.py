@@ -92,7 +92,7 @@ class BatchingPolicy:
 
 _CONTINUOUS = BatchingPolicy(
     "continuous",
-    "decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM 0.32 does",
+    "decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM does",
     "immediate",
     "packed",
     token_budget=True,

@@ -25,7 +25,7 @@ SAID = """() => {
     const drawn = window.drawnTexts || [];
     if (!window.drawnTexts) ink.fillText = function (text, ...at) { window.drawnTexts.push(text); return fill.call(this, text, ...at); };
     window.drawnTexts = [];
-    const held = '.texts, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
+    const held = '.texts, .presets, .policy-chip, .run-words b, .run-facts, .asked, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
     const said = [...new Set(drawn)];
     for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn')) if (root.checkVisibility()) {
         const shown = (el) => !el.closest(held) && el.checkVisibility({ visibilityProperty: true });
@@ -211,6 +211,27 @@ def test_a_lesson_is_german_throughout(learn, world):
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_every_stop_is_german_throughout(learn, world, size):
     walk(learn, world, size=size)
+
+
+def test_watch_is_german_where_a_lesson_leads_to_it(learn):
+    page = learn("lang=de")
+    page.wait_for_function("inflightLearn.language === 'de'")
+    page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
+    page.wait_for_function(
+        "document.documentElement.dataset.part === 'watch' && inflight.speech.opened?.name === 'de' && !inflight._pending"
+    )
+    said = page.evaluate(SAID)
+    for button in (".more-button", ".export-button"):
+        page.click(f"#watch {button}")
+        said += page.evaluate(SAID)
+        page.keyboard.press("Escape")
+    for button in (".runs-button", ".source"):
+        page.click(f"#watch .top {button}")
+        said += page.evaluate(SAID)
+        page.keyboard.press("Escape")
+    page.evaluate("document.querySelector('#watch .drawer').hidden = false")
+    said += page.evaluate(SAID)
+    assert english(said, pieces(page)) == []
 
 
 def test_english_would_be_found(learn):

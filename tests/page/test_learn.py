@@ -81,7 +81,7 @@ def test_an_address_opens_a_stop_in_its_language(learn):
     assert "stop=first-done" in page.url and "lang=de" in page.url
 
 
-def test_under_german_the_player_speaks_german_and_english_again_on_watch(learn, world):
+def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_again(learn, world):
     page = learn("lesson=static-batching&stop=dropped&lang=de")
     drawn(page, "static-batching", "dropped")
     assert (
@@ -100,13 +100,15 @@ def test_under_german_the_player_speaks_german_and_english_again_on_watch(learn,
     assert page.evaluate("[...inflight.speech.untold]") == []
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
     page.wait_for_function("document.documentElement.dataset.part === 'watch' && !inflight._pending")
-    assert "forward pass" in page.inner_text(".panel.row h3")
+    page.wait_for_function("inflight.sentence().includes('schreib')")
+    assert "Durchgang" in page.inner_text(".panel.row h3") and page.inner_text("#watch .tabs button >> nth=0") == "Ansehen"
     page.evaluate("document.querySelector('#watch .tabs button:last-child').click()")
     page.wait_for_function("document.documentElement.dataset.part === 'learn'")
     page.select_option(".language", "en")
     page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=dropped'")
     drawn(page, "static-batching", "dropped")
     page.wait_for_function("inflight.sentence().startsWith('B adds one token')")
+    assert "forward pass" in page.inner_text(".panel.row h3")
 
 
 def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(learn, world):

@@ -7,12 +7,19 @@ from itertools import pairwise
 
 import pytest
 
+from core.config import POLICIES
 from core.trace.trace import Trace
 from visualizer.documents import catalogue
 from visualizer.documents.replay import replay, told
 from visualizer.words import language
 from visualizer.words.narration import MAX_CHARACTERS
 from visualizer.words.vocabulary import plain
+
+# What German says as English does.
+SAME = set(
+    """CPU|CUDA|Cache|Engine|Export|ITL|In vLLM:|Inflight|KV|Live|PNG|Pad: |Pads|Perfetto|Phase|Policy|Prompt|Seed|TPOT|TTFT|Tab|Text|Top-k|Top-p|Trace
+    |Block|Block #: |# KiB|# MiB|# ms|# s""".replace("\n    |", "|").split("|")
+)
 
 RUNS = {name: Trace.load(catalogue.TRACES / f"{name}.jsonl") for name in catalogue.RUNS}
 
@@ -36,6 +43,18 @@ def test_every_recorded_run_is_told_in_german_with_the_same_numbers(name, monkey
                 re.findall(r"\d+", plain(theirs, lambda r: ""))
             )
         assert len(plain(de["say"], lambda r: "A")) <= MAX_CHARACTERS
+
+
+def test_what_the_page_says_of_runs_policies_and_questions_has_its_german():
+    labels = language.catalogue("de")["labels"]
+    said = [preset.shows for preset in catalogue.RUNS.values()] + [policy.shows for policy in POLICIES.values()]
+    said += [words for question in catalogue.questions() for words in question.values()]
+    assert [text for text in said if re.sub(r"\d+(?:[.,]\d+)*", "#", text) not in labels] == []
+
+
+def test_what_stays_english_is_stated():
+    parts = language.catalogue("de").values()
+    assert {english for part in parts for english, german in part.items() if english == german} == SAME
 
 
 def test_english_is_left_as_it_is_and_comes_back():

@@ -108,7 +108,8 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
             for language in LANGUAGES
             if language != "en"
         }
-        for run in sorted(runs_of_lessons())
+        for run in RUNS
+        if (traces / f"{run}.jsonl").exists()
     }
     return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers, "captions": captions})
 

@@ -37,6 +37,7 @@ export class Learn {
     this.home = new Home(this);
     this._buttons();
     document.addEventListener("keydown", (e) => this._key(e), true);
+    new MutationObserver(() => this.app && this._speak()).observe(this.page, { attributes: true, attributeFilter: ["data-part"] });
     window.addEventListener("hashchange", () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow());
     this.ready = this._begin(this._wanted().get("lang") || kept("inflight-language") || "en");
   }
@@ -46,14 +47,21 @@ export class Learn {
   async shown() {
     this._theme();
     await this.ready;
-    this.app.speech.use(this.speech);
+    this._speak();
     await this._follow();
   }
 
   left() {
     this._close(false);
-    this.app.speech.use(null);
-    this.app.redraw();
+  }
+
+  /** The player speaks the language of the lessons on Learn and on Watch, where they lead to; the other parts are in English. */
+  _speak() {
+    const { app } = this;
+    const { part } = this.page.dataset;
+    app.speech.use(part === "learn" || part === "watch" ? this.speech : null);
+    if (part !== "watch" || app.speech.opened === app.speech.language || !app.options.catalogue.includes(app.entry)) return;
+    app.open(app.entry, { step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab });
   }
 
   _wanted() {
@@ -75,7 +83,7 @@ export class Learn {
     this.language = this.doc.language;
     this.root.lang = this.language;
     this.speech = this.language === "en" ? null : { name: this.language, labels: this.doc.labels, terms: this.doc.terms, captions: (entry) => this._captions(entry.name) };
-    if (this.page.dataset.part === "learn") this.app.speech.use(this.speech);
+    this._speak();
     this._labels();
     this.home.draw();
   }
@@ -83,6 +91,7 @@ export class Learn {
   /** The sentences about a run in the language of the lessons; null where they are there in English alone. */
   async _captions(run) {
     const { language, options, server } = this;
+    if (!this.app.options.catalogue.some((entry) => entry.name === run)) return null;
     const url = server ? (await server.call("lesson_file", run, "captions", language)).url : options.captions[run]?.[language];
     return url ? this.app.fetch(url) : null;
   }

@@ -44,6 +44,6 @@ export class Stage {
     this.before = null;
     if (!before || keep || !before.run) return;
     Object.assign(app, { run: before.run, entry: before.entry, replay: before.replay });
-    app.entered({ step: before.step, pin: before.pin, tab: before.tab });
+    app.entered(before);
   }
 }

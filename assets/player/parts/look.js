@@ -1,6 +1,7 @@
 // What every part of the page does alike: theme, layout by width, tabs, toasts, one redraw a frame. Knows no part.
 
 import { h, setText } from "./dom.js";
+import { t } from "./speech.js";
 import { Palette } from "./colours.js";
 
 /** Dark where the host page is, or, outside Gradio, where the reader's system is. */
@@ -69,12 +70,12 @@ export function fillTabs(root, tabs, current) {
   nav.hidden = tabs.length < 2;
   nav.replaceChildren(...tabs.map((tab) => h("button", {
     type: "button", "aria-current": tab.name === current ? "page" : null, onclick: () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name }, bubbles: true })),
-  }, tab.title)));
+  }, t(tab.title))));
 }
 
 /** A sentence, and perhaps what can be done about it: {text, act}. */
 export function putSentence(el, sentence, action = null) {
-  el.replaceChildren(sentence, ...(action ? [h("button", { type: "button", class: "mini", onclick: action.act }, action.text)] : []));
+  el.replaceChildren(t(sentence), ...(action ? [h("button", { type: "button", class: "mini", onclick: action.act }, t(action.text))] : []));
 }
 
 export function showToast(root, sentence, ms, action = null) {
@@ -89,7 +90,7 @@ export function showToast(root, sentence, ms, action = null) {
 export function showEmpty(root, sentence) {
   const box = root.querySelector(".empty-state");
   box.hidden = !sentence;
-  if (sentence) setText(box.querySelector("p"), sentence);
+  if (sentence) setText(box.querySelector("p"), t(sentence));
 }
 
 /** Draw in the next frame, however often asked. */

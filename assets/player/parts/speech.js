@@ -36,8 +36,10 @@ export const tell = (el, text) => setText(el, t(text));
 
 /** The language of a player: null for English, or {name, labels: English to it, terms: see glossary.js, captions: what is said of a recorded run, by its entry}. */
 export class Speech {
-  constructor(root) {
+  /** root: whose texts and titles are said. changed: called when they have been said in another language. */
+  constructor(root, changed) {
     this.language = null;
+    this.changed = changed;
     this.root = root;
     this.untold = untold;
     this.texts = [];
@@ -47,7 +49,7 @@ export class Speech {
       const english = node.data.trim();
       if (/[A-Za-z]/.test(english)) this.texts.push({ node, english, shown: node.data });
     }
-    this.attributes = [...root.querySelectorAll("[title], [aria-label]")].flatMap((el) => ["title", "aria-label"]
+    this.attributes = [...root.querySelectorAll("[title], [aria-label], [placeholder]")].flatMap((el) => ["title", "aria-label", "placeholder"]
       .filter((name) => el.getAttribute(name)).map((name) => ({ el, name, english: el.getAttribute(name), shown: el.getAttribute(name) })));
   }
 
@@ -62,6 +64,7 @@ export class Speech {
     words = language && language.labels;
     this.root.lang = this.name;
     this._say();
+    this.changed();
   }
 
   /** A recorded run with what is said of it in the language. */

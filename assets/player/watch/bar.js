@@ -16,8 +16,8 @@ export class Bar {
   constructor(app) {
     this.app = app;
     const { options, root, $ } = app;
-    fillTabs(root, options.tabs, "watch");
-    this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", title: entry.shows, onclick: () => app.open(entry) }, entry.title));
+    this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", onclick: () => app.open(entry) }, entry.title));
+    this.named();
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2 && !app.server;
     for (const button of root.querySelectorAll(".runs-button")) button.addEventListener("click", () => showRuns(app));
@@ -39,6 +39,14 @@ export class Bar {
     const edit = $(".edit-button");
     edit.hidden = !app.server;
     edit.addEventListener("click", () => app.editor.toggle());
+  }
+
+  /** What depends on the language and not on the run. */
+  named() {
+    const { options, root } = this.app;
+    fillTabs(root, options.tabs, "watch");
+    this.chips.forEach((chip, i) => { chip.title = t(options.catalogue[i].shows || ""); });
+    if (this.app.run) this.marks();
   }
 
   _more() {
@@ -71,19 +79,20 @@ export class Bar {
     const source = header.source || "recorded";
     const model = (header.model && header.model.name) || "";
     const mark = app.$(".source");
-    setText(mark.querySelector(".word"), sourceOf(app.run));
+    setText(mark.querySelector(".word"), t(sourceOf(app.run)));
     setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((word) => ` · ${word}`).join(""));
-    mark.title = factsOf(app.run).map(([name, words]) => `${name}: ${words}`).join("\n");
+    mark.title = factsOf(app.run).map(([name, words]) => `${t(name)}: ${words}`).join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
     const limits = limitsOf(app.run);
+    const { policy = header.config?.policy } = header;
     for (const mark of root.querySelectorAll(".deduced")) { // another engine does not record it: by which rule it was worked out
       mark.title = t((header.deduced || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
     }
     for (const chip of root.querySelectorAll(".policy-chip")) {
-      setText(chip, limits.map(([words]) => words).join(" · "));
-      chip.title = `${limits.map(([, name]) => name).join("\n")}\nThe names are vLLM's.`;
+      setText(chip, limits.map(([words], i) => (i && words !== policy ? t(words) : words)).join(" · "));
+      chip.title = `${limits.map(([, name]) => name).join("\n")}\n${t("The names are vLLM's.")}`;
     }
     root.querySelector(".totals").replaceChildren(...(app.run.totals || []).map(({ name, value, means }) => h("span", { title: means }, `${name} `, h("b", {}, value))));
     this.chips.forEach((chip, i) => chip.classList.toggle("on", app.options.catalogue[i] === app.entry));

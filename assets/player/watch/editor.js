@@ -2,8 +2,9 @@
 
 import { download, h, icon, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
-import { canonical, isSpec, pack, SAMPLING_DEFAULTS, unpack } from "./spec_text.js";
+import { canonical, isSpec, pack, SAMPLING_DEFAULTS, savedIn, unpack } from "./spec_text.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
@@ -65,6 +66,16 @@ export class Editor {
     return (await this._state()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
+  /** Say anew what depends on the language. */
+  named() {
+    if (!this.state) return;
+    this.field("preset").options[0].textContent = t("the run on screen");
+    const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
+    if (preset) setText(this.$(".preset-shows"), t(preset.shows));
+    this._policy();
+    if (!this.app.running) this._touch();
+  }
+
   /** Another run came on screen. */
   followed() {
     const { app } = this;
@@ -119,7 +130,7 @@ export class Editor {
     }
     const { presets, policies, models, limits } = this.state;
     this.limits = limits || {};
-    this.field("preset").replaceChildren(h("option", { value: "" }, "the run on screen"), ...presets.map((p) => h("option", { value: p.name }, p.title)));
+    this.field("preset").replaceChildren(h("option", { value: "" }, t("the run on screen")), ...presets.map((p) => h("option", { value: p.name }, p.title)));
     this.field("policy").replaceChildren(...policies.map((p) => h("option", { value: p.name }, p.name)));
     this.field("model").replaceChildren(...models.map((m) => h("option", { value: m }, m.split("/").at(-1))));
     return true;
@@ -129,14 +140,14 @@ export class Editor {
 
   _row(request, focus = false) {
     const ids = request.prompt_token_ids;
-    const prompt = h("textarea", { rows: "1", "aria-label": `Prompt of request ${this.rows.length + 1}`, spellcheck: "false" });
+    const prompt = h("textarea", { rows: "1", "aria-label": t(`Prompt of request ${this.rows.length + 1}`), spellcheck: "false" });
     prompt.value = ids ? `${ids.length} token ids` : request.prompt || "";
-    if (ids) prompt.title = "Given as token ids; type to replace them with text";
-    const tokens = h("input", { type: "number", inputmode: "numeric", min: "1", step: "1", "aria-label": "New tokens" });
+    if (ids) prompt.title = t("Given as token ids; type to replace them with text");
+    const tokens = h("input", { type: "number", inputmode: "numeric", min: "1", step: "1", "aria-label": t("New tokens") });
     tokens.value = String((request.sampling || {}).max_new_tokens ?? 32);
-    const arrival = h("input", { type: "number", inputmode: "decimal", min: "0", step: "any", "aria-label": "Arrival" });
+    const arrival = h("input", { type: "number", inputmode: "decimal", min: "0", step: "any", "aria-label": t("Arrival") });
     arrival.value = String(request.arrival ?? 0);
-    const remove = h("button", { type: "button", class: "icon-button", "aria-label": "Remove this request" }, icon("trash"));
+    const remove = h("button", { type: "button", class: "icon-button", "aria-label": t("Remove this request") }, icon("trash"));
     const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);
     const row = { el, prompt, tokens, arrival, request, asGiven: prompt.value };
     remove.addEventListener("click", () => {
@@ -190,7 +201,7 @@ export class Editor {
     const known = this._known;
     this.shown = this.app.run;
     this.field("preset").value = known ? known.name : "";
-    setText(this.$(".preset-shows"), known ? known.shows : "");
+    setText(this.$(".preset-shows"), t(known ? known.shows : ""));
     this.fill(this._specOf(this.app.run));
     this._say("");
   }
@@ -201,7 +212,7 @@ export class Editor {
       this._fromRun();
       return;
     }
-    setText(this.$(".preset-shows"), preset.shows);
+    setText(this.$(".preset-shows"), t(preset.shows));
     this.fill(preset.spec);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
     if (entry && entry !== this.app.entry) { // its recording is at hand: show it at once
@@ -215,7 +226,7 @@ export class Editor {
   _policy() {
     const policy = this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
     if (!policy) return;
-    setText(this.$(".policy-shows"), policy.shows);
+    setText(this.$(".policy-shows"), t(policy.shows));
     for (const name of SOME_POLICIES) {
       this.field(name).disabled = !policy.knobs.includes(name);
       if (this.field(name).disabled && OFF_ELSEWHERE.includes(name)) this.field(name).checked = false;
@@ -252,7 +263,7 @@ export class Editor {
   /** Picture and controls never disagree in silence. */
   _touch() {
     const { changed } = this;
-    setText(this.frame.button, changed ? "Run these changes" : "Run");
+    setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
     if (!this.app.running) this._say(changed ? "Changed: the picture still shows the last run." : "");
   }
 
@@ -329,7 +340,7 @@ export class Editor {
     if (ran && app.run === app.live.run) {
       this.asShown = said;
       this.shown = app.run;
-      setText(frame.button, said === JSON.stringify(this.spec()) ? "Run" : "Run these changes");
+      setText(frame.button, t(said === JSON.stringify(this.spec()) ? "Run" : "Run these changes"));
       app.changed();
     }
     return ran;
@@ -430,16 +441,5 @@ export class Editor {
     setText(this.$(".preset-shows"), `${workload.name}: ${says.join(" ")}`);
     this.asShown = null;
     this._touch();
-  }
-}
-
-/** A workload that was saved here, in a text; null where it is something else. */
-function savedIn(text) {
-  try {
-    const data = JSON.parse(text);
-    const { requests } = data.workload || data;
-    return Array.isArray(requests) && requests.every((r) => r && typeof r === "object") ? data : null;
-  } catch {
-    return null;
   }
 }

@@ -3,6 +3,7 @@
 import { showCard } from "../parts/card.js";
 import { h } from "../parts/dom.js";
 import { count, plural } from "../parts/format.js";
+import { t } from "../parts/speech.js";
 
 const SOURCES = { recorded: "Recorded", live: "Run here", uploaded: "Uploaded", simulated: "Simulated" };
 /** @type {[string, number][]} */
@@ -22,17 +23,17 @@ export function bytes(n) {
 export function factsOf(run) {
   const { header } = run;
   const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;
-  const size = model.parameters >= 1e6 ? `${(model.parameters / 1e6).toPrecision(3)} M parameters` : model.parameters && `${count(model.parameters)} parameters`;
-  const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? plural(header.threads, "thread") : ""];
+  const size = model.parameters >= 1e6 ? t(`${(model.parameters / 1e6).toPrecision(3)} M parameters`) : model.parameters && t(`${count(model.parameters)} parameters`);
+  const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? t(plural(header.threads, "thread")) : ""];
   const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
   return [
-    [sourceOf(run), list([String(header.created || "").slice(0, 10), run.goesOn ? "still running" : run.complete ? "" : "stopped before its end"])],
+    [sourceOf(run), list([String(header.created || "").slice(0, 10), run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end")])],
     ["Engine", engine && list([`${engine.name} ${engine.version}`, engine.scheduler, engine.async && "asynchronous", engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`])],
-    ["Model", list([model.name, size, model.layers && plural(model.layers, "layer"), header.dtype])],
+    ["Model", list([model.name, size, model.layers && t(plural(model.layers, "layer")), header.dtype])],
     ["Device", list(device)],
     ["Leak", run.header.leak && "on purpose, every request also read the keys of the next one in the pass"],
-    ["Policy", list([header.policy, config.max_num_seqs && plural(run.numLanes, "lane"), run.numBlocks && `${plural(run.numBlocks, "KV block")} of ${plural(run.blockSize, "token")}`])],
+    ["Policy", list([header.policy, config.max_num_seqs && t(plural(run.numLanes, "lane")), run.numBlocks && t(`${plural(run.numBlocks, "KV block")} of ${plural(run.blockSize, "token")}`)])],
     ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
     ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],
     ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
@@ -61,5 +62,5 @@ export function limitsOf(run) {
 export const notesOf = (header) => (Array.isArray(header.notes) ? header.notes.filter((note) => typeof note === "string" && note) : []);
 
 export function showFacts(root, run) {
-  showCard(root, "About this run", h("dl", {}, ...factsOf(run).flatMap(([name, words]) => [h("dt", {}, name), h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words))])));
+  showCard(root, "About this run", h("dl", {}, ...factsOf(run).flatMap(([name, words]) => [h("dt", {}, t(name)), h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words))])));
 }

@@ -68,7 +68,6 @@ export class Player {
     root.classList.toggle("embedded", Boolean(this.options.embedded));
     this._theme();
     this.sized();
-    this.speech = new Speech($(".stage"));
 
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.mask = new MaskView($(".panel.mask"), this);
@@ -95,6 +94,7 @@ export class Player {
     this.leak = new Leak(this);
     this.edge = /** @type {Edge} */ (this.live = new Live(this));
     this.editor = new Editor($(".drawer"), this);
+    this.speech = new Speech(root, () => { this.bar.named(); this.editor.named(); this.redraw(); });
     this.bar = new Bar(this);
     this.intro = new Intro($(".intro"), this);
     this._buttons();

@@ -3,6 +3,7 @@
 import { bareCard } from "../parts/card.js";
 import { h, icon } from "../parts/dom.js";
 import { duration, plural } from "../parts/format.js";
+import { t } from "../parts/speech.js";
 
 const [WIDTH, HEIGHT] = [132, 40];
 
@@ -29,7 +30,7 @@ function thumbnail(app, { lanes, steps }) {
 function recorded(app, dialog, entry) {
   return h("button", { type: "button", class: "run-choice", "aria-current": app.entry === entry ? "true" : null, onclick: () => { dialog.close(); app.open(entry); } },
     entry.lanes ? thumbnail(app, entry) : null,
-    h("span", { class: "run-words" }, h("b", {}, entry.title), h("small", {}, entry.shows), h("small", { class: "run-facts" }, [entry.policy, entry.steps && plural(entry.steps, "step")].filter(Boolean).join(" · "))));
+    h("span", { class: "run-words" }, h("b", {}, entry.title), h("small", {}, t(entry.shows)), h("small", { class: "run-facts" }, [entry.policy, entry.steps && t(plural(entry.steps, "step"))].filter(Boolean).join(" · "))));
 }
 
 function ofThisVisit(app, dialog, kept, again) {
@@ -40,7 +41,7 @@ function ofThisVisit(app, dialog, kept, again) {
       h("span", { class: "run-words" }, h("b", {}, h("bdi", {}, kept.title)), h("small", {}, kept.says),
         h("small", { class: "run-facts" }, `${plural(kept.steps, "step")} · ${duration(kept.seconds)} · ${kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`))),
     h("span", { class: "visit-acts" },
-      app.options.tabs.some((tab) => tab.name === "compare") ? act("Compare", () => visit.compare(kept)) : null, act("Share", () => visit.share(kept)),
+      app.options.tabs.some((tab) => tab.name === "compare") ? act(t("Compare"), () => visit.compare(kept)) : null, act(t("Share"), () => visit.share(kept)),
       h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: () => { visit.remove(kept); again(); } }, icon("trash"))));
 }
 
@@ -58,10 +59,10 @@ export function showRuns(app) {
     const rest = catalogue.filter((e) => !Number.isInteger(e.question));
     if (rest.length) groups.push([{ title: "Recorded runs", answer: "" }, rest]);
     dialog.replaceChildren(
-      h("header", { class: "runs-head" }, h("h2", {}, "Runs"), h("form", { method: "dialog" }, h("button", { class: "icon-button", "aria-label": "Close" }, icon("close")))),
-      ...(app.visit.runs.length ? [h("section", {}, h("h3", {}, "Runs of this visit"), h("p", {}, "Made here; they go when the page is closed."),
+      h("header", { class: "runs-head" }, h("h2", {}, t("Runs")), h("form", { method: "dialog" }, h("button", { class: "icon-button", "aria-label": t("Close") }, icon("close")))),
+      ...(app.visit.runs.length ? [h("section", {}, h("h3", {}, t("Runs of this visit")), h("p", {}, t("Made here; they go when the page is closed.")),
         h("div", { class: "run-choices visit" }, ...app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill))))] : []),
-      ...groups.filter(([, entries]) => entries.length).map(([{ title, answer }, entries]) => h("section", {}, h("h3", {}, title), h("p", {}, answer),
+      ...groups.filter(([, entries]) => entries.length).map(([{ title, answer }, entries]) => h("section", {}, h("h3", {}, t(title)), h("p", {}, t(answer)),
         h("div", { class: "run-choices" }, ...entries.map((entry) => recorded(app, dialog, entry))))),
       ...(app.options.asked && app.options.tabs.some((tab) => tab.name === "learn") ? [asked(dialog, app.options.asked)] : []));
   };

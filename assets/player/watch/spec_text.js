@@ -41,3 +41,14 @@ export function isSpec(spec) {
   if (typeof spec.preset === "string") return true;
   return plain(spec.config) && plain(spec.workload) && Array.isArray(spec.workload.requests) && spec.workload.requests.every(plain);
 }
+
+/** A workload that was saved here, in a text; null where it is something else. */
+export function savedIn(text) {
+  try {
+    const data = JSON.parse(text);
+    const { requests } = data.workload || data;
+    return Array.isArray(requests) && requests.every((r) => r && typeof r === "object") ? data : null;
+  } catch {
+    return null;
+  }
+}

@@ -45,7 +45,7 @@ export class Transport {
     if (!app.run) return;
     const steps = app.run.eventSteps(kind);
     const target = direction > 0 ? steps.find((i) => i > app.index) : steps.findLast((i) => i < app.index);
-    if (target === undefined) app.toast(t(`No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`), 2500);
+    if (target === undefined) app.toast(`No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`, 2500);
     else app.seek(target, true);
   }
 

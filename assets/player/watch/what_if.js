@@ -3,6 +3,7 @@
 import { showCard } from "../parts/card.js";
 import { h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" }; // by the limit that bound
@@ -54,7 +55,7 @@ export async function showWhatIf(app) {
   const act = async (change, button) => {
     for (const other of buttons) other.disabled = true;
     button.classList.add("on");
-    const failed = await fork(app, spec, change, (words) => setText(message, words));
+    const failed = await fork(app, spec, change, (words) => setText(message, t(words)));
     if (failed === null) return card.close();
     setText(message, failed);
     for (const other of buttons) other.disabled = false;
@@ -65,9 +66,9 @@ export async function showWhatIf(app) {
     buttons.push(button);
     return button;
   };
-  const card = showCard(app.root, "What if …", h("p", {}, "Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ."),
+  const card = showCard(app.root, "What if …", h("p", {}, t("Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ.")),
     h("dl", { class: "what-settings" }, ...changesOf({ config: spec.config, knobs: policy ? policy.knobs : [] }, policies.map((p) => p.name), binding).flatMap(({ knob, name, now, others }) => [
-      h("dt", {}, name, h("small", {}, `now ${now}${knob === KNOB_OF[binding] ? `: it held back step ${app.frame.event.step}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
+      h("dt", {}, t(name), h("small", {}, `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it held back step ${app.frame.event.step}`)}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
     ])), message);
 }
 
