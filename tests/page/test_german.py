@@ -25,7 +25,7 @@ SAID = """() => {
     const drawn = window.drawnTexts || [];
     if (!window.drawnTexts) ink.fillText = function (text, ...at) { window.drawnTexts.push(text); return fill.call(this, text, ...at); };
     window.drawnTexts = [];
-    const held = '.texts, .presets, .policy-chip, .run-words b, .run-facts, .asked, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
+    const held = '.texts, .presets, .policy-chip, .run-words b, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
     const said = [...new Set(drawn)];
     for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn')) if (root.checkVisibility()) {
         const shown = (el) => !el.closest(held) && el.checkVisibility({ visibilityProperty: true });
@@ -39,81 +39,17 @@ SAID = """() => {
 
 # What German usage takes from English, and what both languages write alike. Whatever else our English says must be said otherwise in German.
 FIELD_TERMS = set(
-    [
-        "attention",
-        "batch",
-        "batches",
-        "batching",
-        "block",
-        "budget",
-        "cache",
-        "caches",
-        "caching",
-        "chunked",
-        "continuous",
-        "cpu",
-        "cuda",
-        "decode",
-        "decodes",
-        "drift",
-        "engine",
-        "engines",
-        "float",
-        "bf",
-        "gpt",
-        "gpus",
-        "graph",
-        "inflight",
-        "itl",
-        "kib",
-        "kv",
-        "log",
-        "mib",
-        "ms",
-        "pad",
-        "pads",
-        "player",
-        "policies",
-        "policy",
-        "prefill",
-        "prefix",
-        "prompt",
-        "prompts",
-        "ragged",
-        "tab",
-        "token",
-        "tokens",
-        "tpot",
-        "ttft",
-        "vllm",
-        "enter",
-        "esc",
-        "escape",
-        "export",
-    ]
+    re.findall(
+        r"\w+",
+        """attention batch batches batching block budget cache caches caching chunked continuous cpu cuda decode decodes drift engine engines
+        float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged tab token
+        tokens tpot ttft vllm enter esc escape export html ids json link llm mb png seed static thread threads top trace
+        azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt""",
+    )
 )
-ALIKE = set(
-    [
-        "also",
-        "fast",
-        "in",
-        "lies",
-        "live",
-        "min",
-        "name",
-        "phase",
-        "plan",
-        "position",
-        "rest",
-        "so",
-        "still",
-        "text",
-        "was",
-        "will",
-    ]
-)
+ALIKE = set(re.findall(r"\w+", "also an fast hand in lies live min minus name phase plan position rest so still text was will"))
 NOT_OURS = re.compile(
-    r"""(?x) \{[^{}]*\} | \|[^]|]*\] | `[^`]*` | „[^“]*“ | “[^”]*” | \([a-z ]+\) | --[\w-]+ | \b\w+_\w+\b
+    r"""(?x) \{[^{}]*\} | \|[^]|]*\] | `[^`]*` | „[^“]*“ | “[^”]*” | \([a-z ]+\) | --[\w-]+ | \b\w+(?:\.[A-Za-z]\w*)+ | \b\w+_\w+\b
     | make\ run | time\ to\ first\ token | inter-token\ latency | next\ token"""
 )
 

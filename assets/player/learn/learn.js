@@ -82,7 +82,8 @@ export class Learn {
     this.words = this.doc.words;
     this.language = this.doc.language;
     this.root.lang = this.language;
-    this.speech = this.language === "en" ? null : { name: this.language, labels: this.doc.labels, terms: this.doc.terms, captions: (entry) => this._captions(entry.name) };
+    const { title, question: shows, stops: asked } = this.doc.questions;
+    this.speech = this.language === "en" ? null : { name: this.language, labels: this.doc.labels, terms: this.doc.terms, asked: { title, shows, asked }, captions: (entry) => this._captions(entry.name) };
     this._speak();
     this._labels();
     this.home.draw();

@@ -34,7 +34,7 @@ export const told = (line) => line.map((span) => (typeof span === "string" ? t(s
 /** Words of the page into an element, in the language that is spoken. */
 export const tell = (el, text) => setText(el, t(text));
 
-/** The language of a player: null for English, or {name, labels: English to it, terms: see glossary.js, captions: what is said of a recorded run, by its entry}. */
+/** The language of a player: null for English, or {name, labels: English to it, terms: see glossary.js, asked: see runs_card.js, captions: what is said of a recorded run, by its entry}. */
 export class Speech {
   /** root: whose texts and titles are said. changed: called when they have been said in another language. */
   constructor(root, changed) {

@@ -53,6 +53,7 @@ function asked(dialog, { title, shows, asked: list }) {
 
 export function showRuns(app) {
   const dialog = bareCard(app.root, "Runs", "runs-card");
+  const questionsAsked = app.speech.language?.asked || app.options.asked;
   const fill = () => {
     const { catalogue, questions } = app.options;
     const groups = (questions || []).map((question, n) => [question, catalogue.filter((e) => e.question === n)]);
@@ -64,7 +65,7 @@ export function showRuns(app) {
         h("div", { class: "run-choices visit" }, ...app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill))))] : []),
       ...groups.filter(([, entries]) => entries.length).map(([{ title, answer }, entries]) => h("section", {}, h("h3", {}, t(title)), h("p", {}, t(answer)),
         h("div", { class: "run-choices" }, ...entries.map((entry) => recorded(app, dialog, entry))))),
-      ...(app.options.asked && app.options.tabs.some((tab) => tab.name === "learn") ? [asked(dialog, app.options.asked)] : []));
+      ...(questionsAsked && app.options.tabs.some((tab) => tab.name === "learn") ? [asked(dialog, questionsAsked)] : []));
   };
   fill();
   dialog.showModal();
