@@ -41,8 +41,8 @@ class BatchingPolicy:
     margin: share of the pool; while less of it is free, decodes go on, and of prompts only one with which nobody decodes.
     kv_reads: cached tokens that a step may read, as a share of those that the pool holds; None: any number.
     preemption: what happens when a running request lacks a block. "newest": the newest is preempted at once. "stall": the request
-        stalls, and the newest is preempted when nobody can go on. "never": it cannot happen, with room reserved for the output.
-        "starved": it is passed over, as is whoever waits and lacks one; the last of those passed over are preempted until the others will
+        stalls, and the newest is preempted when nobody can go on. "never": it cannot happen, since room for the output is reserved.
+        "starved": it is passed over, as is a waiting request that lacks one; the last of those passed over are preempted until the others will
         have room, and then nobody is admitted until somebody finishes (`core.scheduler.passing`).
     prefix_caching: whether full blocks of equal prefixes can be shared.
     """
@@ -131,7 +131,7 @@ POLICIES: dict[str, BatchingPolicy] = {
         replace(
             _CONTINUOUS,
             name="stall",
-            shows="as continuous, but who lacks a KV block stalls, and the newest is preempted only when nobody can go on",
+            shows="as continuous, but a request that lacks a KV block stalls, and the newest is preempted only when no request can go on",
             preemption="stall",
         ),
         replace(
@@ -166,7 +166,7 @@ POLICIES: dict[str, BatchingPolicy] = {
         replace(
             _CONTINUOUS,
             name="transformers",
-            shows="decodes first; who lacks a KV block is passed over and gives way, and then nobody joins until somebody ends (transformers)",
+            shows="decodes first; a request that lacks a KV block is passed over and gives way, and then none joins until one ends (transformers)",
             order="requeue",
             reserve="chunk",
             margin=0.15,
