@@ -41,7 +41,7 @@ export class MaskTools {
       buttons.push(select);
     }
     if (app.leak.offered || app.leak.on) buttons.push(h("button", {
-      type: "button", class: "mini", "aria-pressed": String(app.leak.on), title: t("Take the mask's wall away: these requests once more, and each also reads the next one's keys"), onclick: () => app.leak.toggle(),
+      type: "button", class: "mini leak-button", "aria-pressed": String(app.leak.on), title: t("Take the mask's wall away: these requests once more, and each also reads the next one's keys"), onclick: () => app.leak.toggle(),
     }, `${t("Leak")}${app.leak.working ? `: ${t(app.leak.working)}` : ""}`));
     if (mask.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { mask.zoom = null; app.redraw(); app.changed(); } }, t("Whole mask")));
     else if (zoomable) buttons.push(h("button", { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) }, `${t("Zoom to")} ${pinned.letter}`));
