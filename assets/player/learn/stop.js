@@ -15,7 +15,7 @@ export class Stage {
   /** Take the player over; what it showed comes back with `leave`. */
   enter() {
     const { app } = this;
-    this.before ??= { run: app.run, entry: app.entry, replay: app.replay, step: app.run?.length ? app.run.stepOf(app.index) : null, pin: app.pinned?.letter, tab: app.tab };
+    this.before ??= { opened: app.speech.opened, run: app.run, entry: app.entry, replay: app.replay, step: app.run?.length ? app.run.stepOf(app.index) : null, pin: app.pinned?.letter, tab: app.tab };
   }
 
   /** {run, step, views, pin} on screen. veil: "say" hides what would give an answer away, "future" the steps to come. */
@@ -43,6 +43,7 @@ export class Stage {
     delete page.dataset.veil;
     this.before = null;
     if (!before || keep || !before.run) return;
+    app.speech.opened = before.opened;
     Object.assign(app, { run: before.run, entry: before.entry, replay: before.replay });
     app.entered(before);
   }
