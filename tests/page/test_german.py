@@ -101,7 +101,8 @@ def at_stop(page: Page) -> list[str]:
         page.evaluate(script, argument)
         return settled()
 
-    said = settled()
+    settled()  # drawn so far: of the stop before, perhaps
+    said = after("inflight.redraw()")
     said += after(
         "document.querySelectorAll('.stop-ask .option').forEach(b => b.click()); document.querySelector('.show-button')?.click()"
     )
