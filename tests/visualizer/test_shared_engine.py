@@ -36,8 +36,7 @@ def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload
     trace = http.get(f"{page}/serve/session").text
     texts = {r["request"]: "".join(r["output"]) for r in map(json.loads, trace.splitlines()) if r.get("kind") == "texts"}
     assert texts[said["id"]] == said["text"]
-    opened = http.post(f"{page}/gradio_api/call/upload", json={"data": [trace]}).json()["event_id"]
-    answer = http.get(f"{page}/gradio_api/call/upload/{opened}").text
+    answer = http.post(f"{page}/inflight/uploads", content=trace.encode()).text
     assert '"url"' in answer and "error" not in answer.split("data:")[1]
 
 
