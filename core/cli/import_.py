@@ -12,6 +12,8 @@ from core.cli.output import line, print_json, sentence
 from core.recorders.convert import to_trace
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import named_tokenizer
+from core.trace.phrases import ALIGNMENTS
+from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 
 RawFiles = Annotated[list[Path], typer.Argument(help="Raw recordings: all parts and all ranks of one run.", show_default=False)]
@@ -28,15 +30,18 @@ def import_(
     """Open what `inflight-vllm` or another recorder wrote, check it, and save it as a trace that the page and `show` open."""
     recordings = read_raw(raw)
     told = named_tokenizer(tokenizer) if tokenizer else None
+    traces = [to_trace(recording, told) for recording in recordings]
+    ranks = Ranks.of((recording.name, trace) for recording, trace in zip(recordings, traces, strict=True))
     rows = []
-    for recording in recordings:
+    for recording, trace in zip(recordings, traces, strict=True):
         path = out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{recording.rank}{out.suffix}")
-        trace = to_trace(recording, told)
         trace.save(path)
         Trace.load(path)  # its rules are every trace's: what breaks them is not handed on as one
         rows.append(_row(recording, trace, path))
-        for fault in recording.faults:
-            sentence(fault)
+    for fault in ranks.faults if ranks.count > 1 else recordings[0].faults:
+        sentence(fault)
+    if ranks.count > 1:
+        sentence(ALIGNMENTS[ranks.alignment])
     if json:
         print_json(rows)
         return

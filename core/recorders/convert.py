@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
-from core.recorders.raw import Recording, is_raw, read_raw, recording_of
+from core.recorders.raw import Recording, gathered, is_raw, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.trace.events import (
     KV,
@@ -41,7 +43,7 @@ from core.trace.events import (
     Why,
 )
 from core.trace.file import Asked
-from core.trace.header import EngineFacts, Header, ModelFacts
+from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
 from core.workload.workload import Workload
@@ -105,10 +107,20 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
 
 def open_text(text: str) -> Trace:
     """A saved trace of our own, or another engine's raw recording, by what is in it. Raises InvalidTrace for anything else."""
-    if is_raw(text.partition("\n")[0]):
-        trace = to_trace(recording_of(io.StringIO(text)))
-        return Trace.from_lines(trace.lines())  # its rules are every trace's
-    return Trace.from_lines(text.removesuffix("\n").split("\n"))
+    ((_, trace),) = open_texts([("This file", text)])
+    return trace
+
+
+def open_texts(files: Iterable[tuple[str, str]]) -> list[tuple[str, Trace]]:
+    """The same of several files with their names: the parts of a recording are one trace. Raises InvalidTrace."""
+    raw, traces = [], []
+    for name, text in files:
+        if is_raw(text.partition("\n")[0]):
+            raw.append((name, io.StringIO(text)))
+        else:
+            traces.append((name, Trace.from_lines(text.removesuffix("\n").split("\n"))))
+    found = [(recording.name, to_trace(recording)) for recording in (gathered(raw) if raw else ())]
+    return traces + [(name, Trace.from_lines(trace.lines())) for name, trace in found]  # its rules are every trace's
 
 
 def open_recording(path: Path) -> Trace:
@@ -396,6 +408,7 @@ class Conversion:
                 async_=bool(facts.get("async_scheduling")),
                 rank=facts.get("rank", 0),
                 ranks=facts.get("ranks") or facts.get("rank", 0) + 1,
+                clock=_clock(facts, self._start),
             ),
             deduced=DEDUCED | ({"waiting": "new requests join the end, and so do preempted ones"} if self._requeues else {}),
             absent=(*absent, *(["prompts"] if self.hashed else [])),
@@ -417,6 +430,20 @@ class Conversion:
         """Ids in place of texts, where no tokenizer is known."""
         shown = {request: [plain(LEFT_OUT if self.hashed else i) for i in known.prompt] for request, known in self._known.items()}
         return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
+
+
+def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
+    """What its machine's clocks showed at the trace's time 0, `start` seconds into the recording. Recordings that do not tell the clocks
+    have the date at which they began, to the second.
+    """
+    clock, since = facts.get("clock"), round(start * 1e9)
+    if isinstance(clock, dict):
+        return ClockFacts(monotonic_ns=clock["monotonic_ns"] + since, wall_ns=clock["wall_ns"] + since, boot=clock.get("boot"))
+    try:
+        created = datetime.fromisoformat(facts["created"]).astimezone(UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return ClockFacts(wall_ns=int(created.timestamp()) * 10**9 + since, whole_seconds=True)
 
 
 def _described(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:

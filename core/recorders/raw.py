@@ -65,27 +65,23 @@ class Recording:
 
 
 def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
-    """The recordings in these files, one a rank, by rank. Raises InvalidTrace for a file that is none, or files that do not belong together."""
+    """The recordings in these files, one a rank, by rank. Raises InvalidTrace for a file that is none, or two recordings of one rank."""
+    return gathered((str(path), lines_of(Path(path))) for path in paths)
+
+
+def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
+    """The same of files by name, each with its lines and their ends: parts of one recording are put together."""
     by_rank: dict[int, Recording] = {}
-    for path in sorted(map(Path, paths), key=_part):
-        recording = _read(path.name, lines_of(path))
+    for name, lines in sorted(files, key=lambda file: _part(Path(file[0]))):
+        recording = _read(Path(name).name, iter(lines))
         known = by_rank.setdefault(recording.rank, recording)
         if known is not recording:
             _join(known, recording)
     recordings = [by_rank[rank] for rank in sorted(by_rank)]
     if not recordings:
         raise InvalidTrace("there is no recording to open.")
-    first = recordings[0]
     for recording in recordings:
         recording.header["ranks"] = recording.header.get("ranks", 1) or recordings[-1].rank + 1
-    for other in recordings[1:]:
-        for fact in ("engine", "version", "vllm", "model", "ranks"):
-            if first.header.get(fact) != other.header.get(fact):
-                raise InvalidTrace(f"{first.name} and {other.name} are recordings of two engines: their {fact} differs.")
-    absent = sorted(set(range(first.ranks)) - set(by_rank))
-    if absent:
-        first.faults.append(f"Of {first.ranks} ranks, {_ranks(absent)} not here.")
-    for recording in recordings:
         _sort(recording)
     return recordings
 
@@ -132,15 +128,6 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
     return recording
 
 
-def recording_of(lines: Iterable[str], name: str = "This file") -> Recording:
-    """One recording in one file, by its lines with their ends. Raises InvalidTrace for a file that is none."""
-    recording = _read(name, iter(lines))
-    if type(recording.ranks) is int and recording.ranks > 1:
-        recording.faults.append(f"This is rank {recording.rank} alone, of {recording.ranks} that served together.")
-    _sort(recording)
-    return recording
-
-
 def take(recording: Recording, data: dict[str, Any]) -> None:
     """Add a record. Raises KeyError, TypeError or ValueError if it is malformed."""
     kind = data["kind"]
@@ -162,9 +149,11 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 
 
 def check_header(header: dict[str, Any], name: str) -> None:
-    """Raises InvalidTrace for a version of the format that this module does not read."""
+    """Raises InvalidTrace for a version of the format that this module does not read, and for a rank that is no number."""
     if header.get("raw", RAW) != RAW:
         raise InvalidTrace(f"{name} is of version {header['raw']!r} of the raw format; this one reads version {RAW}.")
+    if type(header.get("rank", 0)) is not int:
+        raise InvalidTrace(f"{name} does not say which rank it is of.")
 
 
 def _join(known: Recording, more: Recording) -> None:
@@ -201,8 +190,3 @@ def _part(path: Path) -> tuple[str, int]:
     """Parts in the order in which they were written: run.raw.jsonl, run.raw.2.jsonl, run.raw.10.jsonl."""
     found = re.fullmatch(r"(.*\.raw)(?:\.(\d+))?\.jsonl(?:\.gz)?", path.name)
     return (str(path.parent / found[1]), int(found[2] or 1)) if found else (str(path), 1)
-
-
-def _ranks(ranks: list[int]) -> str:
-    names = ", ".join(map(str, ranks))
-    return f"rank {names} is" if len(ranks) == 1 else f"ranks {names} are"

@@ -59,6 +59,20 @@ class ModelFacts(Facts):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClockFacts(Facts):
+    """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
+
+    monotonic_ns: of the clock that all processes of the machine share until it starts anew. boot: stands for that start of the machine.
+    whole_seconds: the wall clock's time is known to the second alone.
+    """
+
+    monotonic_ns: int | None = None
+    wall_ns: int | None = None
+    boot: str | None = None
+    whole_seconds: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineFacts(Facts):
     """Another engine, whose steps these are.
 
@@ -72,9 +86,13 @@ class EngineFacts(Facts):
     async_: bool | None = None
     rank: int | None = None
     ranks: int | None = None
+    clock: ClockFacts | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
+
+    def _known(self) -> dict[str, Any]:
+        return {**super()._known(), "clock": self.clock and self.clock.to_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +259,9 @@ def _engine(data: object) -> EngineFacts | None:
         return None
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise InvalidTrace("the header does not say which engine this was.", 1)
-    return _facts(EngineFacts, data, "engine")
+    clock = None if data.get("clock") is None else _facts(ClockFacts, data["clock"], "engine's clock")
+    rest = {name: value for name, value in data.items() if name != "clock"}
+    return EngineFacts(clock=clock, **_read(EngineFacts, rest, "engine") | {"order": tuple(data)})
 
 
 def _model(data: object) -> ModelFacts:

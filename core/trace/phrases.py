@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from core.trace.events import Limit, Why
+from core.trace.ranks import Alignment
 from core.trace.trace import Trace
 
 
@@ -40,6 +41,14 @@ SETTINGS = {
     "chunked_prefill": "chunked prefill",
     "prefix_caching": "prefix caching",
     "prefill_first": "prefill first",
+}
+
+
+ALIGNMENTS: dict[Alignment, str] = {
+    "machine": "All ranks are on the clock of their machine.",
+    "wall": "The ranks share no machine: they are aligned by wall clock, as far as their clocks agree.",
+    "second": "No common clock is on record: the ranks are aligned by the time at which each began, known to the second.",
+    "first step": "No clock is on record: the first step of every rank is drawn at 0, whenever it was.",
 }
 
 

@@ -266,12 +266,12 @@ class Checker:
                 return f"request {request!r} got blocks but is not running"
             taken[request] = taken.get(request, []) + list(added)
             self._owners.update(added)
+            most = max(most, len(self._owners))
             if released:
                 for block in fold.tables.get(request, []) + taken.pop(request):
                     self._owners[block] -= 1
                     if not self._owners[block]:
                         del self._owners[block]
-            most = max(most, len(self._owners))
         if any(shared.values()) or not len(self._owners) <= used <= min(most, total):
             return f"{used} of {total} blocks cannot be in use"
         released_by = [c.request for c in changes if c.released]

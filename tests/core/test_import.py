@@ -13,8 +13,11 @@ import pytest
 from core import Trace, metrics
 from core.cli import main
 from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
-from core.recorders.convert import open_text, to_trace
+from core.recorders.convert import open_text, open_texts, to_trace
 from core.recorders.raw import Recording, read_raw
+from core.trace.ranks import Ranks
+from worlds.ranks import FILES as RANKS
+from worlds.ranks import ranks, text
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM = DATA / "vllm-0.32.raw.jsonl.gz"
@@ -129,15 +132,21 @@ def test_a_request_that_is_aborted_in_its_step_has_computed_for_nothing(raw):
 
 
 def test_two_ranks_of_one_engine_make_two_traces(tmp_path, capsys):
-    """vLLM with --data-parallel-size 2 on a dense model, ten requests over HTTP, with pauses in which a rank had nothing to do."""
-    files = [str(DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz") for rank in (1, 0)]
+    """vLLM with --data-parallel-size 2 on a dense model, ten requests over HTTP; the saved traces know where they lie on one clock."""
     with pytest.raises(SystemExit) as done:
-        main(["import", *files, "--out", str(tmp_path / "run.jsonl")])
-    assert done.value.code == 0 and "missing" not in capsys.readouterr().out
-    traces = [Trace.load(tmp_path / f"run.rank{rank}.jsonl") for rank in (0, 1)]
+        main(["import", *map(str, RANKS[::-1]), "--out", str(tmp_path / "run.jsonl")])
+    assert done.value.code == 0 and capsys.readouterr().err == "All ranks are on the clock of their machine.\n"
+    files = [tmp_path / f"run.rank{rank}.jsonl" for rank in (0, 1)]
+    traces = [Trace.load(file) for file in files]
     assert [(t.header.engine.rank, t.header.engine.ranks) for t in traces] == [(0, 2), (1, 2)]
-    assert [(len(t.prompts), len(t.events), t.complete) for t in traces] == [(7, 189, True), (3, 99, True)]
+    assert [(len(t.prompts), len(t.events), t.complete) for t in traces] == [(6, 77, True), (4, 40, True)]
     assert not traces[0].prompts.keys() & traces[1].prompts.keys()
+    saved = Ranks.of(open_texts((file.name, file.read_text()) for file in files))
+    recorded = ranks(text(0), text(1))
+    assert [rank.offset for rank in saved.ranks] == [rank.offset for rank in recorded.ranks] and saved.ranks[1].offset > 0
+    with pytest.raises(SystemExit):
+        main(["import", str(RANKS[1]), "--out", str(tmp_path / "alone.jsonl")])
+    assert "Of 2 ranks, rank 0 is not among these files." in capsys.readouterr().err
 
 
 def test_a_gap_is_said_and_nothing_is_made_up(raw):

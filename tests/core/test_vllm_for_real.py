@@ -26,10 +26,11 @@ from core.assets import ASSETS
 from core.cli import main
 from core.measure.divergence import divergence
 from core.recorders.asked import Asked
-from core.recorders.convert import open_recording
+from core.recorders.convert import open_recording, to_trace
 from core.recorders.raw import read_raw
 from core.recorders.vllm import drive
 from core.recorders.vllm.record import PYTHON, Vllm, vllm_python
+from core.trace.ranks import Ranks
 from core.workload.presets import preset
 
 INSTALL = "INFLIGHT_VLLM_INSTALL"
@@ -75,8 +76,8 @@ class Served:
 
 
 @contextmanager
-def served(python: str, folder: Path) -> Iterator[Served]:
-    """vLLM behind its own HTTP server, four lanes and a pool that runs short; stopped as an operator stops it."""
+def served(python: str, folder: Path, *more: str) -> Iterator[Served]:
+    """vLLM behind its own HTTP server, four lanes and a pool that runs short; stopped as an operator stops it. more: arguments."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -90,7 +91,7 @@ def served(python: str, folder: Path) -> Iterator[Served]:
     command = [
         python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL), "--served-model-name", "it", "--dtype", "float32",
         "--block-size", "32", "--enforce-eager", "--port", str(port), "--host", "127.0.0.1", *limits,
-        "--scheduler-cls", "inflight_vllm.RecordingScheduler", "--no-async-scheduling",
+        "--scheduler-cls", "inflight_vllm.RecordingScheduler", "--no-async-scheduling", *more,
     ]  # fmt: skip
     found = Served(f"http://127.0.0.1:{port}", folder / "server.log")
     with found.log.open("wb") as log:
@@ -116,9 +117,10 @@ def _is_up(url: str) -> bool:
         return False
 
 
-def write(url: str, prompt: str) -> str:
-    asked = {"model": "it", "prompt": prompt, "max_tokens": 80, "temperature": 0, "ignore_eos": True}
-    answer = httpx.post(f"{url}/v1/completions", json=asked, timeout=600, trust_env=False)
+def write(url: str, prompt: str, max_tokens: int = 80, rank: int | None = None) -> str:
+    asked = {"model": "it", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
+    headers = {} if rank is None else {"X-data-parallel-rank": str(rank)}
+    answer = httpx.post(f"{url}/v1/completions", json=asked, headers=headers, timeout=600, trust_env=False)
     answer.raise_for_status()
     return answer.json()["choices"][0]["text"]
 
@@ -171,3 +173,31 @@ def test_it_decides_as_ours_on_a_preset(python, name):
     ours = Engine(engine.adapter, engine.tokenizer, asked.config).run(asked.workload)
     for trace in theirs:
         assert divergence(ours, trace) is None and trace.outputs == ours.outputs
+
+
+ERRANDS = (  # of a client each, one request after the other: (rank, tokens)
+    ((0, 24), (1, 30), (0, 16)),
+    ((0, 12), (0, 20), (1, 10)),
+    ((1, 10), (0, 8), (1, 24)),
+    ((0, 40),),
+)
+
+
+def test_two_ranks_share_a_clock(python, tmp_path):
+    """Two data-parallel ranks, each at work while the other is and while it is not. The recordings of two ranks in tests/data are of this
+    test.
+    """
+
+    def run(errands) -> None:
+        for rank, tokens in errands:
+            write(server.url, PROMPTS[tokens % 6], tokens, rank)
+
+    with served(python, tmp_path, "--data-parallel-size", "2") as server, ThreadPoolExecutor(len(ERRANDS)) as clients:
+        list(clients.map(run, ERRANDS))
+    recordings = read_raw([tmp_path / f"run.rank{rank}.raw.jsonl" for rank in (0, 1)])
+    assert not any(recording.faults for recording in recordings)
+    assert [len(recording.steps) > 30 for recording in recordings] == [True, True]
+    ranks = Ranks.of([(recording.name, to_trace(recording)) for recording in recordings])
+    assert ranks.alignment == "machine" and not ranks.faults
+    (zero, zero_end), (one, one_end) = (rank.span for rank in ranks.ranks)
+    assert max(zero, one) < min(zero_end, one_end)  # they were at work together

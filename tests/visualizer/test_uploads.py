@@ -14,7 +14,9 @@ from core.errors import InflightError
 from visualizer.server import apart
 from visualizer.server.limits import HERE, SPACE
 from visualizer.server.store import Store
-from visualizer.server.uploads import check_lines, open_upload
+from visualizer.server.uploads import SEPARATOR, check_lines, open_upload
+from worlds.ranks import ranks
+from worlds.ranks import text as rank_text
 from worlds.visual import record, request
 
 
@@ -37,6 +39,20 @@ def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
     raw = gzip.decompress((Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes())
     trace = store.trace(open_upload(raw, store, HERE)["id"])
     assert trace.header.engine.name == "vLLM" and not any("⟨" in t for ts in trace.texts.prompt.values() for t in ts)
+
+
+def test_ranks_that_are_opened_together_are_runs_of_their_own(store):
+    """Their saved traces: each under its id, with its place on one clock; and one that is no rank is refused by its name."""
+    recorded = ranks(rank_text(0), rank_text(1))
+    saved = ["\n".join(rank.trace.lines()) + "\n" for rank in recorded.ranks]
+    answer = open_upload(SEPARATOR.join(reversed(saved)).encode(), store, HERE, ["b.jsonl", "a.jsonl"])
+    assert [(r["rank"], r["offset"]) for r in answer["ranks"]] == [(r.number, r.offset) for r in recorded.ranks]
+    assert answer["count"] == 2 and len(answer["says"]) == 1 and answer["id"] == answer["ranks"][0]["id"]
+    for put, rank in zip(answer["ranks"], recorded.ranks, strict=True):
+        assert store.trace(put["id"]).events == rank.trace.events
+        assert put["letters"].keys() == rank.trace.prompts.keys()
+    with pytest.raises(InflightError, match=r"b\.jsonl is a run of this engine"):
+        open_upload(SEPARATOR.join((saved[0], text())).encode(), store, HERE, ["a.jsonl", "b.jsonl"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ Every answer is plain data. A refusal is `{"error": one sentence}`, never an exc
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +113,12 @@ class Server:
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def upload(self, data: bytes) -> dict[str, Any]:
-        """Open a saved trace: `{"id", "url"}`, or why it cannot be opened."""
+    def upload(self, data: bytes, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Open a saved trace, or the ranks of one engine: see `open_upload`; or why that cannot be opened."""
         try:
-            return open_upload(data, self.store, self._limits)
+            return open_upload(data, self.store, self._limits, names)
         except InflightError as error:
-            return {"error": f"This file cannot be opened as a trace: {error}"}
+            return {"error": f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: {error}"}
 
     def dataset(self, data: bytes, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor, scaled to a model: `{"workload", "block_size", "says"}`, or why not."""

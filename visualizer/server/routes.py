@@ -4,7 +4,7 @@
     GET  inflight/jobs/ID?from=N   the job's deltas from number N on, as server-sent events
     POST inflight/jobs/ID/cancel   → {"cancelled"}
     GET  inflight/files/NAME       a file of the store
-    POST inflight/uploads          a saved trace, as it is → {"id", "url"} or {"error"}
+    POST inflight/uploads?name=…   a saved trace, as it is, or several (see uploads.py) → {"id", "url"} or {"error"}
     POST inflight/datasets?name=…&model=…  a published workload, as it is → {"workload", "block_size", "says"} or {"error"}
     GET  inflight/state            models, presets, policies, limits and recorded runs
     GET  inflight/comparisons      recorded comparisons, and what can be compared
@@ -92,7 +92,8 @@ def routes(
             files.release_on_behalf_of(request)
 
     async def upload(request: Request) -> Response:
-        return await opened(request, server.upload)
+        names = request.query_params.getlist("name")
+        return await opened(request, lambda data: server.upload(data, names))
 
     async def dataset(request: Request) -> Response:
         name, model = (request.query_params.get(key, "") for key in ("name", "model"))

@@ -1,29 +1,39 @@
 """Saved traces and raw recordings that visitors open: put into the store by a reader of their own (see `apart`).
 
-The reader is this module as a program, with the store's folder as its argument.
+Several files at once are the parts of a recording, or the ranks of one engine; between two of them stands a separator that no JSON has. The
+reader is this module as a program, with the store's folder and the files' names as its arguments.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from visualizer.documents.ranks import opened
 from visualizer.server.apart import answer, read_apart
 from visualizer.server.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests has a tenth of it
+SEPARATOR = "\x1e"  # between two files
+MOST = 256  # files
 DEPTH = 24  # brackets within brackets; a trace has a handful
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKET = re.compile(r"[\[\]{}]")
 
 
-def open_upload(data: bytes, store: Store, limits: Limits) -> dict[str, Any]:
-    """Put a saved trace into the store: `{"id", "url"}`; raises InflightError with why it cannot be opened."""
+def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Put files into the store: `{"id", "url"}`, of several ranks also what `visualizer.documents.ranks` has of them; raises InflightError
+    with why they cannot be opened. names: of the files.
+    """
     check_upload(len(data), limits)
-    return store.adopt(read_apart(__name__, data, str(store.folder))["id"])
+    called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
+    ranks = read_apart(__name__, data, str(store.folder), *called)["ranks"]
+    kept = [rank | store.adopt(rank["id"]) for rank in ranks["ranks"]]
+    return {"id": kept[0]["id"], "url": kept[0]["url"]} | ({**ranks, "ranks": kept} if ranks["count"] > 1 else {})
 
 
 def check_lines(text: str) -> None:
@@ -42,18 +52,22 @@ def check_lines(text: str) -> None:
 
 def main() -> None:
     """The reader: see above."""
-    from core.recorders.convert import open_text
+    from core.recorders.convert import open_texts
     from core.recorders.raw import is_raw
     from core.recorders.texts import import_tokenizers
 
     def read(text: str) -> dict[str, Any]:
-        check_lines(text)
+        texts = text.split(SEPARATOR)
+        for one in texts:
+            check_lines(one)
+        names = sys.argv[2:] if len(sys.argv) == 2 + len(texts) else ["This file"] * len(texts)
+        store = Store(Path(sys.argv[1]), quota=sys.maxsize)
         try:
-            return {"id": Store(Path(sys.argv[1]), quota=sys.maxsize).put(open_text(text), source="uploaded")["id"]}
+            return {"ranks": opened(open_texts(zip(names, texts, strict=True)), lambda trace: store.put(trace, source="uploaded"))}
         except NotKept as error:
             return {"error": f"{error} The file itself may be fine."}
 
-    answer(read, lambda text: is_raw(text.partition("\n")[0]) and import_tokenizers())
+    answer(read, lambda text: any(is_raw(one.partition("\n")[0]) for one in text.split(SEPARATOR)) and import_tokenizers())
 
 
 if __name__ == "__main__":

@@ -3,18 +3,17 @@
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ one `now`, in seconds or steps, that all of them show
 
-import { clockLabel, roundUnit } from "../run/axis.js";
 import { clamp, h } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
-import { measure, setFont, Surface } from "../parts/surface.js";
+import { Surface } from "../parts/surface.js";
 import { GUTTER } from "../views/lane_chart.js";
+import { drawTimeAxis } from "../views/time_axis.js";
 import { drawSoon } from "../parts/look.js";
 import { Racer } from "./racer.js";
 import { raceTable } from "./race_table.js";
 import { fillTable } from "../parts/tables.js";
 import { Run } from "../run/run.js";
 
-const STRIP = 18; // the axis above them all
 export const RACE_SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const STEPS_A_SECOND = 60; // at speed 1
 
@@ -173,7 +172,7 @@ export class Race {
     const t0 = performance.now();
     for (const racer of this.racers) racer.draw();
     const per = Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
-    this._axis(per);
+    drawTimeAxis(this.surface, this.palette, { span: this.span, per, clock: this.clock, font: this.presenter ? 20 : this.layout === "phone" ? 12 : 11 });
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
     this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
     this.slider.setAttribute("aria-valuemax", this.span.toFixed(3));
@@ -200,20 +199,6 @@ export class Race {
     const order = this.racers.map((r) => [r.name, r.tokensAt(this.now)]).sort((a, b) => b[1] - a[1]);
     const [first, last] = [order[0], order.at(-1)];
     return first[1] > last[1] ? [first[0], first[1] - last[1], last[0]] : null;
-  }
-
-  _axis(per) {
-    const g = this.surface.begin();
-    const { palette } = this;
-    setFont(g, `${this.presenter ? 20 : this.layout === "phone" ? 12 : 11}px ${palette.sans}`);
-    g.fillStyle = palette.soft;
-    g.textBaseline = "middle";
-    const unit = roundUnit(this.span, Math.max(2, this.surface.w / 110), !this.clock);
-    for (let i = 0; i * unit <= this.span + 1e-9; i += 1) {
-      const v = i * unit;
-      const label = this.clock ? clockLabel(v, this.span) : String(v);
-      if (GUTTER + v * per + measure(g, label) <= this.surface.w) g.fillText(label, GUTTER + v * per, STRIP / 2);
-    }
   }
 
   // -- pointing --------------------------------------------------------------------------------------------------------

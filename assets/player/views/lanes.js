@@ -7,8 +7,8 @@ import { t, tell } from "../parts/speech.js";
 import { duration, milliseconds, plural } from "../parts/format.js";
 import { measure } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
-import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
 import { GUTTER, LaneChart } from "./lane_chart.js";
+import { doingOf } from "./lane_words.js";
 
 const FUTURE = 0.22;
 const WHAT = 90; // right of the playhead: room for what stands on it
@@ -219,7 +219,7 @@ export class LanesView {
     const end = () => {
       if (this._dragging) {
         this._dragging = false;
-        this.app.scrubbed();
+        this.app.redraw();
       }
     };
     area.addEventListener("pointerup", end);
@@ -254,11 +254,8 @@ export class LanesView {
 }
 
 function lanesTable(run, frame, caption) {
-  /** @type {(status: number) => string} */
-  const words = (s) => /** @type {[number, string][]} */ ([[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [OVERRUN, "overrun"], [STALLED, "stalled"]])
-    .filter(([bit]) => s & bit).map(([, word]) => t(word)).join(", ") || t("idle");
   return {
     caption, columns: ["Lane", "Request", "Since step", "This step"],
-    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : t("free"), l.stay ? String(run.stepOf(l.stay.from)) : "", l.request || l.status ? words(l.status) : ""]),
+    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : t("free"), l.stay ? String(run.stepOf(l.stay.from)) : "", l.request || l.status ? doingOf(l.status) : ""]),
   };
 }

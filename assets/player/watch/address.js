@@ -11,6 +11,9 @@ function viewFrom(text) {
 
 const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
+/** The addresses of the run on screen, of all ranks where it has others; none where it came otherwise. */
+const tracesOf = (app) => [app.entry?.trace ?? []].flat();
+
 export class Address {
   /** @param {App} app */
   constructor(app) {
@@ -27,7 +30,8 @@ export class Address {
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
       run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
-      trace: p.get("trace") || (p.get("run") || p.get("spec") ? null : new URLSearchParams(location.search).get("trace")), tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"),
+      trace: p.has("trace") || p.get("run") || p.get("spec") ? p.getAll("trace") : new URLSearchParams(location.search).getAll("trace"),
+      rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")), at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null, tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"),
     };
   }
 
@@ -52,9 +56,11 @@ export class Address {
     if (!this.hindrance) {
       if (app.entry && app.entry.name) p.set("run", app.entry.name);
       else if (app.entry && app.entry.spec) p.set("spec", app.entry.spec);
-      else if (app.entry && app.entry.trace) p.set("trace", app.entry.trace);
       else if (app.entry && app.entry.comparison) for (const key of ["comparison", "racer"]) p.set(key, app.entry[key]);
-      p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
+      else for (const address of tracesOf(app)) p.append("trace", address);
+      if (app.ranks.current) p.set("rank", app.ranks.all ? "all" : String(app.ranks.current.rank));
+      if (app.ranks.all) p.set("at", app.ranks.now.toFixed(4));
+      else p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
       if (app.pinned) p.set("pin", app.pinned.letter);
       const { zoom, layer } = app.mask;
       if (zoom) p.set("zoom", zoom.request ? "1" : zoom.view.join());
@@ -90,9 +96,10 @@ export class Address {
     const { app } = this;
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
-    else if (wanted.trace && wanted.trace !== app.entry?.trace) openAddress(app, wanted.trace, wanted);
+    else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app))) openAddress(app, wanted.trace, wanted);
     else if (wanted.comparison && (wanted.comparison !== app.entry?.comparison || wanted.racer !== app.entry.racer)) openRacer(app, wanted);
     else if (wanted.spec && app.server && wanted.spec !== app.entry?.spec) app.editor.restore(wanted);
+    else if (app.ranks.current) app.ranks.look(wanted);
     else if (app.run) app.look(wanted);
   }
 

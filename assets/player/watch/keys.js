@@ -36,11 +36,13 @@ export function playerKeys(app) {
     else if (e.key === "t") app.tables.toggle();
     else if (e.key === "c") app.setClock(!app.lanes.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
-    else if (e.key === "x") app.pair.flip();
+    else if (e.key === "x") app.ranks.current ? app.ranks.turn(1) : app.pair.flip();
+    else if (e.key === "a" && app.ranks.current) app.ranks.showAll(!app.ranks.all);
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
     else if (e.key === "r") app.narration.open(app.narration.list.hidden);
     else if (app.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
     else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, Number(e.key));
+    else if (!app.presenter && /^[0-9]$/.test(e.key)) app.ranks.show(app.ranks.members.find((m) => m.rank === Number(e.key)));
     else return;
     app.root.classList.add("by-keys");
   });

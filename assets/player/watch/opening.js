@@ -10,7 +10,7 @@ const MOST = 32 * 2 ** 20; // bytes, where no server says otherwise
 const MEBI = 2 ** 20;
 const WHAT = { file: "The file", address: "The run at this address", comparison: "This run of a comparison" };
 
-/** A file that the visitor chooses. */
+/** A file that the visitor chooses, or several: the ranks of one engine. */
 export function openFile(app) {
   const input = document.createElement("input");
   input.type = "file";
@@ -18,24 +18,19 @@ export function openFile(app) {
   input.accept = ".jsonl,.json,.gz,application/json,application/gzip";
   input.addEventListener("change", () => tried(app, "file", async () => {
     if (!input.files.length) return;
-    await openText(app, await textOf(input.files[0].stream(), mostOf(app)), {});
+    const files = [];
+    for (const file of input.files) files.push([file.name, await textOf(file.stream(), mostOf(app))]);
+    await openTexts(app, files, {});
   }));
   input.click();
 }
 
-/** The run at an address, at a step. True if it is on screen. */
-export async function openAddress(app, address, wanted = {}) {
+/** The run at an address, or the ranks at several, at a step. True if it is on screen. */
+export async function openAddress(app, addresses, wanted = {}) {
   return tried(app, "address", async () => {
-    const url = allowed(app, address);
-    let answer;
-    try {
-      answer = await fetch(url, { credentials: url.origin === location.origin ? "same-origin" : "omit", referrerPolicy: "no-referrer" });
-    } catch {
-      throw new Error(`${url.host} did not answer, or does not let other pages read it (CORS).`);
-    }
-    if (!answer.ok) throw new Error(`${url.host} answered ${answer.status}.`);
-    allowed(app, answer.url); // where it was sent on to
-    await openText(app, await textOf(answer.body, mostOf(app)), { trace: address }, wanted);
+    const urls = addresses.map((address) => allowed(app, address));
+    const files = await Promise.all(urls.map(async (url) => [url.pathname.split("/").at(-1), await textAt(app, url)]));
+    await openTexts(app, files, { trace: addresses.length > 1 ? addresses : addresses[0] }, wanted);
   });
 }
 
@@ -48,6 +43,18 @@ export async function openRacer(app, { comparison, racer, ...wanted }) {
     if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
     app.openReplay(doc.runs[racer], wanted, { name: null, title: `${doc.title}: ${racer}`, comparison, racer });
   });
+}
+
+async function textAt(app, url) {
+  let answer;
+  try {
+    answer = await fetch(url, { credentials: url.origin === location.origin ? "same-origin" : "omit", referrerPolicy: "no-referrer" });
+  } catch {
+    throw new Error(`${url.host} did not answer, or does not let other pages read it (CORS).`);
+  }
+  if (!answer.ok) throw new Error(`${url.host} answered ${answer.status}.`);
+  allowed(app, answer.url); // where it was sent on to
+  return textOf(answer.body, mostOf(app));
 }
 
 async function tried(app, what, open) {
@@ -105,9 +112,9 @@ async function bytesOf(stream, most) {
   }
 }
 
-/** entry: what is known of the run, for the address. */
-async function openText(app, text, entry, wanted = {}) {
-  const replay = replayIn(text);
+/** files: [name, text] of each; several are ranks of one engine. entry: what is known of the run, for the address. */
+async function openTexts(app, files, entry, wanted = {}) {
+  const replay = files.length === 1 && replayIn(files[0][1]);
   if (replay) {
     const { source } = replay.header;
     app.openReplay({ ...replay, header: { ...replay.header, source: source === "simulated" ? source : "uploaded" } }, wanted);
@@ -115,8 +122,10 @@ async function openText(app, text, entry, wanted = {}) {
     return app.changed();
   }
   if (!app.server) throw new Error("it is no replay, and this page has no server that could read a trace or a recording.");
-  const answer = await app.server.send("inflight/uploads", text);
+  const names = files.map(([name]) => `name=${encodeURIComponent(name)}`).join("&");
+  const answer = await app.server.send(`inflight/uploads?${names}`, files.map(([, text]) => text).join("\x1e"));
   if (answer.error) throw new Error(answer.error);
+  if (answer.ranks) return app.ranks.open(answer, entry, wanted);
   await app.open({ name: null, title: "Uploaded", ...entry, ...answer }, wanted);
 }
 

@@ -33,6 +33,7 @@ import { Visit } from "./visit.js";
 import { Intro } from "./intro.js";
 import { Leak } from "./leak.js";
 import { Pair } from "./pair.js";
+import { Ranks } from "./ranks.js";
 import { Editor } from "./editor.js";
 import { plain } from "../parts/chips.js";
 
@@ -80,10 +81,11 @@ export class Player {
     this.narration = new Narration($(".say"), this);
     this.card = new RequestCard($(".request-card"), this);
     this.transport = new Transport($(".transport"), this);
+    this.ranks = new Ranks(this);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
-    this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (frame) => this.lanes.besideTable(frame) }].map((v) => [v, v.surface.canvas]));
+    this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (frame) => this.lanes.besideTable(frame) }, this.ranks.lanes].map((v) => [v, v.surface.canvas]));
     this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
-    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.transport, this.tables, ...this.cursors];
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.ranks, this.transport, this.tables, ...this.cursors];
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
     pointElements(this);
     this.menu = new Menu($(".menu"), this);
@@ -112,7 +114,7 @@ export class Player {
     const { options, address } = this;
     const wanted = address.read();
     if (wanted.step === null && Number.isInteger(options.step)) wanted.step = options.step;
-    if (wanted.trace && await openAddress(this, wanted.trace, wanted)) return;
+    if (wanted.trace.length && await openAddress(this, wanted.trace, wanted)) return;
     if (wanted.comparison && await openRacer(this, wanted)) return;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else {
@@ -182,6 +184,7 @@ export class Player {
     this.pass = Infinity;
     this.mask.reset();
     this.pair.entered();
+    this.ranks.entered();
     this.bar.marks();
     this.editor.followed();
     if (!run.length) {
@@ -231,7 +234,8 @@ export class Player {
   /** Go to an index among the steps. by hand: a person asked for it, so the live edge is let go. */
   seek(index, byHand = false) {
     if (!this.run || !this.run.length) return;
-    const to = clamp(Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0), 0, this.run.length - 1);
+    const to = clamp(Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0), 0, this.transport.track.length - 1);
+    if (this.ranks.all) return this.ranks.seek(to);
     if (byHand && this.running) this.following = to === this.run.length - 1;
     if (byHand) this.intro.used();
     if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
@@ -247,19 +251,13 @@ export class Player {
     clearTimeout(this._single);
     if (single) this._single = setTimeout(() => this.root.classList.remove("single"), 220);
     this.transport.toggle(false);
-    this.seek(this.index + by, true);
+    this.seek(this.transport.place + by, true);
   }
 
   scrub(index) {
     this.root.classList.remove("single");
     this.transport.toggle(false);
-    this.flying = true;
     this.seek(index, true);
-  }
-
-  scrubbed() {
-    this.flying = false;
-    this.redraw();
   }
 
   passIndex(frame) {

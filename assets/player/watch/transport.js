@@ -25,6 +25,16 @@ export class Transport {
     });
   }
 
+  /** What is walked along: the steps of the run on screen, or the moments of all ranks. */
+  get track() {
+    return this.app.ranks.all ? this.app.ranks : this.app.run;
+  }
+
+  /** Where on it. */
+  get place() {
+    return this.app.ranks.all ? this.app.ranks.at : this.app.index;
+  }
+
   act(name) {
     const { app } = this;
     const verbs = {
@@ -43,8 +53,8 @@ export class Transport {
   jump(direction, kind = this.kind.value) {
     const { app } = this;
     if (!app.run) return;
-    const steps = app.run.eventSteps(kind);
-    const target = direction > 0 ? steps.find((i) => i > app.index) : steps.findLast((i) => i < app.index);
+    const steps = this.track.eventSteps(kind);
+    const target = direction > 0 ? steps.find((i) => i > this.place) : steps.findLast((i) => i < this.place);
     if (target === undefined) app.toast(`No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`, 2500);
     else app.seek(target, true);
   }
@@ -62,7 +72,7 @@ export class Transport {
       app.redraw();
       return;
     }
-    if (app.index >= app.run.length - 1 && !app.following) app.seek(0);
+    if (this.place >= this.track.length - 1 && !app.following) app.seek(0);
     let last = performance.now();
     let due = 0;
     const tick = (t) => {
@@ -72,8 +82,8 @@ export class Transport {
       const n = Math.floor(due);
       if (n) {
         due -= n;
-        app.seek(app.index + n);
-        if (app.index >= app.run.length - 1 && !app.running) {
+        app.seek(this.place + n);
+        if (this.place >= this.track.length - 1 && !app.running) {
           this.toggle(false);
           return;
         }
@@ -84,10 +94,9 @@ export class Transport {
   }
 
   draw(frame) {
-    const { run } = this.app;
-    const last = run.stepOf(run.length - 1);
-    setText(this.count, `${frame.event.step} / ${last}`);
-    const share = run.length > 1 ? frame.i / (run.length - 1) : 1;
+    const { app: { run, ranks }, track, place } = this;
+    setText(this.count, ranks.all ? ranks.readout : `${frame.event.step} / ${run.stepOf(run.length - 1)}`);
+    const share = track.length > 1 ? place / (track.length - 1) : 1;
     this.progress.style.transform = `scaleX(${share})`;
   }
 
@@ -98,8 +107,8 @@ export class Transport {
     const keys = {
       ArrowRight: () => app.step(far),
       ArrowLeft: () => app.step(-far),
-      PageDown: () => app.seek(app.index + 10, true),
-      PageUp: () => app.seek(app.index - 10, true),
+      PageDown: () => app.seek(this.place + 10, true),
+      PageUp: () => app.seek(this.place - 10, true),
       Home: () => app.seek(0, true),
       End: () => app.seek(Infinity, true),
       " ": () => this.toggle(),

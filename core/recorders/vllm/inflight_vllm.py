@@ -153,9 +153,9 @@ def ranked(path: Path, rank: int, ranks: int | None) -> Path:
     return path.with_name(f"{name}.rank{rank}{dot}{rest}")
 
 
-def fingerprint(token_ids: list[int]) -> str:
-    """Stands for a prompt that is not to be recorded: equal prompts have equal fingerprints."""
-    return hashlib.blake2b(repr(token_ids).encode(), digest_size=12).hexdigest()
+def fingerprint(value: list[int] | str) -> str:
+    """Stands for what is not to be recorded, a prompt's token ids say: equals have equal fingerprints."""
+    return hashlib.blake2b(repr(value).encode(), digest_size=12).hexdigest()
 
 
 class _Fields:
@@ -212,7 +212,8 @@ class Recorder:
         """facts: more for the header, from the caller."""
         asked, read = settings(), _Fields()
         self._scheduler, self._hashed = scheduler, asked["hashed"]
-        self._start = time.monotonic()
+        clock = _clock()
+        self._start = clock["monotonic_ns"] / 1e9
         self._steps = 0
         self._arrived: list[dict[str, Any]] = []
         self._preempted: list[tuple[str, int]] = []
@@ -231,6 +232,7 @@ class Recorder:
             "tested": version in TESTED,
             "recorder": __version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "clock": clock,
             "scheduler": name,
             "executor": str(read(scheduler, f"{parallel}.distributed_executor_backend")),
             "async_scheduling": bool(read(scheduler, "scheduler_config.async_scheduling")),
@@ -333,6 +335,18 @@ def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
     """
     several = (size or 1) > 1 or bool(index) or "_DP" in multiprocessing.current_process().name
     return index or 0, ((size if size and size > 1 else None) if several else 1)
+
+
+def _clock() -> dict[str, Any]:
+    """The moment that a recording's times count from, on two clocks read at once: the monotonic one, which processes of one machine share
+    until it starts anew, and the wall's. boot: stands for that start of the machine, None where it is not to be known.
+    """
+    monotonic, wall = time.monotonic_ns(), time.time_ns()
+    try:
+        boot = fingerprint(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    except OSError:
+        boot = None
+    return {"monotonic_ns": monotonic, "wall_ns": wall, "boot": boot}
 
 
 def _public(model: str) -> str:

@@ -1,0 +1,243 @@
+// The lanes of all ranks, one below the other on one clock, with one playhead in time. Of each rank the step at that moment is marked, and what
+// happens in it is said above its lanes. A click on a step opens that rank there.
+
+import { clamp, h, setAttr } from "../parts/dom.js";
+import { duration, plural } from "../parts/format.js";
+import { plain, spans } from "../parts/chips.js";
+import { t, tell } from "../parts/speech.js";
+import { Surface } from "../parts/surface.js";
+import { indexAt, laneScale } from "../run/lane_layout.js";
+import { busy, standing, stretch } from "../run/moments.js";
+import { GUTTER, LaneChart } from "./lane_chart.js";
+import { doingOf } from "./lane_words.js";
+import { drawTimeAxis } from "./time_axis.js";
+
+const FUTURE = 0.22;
+const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
+
+/** One rank's lanes and the line above them. */
+class Band {
+  /**
+   * @param {RankLanes} view
+   * @param {import("../watch/ranks.js").Rank} member
+   */
+  constructor(view, member) {
+    this.view = view;
+    this.member = member;
+    this.run = member.run;
+    /** @type {RunRequest[] | null} */
+    this.focus = null;
+    const name = t(`Rank ${member.rank}`);
+    this.pill = h("span", { class: "pill" });
+    this.sentence = h("span", { class: "band-say" });
+    this.share = h("span", { class: "band-busy", title: t("The share of the time shown in which this rank computes steps") });
+    const canvas = h("canvas", { role: "img" });
+    this.stage = h("div", { class: "canvas" }, canvas);
+    this.el = h("section", { class: "band", "data-rank": String(member.rank) },
+      h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.app.ranks.show(member) }, name), this.pill, this.sentence, this.share), this.stage);
+    this.chart = new LaneChart(canvas, this);
+    tell(this.share, `busy ${Math.round(100 * busy(member, view.app.ranks.span))} %`);
+    setAttr(canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${plural(member.run.length, "step")}`));
+    this._said = "";
+  }
+
+  get palette() {
+    return this.view.app.palette;
+  }
+
+  get presenter() {
+    return this.view.app.presenter;
+  }
+
+  redraw() {
+    this.view.app.redraw();
+  }
+
+  /** Beside `spans`: whose requests they are. */
+  get index() {
+    return this.at.i;
+  }
+
+  /** What it stands at: a step, between two, before its first, after its last. */
+  words() {
+    const { run } = this;
+    const { i, inside } = this.at;
+    if (inside) return { pill: `step ${run.stepOf(i)}`, say: run.captions[i] ? run.captions[i].say : [] };
+    const [before, after] = [i >= 0 ? stretch(this.member, i)[1] : 0, i + 1 < run.length ? stretch(this.member, i + 1)[0] : null];
+    if (after !== null) return { pill: "idle", say: [i < 0 ? `Its first step begins at ${duration(after)}.` : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`] };
+    return { pill: run.complete ? "idle" : "over", say: [run.complete ? `Nothing after step ${run.stepOf(i)}.` : `Its recording breaks off after step ${run.stepOf(i)}.`] };
+  }
+
+  /** @param {number} per pixels a second */
+  draw(per) {
+    const { member, run, chart, view } = this;
+    const { ranks, presenter, layout } = view.app;
+    this.at = standing(member, ranks.now);
+    this._say();
+    const { surface } = chart;
+    if (!surface.visible || !run.length) return;
+    const place = () => {
+      const scale = laneScale(run, true, GUTTER + stretch(member, 0)[0] * per, per);
+      return { scale, axis: STRIP, font: presenter ? 16 : layout === "phone" ? 12 : 11, end: run.complete ? surface.w : scale.to(run.length - 1) };
+    };
+    chart.paint(`${per}/${presenter}/${layout}`, place, (g) => this._ticks(g));
+    const g = chart.show(GUTTER + ranks.now * per, FUTURE);
+    if (this.at.inside) this._mark(g);
+  }
+
+  _say() {
+    const { pill, say } = this.words();
+    const said = JSON.stringify(this.at);
+    if (said === this._said) return;
+    this._said = said;
+    tell(this.pill, pill);
+    this.pill.classList.toggle("off", !this.at.inside);
+    const held = new Set((this.at.i >= 0 ? this.run.holders[this.at.i] : []).map((stay) => this.run.stays[stay]?.request));
+    this.sentence.replaceChildren(...spans(this, say.map((s) => (typeof s === "string" ? t(s) : s)), (r) => held.has(r)));
+    for (const chip of this.sentence.children) chip.removeAttribute("data-request"); // of the run on screen it means another one
+    this.sentence.title = this.sentence.textContent;
+  }
+
+  _ticks(g) {
+    const { run, chart: { scale } } = this;
+    run.events.forEach((e, i) => {
+      if (e.arrived.length) g.fillRect(scale.from(i), STRIP - 5, 1, 4);
+      if (e.finished.length) g.fillRect(scale.to(i) - 2.5, STRIP - 7, 2.5, 6);
+    });
+  }
+
+  /** The step at this moment: a frame around all its lanes. */
+  _mark(g) {
+    const { scale, pitch } = this.chart;
+    const left = scale.from(this.at.i);
+    g.strokeStyle = this.palette.ink;
+    g.lineWidth = 1.5;
+    g.strokeRect(left - 1, STRIP - 1, Math.max(3, scale.to(this.at.i) - left) + 2, this.run.numLanes * pitch + 2);
+  }
+
+  /** What lies under a point: {step, request, lines}; step: null in a gap. */
+  hit(x, y) {
+    const { scale } = this.chart;
+    if (!scale || !this.run.length || x < GUTTER) return null;
+    const i = indexAt(this.run, scale, x);
+    if (x < scale.from(i) || x > scale.to(i) + 1) return { step: null, request: null, lines: [[`rank ${this.member.rank} computes nothing here`]] };
+    const found = this.chart.hit(x, y);
+    return { step: i, request: found && found.request, lines: [[`rank ${this.member.rank}: `, ...(found ? found.lines[0] : [`step ${this.run.stepOf(i)}`])], ...(found ? found.lines.slice(1) : [])] };
+  }
+}
+
+export class RankLanes {
+  /**
+   * @param {HTMLElement} panel
+   * @param {App} app
+   */
+  constructor(panel, app) {
+    this.app = app;
+    const $ = (s) => panel.querySelector(s);
+    this.key = $(".key");
+    /** @type {HTMLElement} */
+    this.area = $(".ranks-area");
+    this.head = $(".playhead");
+    this.bandsBox = $(".bands");
+    this.axis = new Surface($(".rank-axis canvas"), () => app.redraw());
+    this.surface = { canvas: this.area }; // a table takes the place of all of it
+    /** @type {Band[]} */
+    this.bands = [];
+    this._point();
+  }
+
+  /** Pixels a second. */
+  get per() {
+    return Math.max(1, this.axis.w - GUTTER - 2) / this.app.ranks.span;
+  }
+
+  draw() {
+    const { ranks, presenter, layout, palette } = this.app;
+    if (!ranks.all || !this.axis.visible) return;
+    if (this._of !== ranks.members) {
+      this._of = ranks.members;
+      this.bands = ranks.members.map((member) => new Band(this, member));
+      this.bandsBox.replaceChildren(...this.bands.map((band) => band.el));
+      this.bandsBox.style.setProperty("--bands", String(this.bands.length));
+    }
+    const { per } = this;
+    for (const band of this.bands) band.draw(per);
+    drawTimeAxis(this.axis, palette, { span: ranks.span, per, clock: true, font: presenter ? 18 : layout === "phone" ? 12 : 11 });
+    this.head.style.transform = `translateX(${(GUTTER + ranks.now * per).toFixed(2)}px)`;
+    tell(this.key, ranks.readout);
+    setAttr(this.area, "aria-valuemax", ranks.span.toFixed(3));
+    setAttr(this.area, "aria-valuenow", ranks.now.toFixed(3));
+    setAttr(this.area, "aria-valuetext", ranks.readout);
+  }
+
+  // -- pointing --------------------------------------------------------------------------------------------------------
+
+  _point() {
+    const { area, app } = this;
+    const moment = (e) => (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
+    let down = null;
+    area.addEventListener("pointerdown", (e) => {
+      if (e.button || /** @type {HTMLElement} */ (e.target).closest("h4")) return;
+      area.setPointerCapture(e.pointerId);
+      down = { x: e.clientX, found: this._found(e), dragged: false };
+      this._light(null);
+      if (!down.found || down.found.step === null) this._to(moment(e));
+    });
+    area.addEventListener("pointermove", (e) => {
+      if (down) down.dragged ||= Math.abs(e.clientX - down.x) > 5;
+      if (down && down.dragged) this._to(moment(e));
+      else if (!down && e.pointerType !== "touch") this._light(this._found(e), e);
+    });
+    area.addEventListener("pointerup", () => {
+      const at = down;
+      down = null;
+      if (at && !at.dragged && at.found && at.found.step !== null) app.ranks.show(at.found.member, at.found.step);
+    });
+    area.addEventListener("pointercancel", () => { down = null; });
+    area.addEventListener("pointerleave", () => this._light(null));
+  }
+
+  _to(moment) {
+    this.app.transport.toggle(false);
+    this.app.ranks.hold(clamp(moment, 0, this.app.ranks.span));
+  }
+
+  /** What lies under the pointer, and of which rank. */
+  _found(e) {
+    const band = this.bands.find((b) => b.stage.contains(/** @type {Node} */ (e.target)));
+    if (!band) return null;
+    const box = band.stage.getBoundingClientRect();
+    const found = band.hit(e.clientX - box.left, e.clientY - box.top);
+    return found && { ...found, member: band.member };
+  }
+
+  /** One request lit, the others of all ranks faint. */
+  _light(found, e = null) {
+    const { tooltip } = this.app;
+    if (found) tooltip.show(found.lines, e.clientX, e.clientY);
+    else tooltip.hide();
+    const request = found && found.request;
+    if (request === this._lit) return;
+    this._lit = request;
+    for (const band of this.bands) band.focus = request && [request];
+    this.app.redraw();
+  }
+
+  table() {
+    const { ranks } = this.app;
+    if (!ranks.all) return { caption: "", columns: [], rows: [] };
+    return {
+      caption: t(`All ranks at ${ranks.readout}`),
+      columns: ["Rank", "Step", "Lanes", "Waiting", "What happens"],
+      rows: this.bands.map((band) => {
+        const { i, inside } = standing(band.member, ranks.now);
+        const { pill, say } = band.words();
+        const { run } = band;
+        return [
+          String(band.member.rank), inside ? String(run.stepOf(i)) : t(pill), inside ? run.frame(i).lanes.map((l) => `${l.lane}: ${l.request ? `${l.request.letter} ${doingOf(l.status)}` : t("free")}`).join("; ") : "",
+          i < 0 ? "0" : String(run.numWaiting[i]), plain(band, say.map((s) => (typeof s === "string" ? t(s) : s))),
+        ];
+      }),
+    };
+  }
+}

@@ -1,0 +1,194 @@
+// The ranks of one engine: a run each, on one clock. Which of them is on screen, at which moment, and whether all are, as one picture. What
+// they are and what is to be said of them comes from the server (visualizer/documents/ranks.py).
+
+import { clamp, h } from "../parts/dom.js";
+import { momentOf } from "../parts/format.js";
+import { t, tell } from "../parts/speech.js";
+import { RankLanes } from "../views/rank_lanes.js";
+import { momentsOf, standing, stretch } from "../run/moments.js";
+import { Run, countUpTo } from "../run/run.js";
+
+/**
+ * @typedef {object} Rank
+ * @property {number} rank
+ * @property {number} offset
+ * @property {Run} run
+ * @property {any} replay
+ * @property {any} entry
+ */
+
+export class Ranks {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    /** @type {Rank[]} */
+    this.members = []; // those that are here, by rank; or none
+    this.all = false; // one picture of all
+    /** @type {{run: Run, index: number, now: number} | null} */
+    this._held = null; // the moment at which a step was put on screen, which lies inside it or after it
+    this.lanes = new RankLanes(app.$(".panel.ranks"), app);
+    this.line = app.$(".rank-line");
+    this.names = app.$(".rank-names");
+    this.words = app.$(".rank-says");
+    this.moment = app.$(".rank-at");
+  }
+
+  /**
+   * Open them. doc: see above; entry: what is known of where they come from, for the address; wanted: {rank, at, step, …} of an address.
+   * @param {any} doc
+   * @param {any} entry
+   * @param {any} [wanted]
+   */
+  async open(doc, entry, wanted = {}) {
+    const { app } = this;
+    app._opening = doc;
+    const replays = await Promise.all(doc.ranks.map(({ url }) => app.fetch(url)));
+    if (app._opening !== doc) return; // another was asked for meanwhile
+    this.members = doc.ranks.map(({ rank, offset, letters, id, url }, n) => ({
+      rank, offset, run: new Run({ ...replays[n], letters }), replay: replays[n], entry: { name: null, title: t(`Rank ${rank}`), ...entry, id, url },
+    }));
+    this.says = doc.says;
+    this.all = false;
+    this._held = null;
+    this._moments = momentsOf(this.members);
+    this._times = this._moments.map((moment) => moment.t);
+    this.span = Math.max(1e-9, ...this.members.flatMap((m) => (m.run.length ? [stretch(m, m.run.length - 1)[1]] : [])));
+    app.transport.toggle(false);
+    app.following = false;
+    this._put(this.members[0]);
+    this.look(Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) ? wanted : { ...wanted, rank: "all" });
+  }
+
+  /** What an address says of them. wanted: {rank: a number, "all" or null, at: seconds or null, step} */
+  look(wanted) {
+    const { app } = this;
+    const member = this.members.find((m) => m.rank === wanted.rank) || this.current || this.members[0];
+    if (member !== this.current) this._put(member);
+    if (wanted.rank === "all") this.showAll(true, wanted.at ?? this.now);
+    else this.showAll(false);
+    app.look(wanted);
+  }
+
+  /** The one on screen. */
+  get current() {
+    return this.members.find((m) => m.run === this.app.run) || null;
+  }
+
+  /** Seconds on the common clock: the start of the step on screen, or the moment inside or after it that was chosen. */
+  get now() {
+    const { run, index } = this.app;
+    const held = this._held;
+    if (held && held.run === run && held.index === index) return held.now;
+    return run.length ? stretch(/** @type {Rank} */ (this.current), Math.min(index, run.length - 1))[0] : 0;
+  }
+
+  /** Go to a moment: the run on screen stands at the step that has begun then. */
+  hold(now) {
+    const { app } = this;
+    const at = clamp(now, 0, this.span);
+    app.index = Math.max(0, standing(/** @type {Rank} */ (this.current), at).i);
+    this._held = { run: app.run, index: app.index, now: at };
+    app.redraw();
+    app.changed();
+  }
+
+  /** Put a rank on screen, at the same moment or at a step of its own. */
+  show(member, index = null) {
+    if (!member || !this.members.includes(member)) return;
+    const now = this.current ? this.now : null;
+    this.showAll(false);
+    if (member !== this.current) this._put(member);
+    if (index !== null) this.app.seek(index, true);
+    else if (now !== null) this.hold(now);
+  }
+
+  /** The next rank, or the one before. */
+  turn(by) {
+    const at = this.members.indexOf(/** @type {Rank} */ (this.current));
+    if (at >= 0) this.show(this.members[(at + by + this.members.length) % this.members.length]);
+  }
+
+  _put({ run, entry, replay }) {
+    const { app } = this;
+    app.transport.toggle(false);
+    Object.assign(app, { run, entry, replay });
+    app.entered();
+  }
+
+  /** All ranks as one picture, at a moment; or the one that was on screen. */
+  showAll(on, now = this.members.length ? this.now : 0) {
+    if (on && this.members.length < 2) return;
+    const { app } = this;
+    if (on !== this.all) app.transport.toggle(false);
+    this.all = on;
+    app.root.toggleAttribute("data-ranks", on);
+    this._buttons();
+    if (on) this.hold(now);
+    else app.redraw();
+    app.changed();
+  }
+
+  /** A run came on screen: one of these, one that is beside one of these for a while, or another. */
+  entered() {
+    const { app } = this;
+    if (!this.current && !app.pair.members.length) this.members = [];
+    if (!this.current && this.all) {
+      this.all = false;
+      app.root.toggleAttribute("data-ranks", false);
+    }
+    this.line.hidden = !this.current;
+    this._buttons();
+  }
+
+  _buttons() {
+    const { current } = this;
+    if (!current) return;
+    const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, t(text));
+    const focused = [...this.names.children].indexOf(document.activeElement);
+    this.names.replaceChildren(...(this.members.length > 1 ? [button("All ranks", this.all, () => this.showAll(!this.all))] : []),
+      ...this.members.map((m) => button(`Rank ${m.rank}`, !this.all && m === current, () => this.show(m))));
+    if (focused >= 0) /** @type {HTMLElement} */ (this.names.children[focused])?.focus();
+    const [aligned, ...faults] = this.says;
+    this.words.replaceChildren(...faults.map((fault) => h("b", {}, h("bdi", {}, fault), " ")), this.members.length > 1 ? aligned : "");
+    this.words.title = this.words.textContent;
+  }
+
+  draw() {
+    const { current } = this;
+    if (!current) return;
+    this.moment.hidden = this.all || this.members.length < 2;
+    const { i, inside } = standing(current, this.now);
+    tell(this.moment, inside ? this.readout : i < 0 ? `${this.readout}: before its first step` : `${this.readout}: idle after step ${current.run.stepOf(i)}`);
+    this.lanes.draw();
+  }
+
+  // -- what the transport walks along where all are on screen: the moments at which one of them begins a step -----------------
+
+  get at() {
+    return Math.max(0, countUpTo(this._times, this.now + 1e-9) - 1);
+  }
+
+  get length() {
+    return this._moments.length;
+  }
+
+  seek(index) {
+    this.hold(this._times[clamp(index, 0, this.length - 1)]);
+  }
+
+  /** Moments at which something of a kind happens in one of them; see `Run.eventSteps`. */
+  eventSteps(kind) {
+    const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
+    return this._moments.flatMap((moment, n) => (moment.steps.some(({ placed, i }) => steps.get(/** @type {any} */ (placed)).has(i)) ? [n] : []));
+  }
+
+  get readout() {
+    return momentOf(this.now, this.span);
+  }
+
+  /** Their numbers for tests and scripts: where each stands. */
+  standing() {
+    return this.members.map((m) => ({ rank: m.rank, ...standing(m, this.now) }));
+  }
+}
+

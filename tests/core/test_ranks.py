@@ -1,0 +1,106 @@
+"""Ranks of one engine on one clock: where each lies, by the best clock that all have, and a sentence for whatever is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pytest
+
+from core.errors import InvalidTrace
+from worlds.ranks import ranks, records, text
+from worlds.small import memory_trace
+
+LATER = 60 * 10**9  # ns
+
+
+def first_arrival(rank: int) -> float:
+    return min(a["t"] for step in records(rank)[1:] for a in step["arrived"])
+
+
+def clock(rank: int) -> dict:
+    return records(rank)[0]["clock"]
+
+
+def test_two_ranks_of_a_machine_lie_as_its_clock_says():
+    """By hand: a rank's zero is its first arrival, so many seconds into a recording that began at so many nanoseconds."""
+    zeros = [clock(rank)["monotonic_ns"] / 1e9 + first_arrival(rank) for rank in (0, 1)]
+    found = ranks(text(1), text(0))
+    assert found.alignment == "machine" and found.count == 2 and found.faults == ()
+    assert [rank.number for rank in found.ranks] == [0, 1]
+    assert [rank.offset for rank in found.ranks] == pytest.approx([zero - min(zeros) for zero in zeros], abs=1e-6)
+    for rank, found_rank in enumerate(found.ranks):
+        steps = records(rank)[1:]
+        start = clock(rank)["monotonic_ns"] / 1e9 - min(zeros)
+        assert found_rank.span == pytest.approx((start + steps[0]["t_start"], start + steps[-1]["t_end"]), abs=2e-6)
+
+
+def test_another_machine_is_aligned_by_wall_clock():
+    away = clock(1) | {"boot": "elsewhere", "monotonic_ns": 5}
+    found = ranks(text(0), text(1, clock=away))
+    zeros = [clock(rank)["wall_ns"] / 1e9 + first_arrival(rank) for rank in (0, 1)]
+    assert found.alignment == "wall" and found.faults == ()
+    assert [rank.offset for rank in found.ranks] == pytest.approx([zero - min(zeros) for zero in zeros], abs=1e-5)
+
+
+def test_a_machine_that_names_no_boot_is_not_taken_for_the_same():
+    assert ranks(*(text(rank, clock=clock(rank) | {"boot": None}) for rank in (0, 1))).alignment == "wall"
+
+
+def test_recordings_without_a_clock_are_aligned_to_the_second_or_not_at_all():
+    old = ranks(text(0, drop=("clock",)), text(1, drop=("clock",)))
+    began = [datetime.fromisoformat(records(rank)[0]["created"]).timestamp() + first_arrival(rank) for rank in (0, 1)]
+    assert old.alignment == "second"
+    assert [rank.offset for rank in old.ranks] == pytest.approx([zero - min(began) for zero in began], abs=1e-5)
+    assert ranks(text(0), text(1, drop=("clock",))).alignment == "second"  # the best that both have
+    none = ranks(*(text(rank, drop=("clock", "created")) for rank in (0, 1)))
+    assert none.alignment == "first step"
+    assert none.ranks[0].span[0] == pytest.approx(none.ranks[1].span[0]) and none.faults == ()
+
+
+def test_what_is_wrong_is_said_and_the_rest_opens():
+    assert ranks(text(1)).faults == ("Of 2 ranks, rank 0 is not among these files.",)
+    assert ranks(text(0, ranks=4), text(1, ranks=4)).faults == ("Of 4 ranks, ranks 2, 3 are not among these files.",)
+    assert ranks(text(0), text(1, version="0.30.0")).faults == ("Rank 1 is of vLLM 0.30.0, rank 0 of 0.32.0.",)
+    late = clock(1) | {"monotonic_ns": clock(1)["monotonic_ns"] + LATER}
+    (parted,) = ranks(text(0), text(1, clock=late)).faults
+    assert parted.startswith("Rank 0 had ended 5") and parted.endswith("s before rank 1 began: these may be two runs.")
+
+
+def test_a_clock_that_runs_backwards_and_a_file_that_breaks_off_are_told_of_their_rank():
+    header, *steps = records(1)
+    for step in steps[20:]:
+        for name in ("t_start", "t_scheduled", "t_output", "t_end"):
+            step[name] -= 5
+    back = ranks(text(0), "".join(json.dumps(record) + "\n" for record in (header, *steps)))
+    assert back.faults == ("Rank 1: The clock of this recording runs backwards, so its times cannot be trusted.",)
+    cut = ranks(text(0), text(1)[:-9])
+    assert cut.faults[0].startswith("Rank 1: 1.raw.jsonl breaks off in line ") and not cut.ranks[1].trace.complete
+    assert all(len(found.ranks) == 2 and found.alignment == "machine" for found in (back, cut))
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ((text(0), text(0, pid=1)), "two recordings of rank 0; open one at a time"),
+        ((text(0), text(1, model="another")), "recordings of two engines: their model differs"),
+        ((text(0), text(1, engine="other")), "recordings of two engines: their name differs"),
+        ((text(0), "\n".join(memory_trace((3,)).lines()) + "\n"), "is a run of this engine"),
+        ((text(0), text(1, clock={"monotonic_ns": "x", "wall_ns": 1})), "damaged"),
+        ((text(0), text(1, clock={"monotonic_ns": 1, "wall_ns": 10**30})), "a time that no clock shows"),
+        ((text(0), text(1, rank=[])), "does not say which rank"),
+        ((text(0), text(1, rank=-1)), "does not say which rank"),
+        ((text(0), text(1, ranks="x")), "wrong kind"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(files, sentence):
+    with pytest.raises(InvalidTrace, match=sentence):
+        ranks(*files)
+
+
+def test_parts_of_a_rank_are_put_together():
+    header, *steps = records(1)
+    first = "".join(json.dumps(record) + "\n" for record in ({**header, "part": 1}, *steps[:15]))
+    second = "".join(json.dumps(record) + "\n" for record in ({**header, "part": 2}, *steps[15:]))
+    whole, parted = ranks(text(1)), ranks(first, second)
+    assert parted.ranks[0].trace.events == whole.ranks[0].trace.events

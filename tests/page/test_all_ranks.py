@@ -1,0 +1,238 @@
+"""Ranks of one engine on the page: opened together, one after the other at the same moment, and all of them on one clock."""
+
+from __future__ import annotations
+
+import json
+from itertools import count, pairwise
+
+import pytest
+
+from core.recorders.convert import open_texts
+from visualizer.documents.ranks import opened
+from visualizer.documents.replay import replay
+from worlds.page_server import call
+from worlds.ranks import FILES, records, text
+from worlds.small import memory_trace
+
+GUTTER = 24  # left of the lanes
+
+
+@pytest.fixture(scope="module")
+def placed() -> list[list[tuple[float, float]]]:
+    """By hand: where each step of each rank lies on the clock of their machine, in seconds after the first arrival of all."""
+    starts = [records(rank)[0]["clock"]["monotonic_ns"] / 1e9 for rank in (0, 1)]
+    steps = [records(rank)[1:] for rank in (0, 1)]
+    zero = min(start + a["t"] for start, own in zip(starts, steps, strict=True) for step in own for a in step["arrived"])
+    return [
+        [(start - zero + s["t_start"], start - zero + s["t_end"]) for s in own] for start, own in zip(starts, steps, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def kept() -> tuple[dict, dict[str, str]]:
+    """What the server answers for both files, and the replays that it keeps."""
+    files: dict[str, str] = {}
+    numbers = count()
+
+    def put(trace) -> dict[str, str]:
+        name = f"rank{next(numbers)}.json"
+        files[name] = json.dumps(replay(trace))
+        return {"id": name, "url": name}
+
+    return opened(open_texts([("a", text(0)), ("b", text(1))]), put), files
+
+
+@pytest.fixture
+def ranked(visit, kept):
+    """A page with both ranks on it."""
+    doc, files = kept
+
+    def open_page(wanted: dict | None = None, **options):
+        page = visit(replay=replay(memory_trace((3,))), files=files, **options)
+        page.evaluate("([doc, wanted]) => inflight.ranks.open(doc, {}, wanted)", [doc, wanted or {}])
+        settle(page)
+        return page
+
+    return open_page
+
+
+def settle(page) -> None:
+    page.wait_for_function("() => !inflight._pending")
+
+
+def stands(steps: list[tuple[float, float]], now: float) -> int:
+    return max([i for i, (start, _) in enumerate(steps) if start <= now + 1e-6], default=0)
+
+
+def gap(steps: list[tuple[float, float]]) -> float:
+    """The middle of the longest time between two steps."""
+    before, after = max(pairwise(steps), key=lambda pair: pair[1][0] - pair[0][1])
+    return (before[1] + after[0]) / 2
+
+
+def choose(page, *files) -> None:
+    """Open files as a visitor does."""
+    page.locator(".export-button").click()
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("menuitem", name="Open a trace or a replay").click()
+    chooser.value.set_files(list(files))
+
+
+def test_files_that_are_chosen_together_are_shown_together(visit, page_url):
+    page = visit(f"{page_url}/")
+    choose(page, *FILES[::-1])
+    page.wait_for_function("() => inflight.ranks.members.length === 2")
+    assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
+    assert page.locator(".rank-says").inner_text() == "All ranks are on the clock of their machine."
+    assert page.locator(".band").count() == 2 and not page.locator(".panel.mask").is_visible()
+    assert page.locator(".source .word").inner_text() == "Uploaded"
+    urls = page.evaluate("() => inflight.ranks.members.map((m) => m.entry.url.replace('.json', '.jsonl'))")
+
+    # their traces by address, at a step of one and at a moment of all
+    page = visit(f"{page_url}/", hash=f"trace={urls[1]}&trace={urls[0]}&rank=1&step=12")
+    page.wait_for_function("() => inflight.ranks.members.length === 2 && inflight.frame.event.step === 12")
+    assert page.evaluate("() => inflight.ranks.current.rank") == 1
+    page.evaluate("() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }")
+    page.keyboard.press("a")
+    page.locator(".share-button").click()
+    page.wait_for_function("() => window.copied")
+    link = page.evaluate("() => copied")
+    now = page.evaluate("() => inflight.ranks.now")
+    page = visit(link)
+    page.wait_for_function("() => inflight.ranks.all")
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(now, abs=1e-4)
+    assert page.evaluate("() => inflight.ranks.members.map((m) => m.rank)") == [0, 1]
+
+
+def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit, page_url, tmp_path, http):
+    memory_trace((3,)).save(tmp_path / "own.jsonl")
+    page = visit(f"{page_url}/")
+    before = page.evaluate("() => inflight.entry.name")
+    choose(page, FILES[0], tmp_path / "own.jsonl")
+    page.wait_for_function("() => document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')")
+    assert page.evaluate("() => inflight.entry.name") == before and page.locator(".rank-line").is_hidden()
+    answer = call(http, page_url, "upload", [["one.raw.jsonl", text(1)]])
+    assert answer["count"] == 2 and answer["says"][1:] == ["Of 2 ranks, rank 0 is not among these files."]
+    page.evaluate("(doc) => inflight.ranks.open(doc, {})", answer)
+    page.wait_for_function("() => inflight.ranks.members.length === 1")
+    assert page.locator(".rank-says").inner_text().strip() == "Of 2 ranks, rank 0 is not among these files."
+    assert page.locator(".rank-line .button").all_inner_texts() == ["Rank 1"] and page.locator(".panel.mask").is_visible()
+
+
+def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
+    page = ranked()
+    scales = page.evaluate(
+        "() => inflight.ranks.lanes.bands.map((b) => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
+    )
+    width = page.evaluate("() => inflight.ranks.lanes.axis.w")
+    per = (width - GUTTER - 2) / max(end for steps in placed for _, end in steps)
+    for drawn, steps in zip(scales, placed, strict=True):
+        assert len(drawn) == len(steps)
+        for (left, right), (start, end) in zip(drawn, steps, strict=True):
+            assert left == pytest.approx(GUTTER + start * per, abs=0.05) and right == pytest.approx(GUTTER + end * per, abs=0.05)
+
+    # and as ink: the middle of a step of lane 0 has its request's colour, the middle of the longest gap none
+    page.evaluate("() => inflight.ranks.hold(99)")
+    settle(page)
+    ink = """([rank, x]) => {
+        const { chart, run } = inflight.ranks.lanes.bands[rank], { d } = chart.surface;
+        return [...chart.chart.getContext('2d').getImageData(Math.round(x * d), Math.round((chart.axis + chart.pitch / 2) * d), 1, 1).data];
+    }"""
+    for rank, steps in enumerate(placed):
+        decodes = [i for i, s in enumerate(records(rank)[1:]) if len(s["segments"]) == 1 and s["segments"][0]["length"] == 1]
+        held = page.evaluate("(r) => inflight.ranks.members[r].run.holders.map((h) => h[0])", rank)
+        i = max((i for i in decodes if held[i] >= 0), key=lambda i: steps[i][1] - steps[i][0])
+        assert page.evaluate(ink, [rank, GUTTER + sum(steps[i]) / 2 * per])[3] == 255
+        assert page.evaluate(ink, [rank, GUTTER + gap(steps) * per])[3] == 0
+
+
+def test_the_moment_stays_from_rank_to_rank(ranked, placed):
+    page = ranked({"rank": 0, "step": 30})
+    now = placed[0][30][0]
+    assert not page.locator(".panel.ranks").is_visible() and page.evaluate("() => inflight.frame.event.step") == 30
+    page.keyboard.press("1")
+    settle(page)
+    at = page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i, inflight.ranks.now]")
+    assert at == [1, stands(placed[1], now), pytest.approx(now, abs=1e-5)]
+    idle = now >= placed[1][at[1]][1]
+    assert page.locator(".rank-at").inner_text().endswith(f"idle after step {at[1]}" if idle else " s") and idle
+    page.keyboard.press("x")
+    settle(page)
+    assert page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i]") == [0, 30]  # and not where rank 1's step began
+    page.keyboard.press("x")
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(placed[1][stands(placed[1], now) + 1][0], abs=1e-5)
+
+
+def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
+    page = ranked({"rank": "all", "at": gap(placed[1])})
+    now = gap(placed[1])
+    step = stands(placed[0], now)
+    pills = page.locator(".band .pill").all_inner_texts()
+    inside = placed[0][step][0] <= now < placed[0][step][1]
+    assert pills == [f"step {step}" if inside else "idle", "idle"]
+    quiet = stands(placed[1], now)
+    assert f"between step {quiet} and step {quiet + 1}" in page.locator(".band-say").nth(1).inner_text()
+    x = page.evaluate("() => new DOMMatrix(getComputedStyle(inflight.ranks.lanes.head).transform).e")
+    per = page.evaluate("() => inflight.ranks.lanes.per")
+    assert x == pytest.approx(GUTTER + now * per, abs=0.1)
+
+    times = sorted(start for steps in placed for start, _ in steps)
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(next(t for t in times if t > now), abs=1e-5)
+    page.keyboard.press("Home")
+    settle(page)
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(times[0], abs=1e-5)
+    page.keyboard.press("t")
+    settle(page)
+    rows = page.locator(".panel.ranks tbody tr").all_inner_texts()
+    assert len(rows) == 2 and rows[0].split("\t")[:2] == ["0", "0"] and rows[1].split("\t")[:2] == ["1", "idle"]
+
+
+def test_a_click_on_a_step_opens_that_rank_there_and_a_drag_moves_the_playhead(ranked, placed):
+    page = ranked()
+    stage = page.locator(".band .canvas").nth(1).bounding_box()
+    per = page.evaluate("() => inflight.ranks.lanes.per")
+    i = max(range(len(placed[1])), key=lambda n: placed[1][n][1] - placed[1][n][0])
+    x, y = stage["x"] + GUTTER + sum(placed[1][i]) / 2 * per, stage["y"] + stage["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y)
+    page.mouse.up()
+    settle(page)
+    assert page.evaluate("() => inflight.ranks.all")
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(sum(placed[1][i]) / 2 + 60 / per, abs=1.5 / per)
+    page.mouse.click(x, y)
+    settle(page)
+    assert page.evaluate("() => [inflight.ranks.all, inflight.ranks.current.rank, inflight.frame.i]") == [False, 1, i]
+    assert page.locator(".panel.lanes").is_visible()
+
+
+def test_no_two_requests_of_all_ranks_have_one_letter(ranked):
+    page = ranked()
+    letters = page.evaluate("() => inflight.ranks.members.map((m) => m.run.requests.map((r) => r.letter))")
+    both = [letter for own in letters for letter in own]
+    assert sorted(both) == [chr(65 + n) for n in range(len(both))] and all(own == sorted(own) for own in letters)
+
+
+def test_another_run_ends_the_ranks(ranked):
+    page = ranked()
+    page.evaluate("(r) => inflight.openReplay(r)", replay(memory_trace((3, 4))))
+    settle(page)
+    assert page.locator(".rank-line").is_hidden() and page.locator(".panel.mask").is_visible()
+    page.keyboard.press("x")
+    page.keyboard.press("a")
+    page.keyboard.press("1")
+    assert page.evaluate("() => [inflight.ranks.all, inflight.run.length > 0]") == [False, True]
+
+
+@pytest.mark.parametrize("size", ["phone", "tablet"])
+def test_the_picture_fits_its_screen(ranked, size):
+    page = ranked(size=size)
+    width = page.viewport_size["width"]
+    for box in [page.locator(s).nth(0).bounding_box() for s in (".rank-line", ".panel.ranks", ".band h4")]:
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    if size == "phone":
+        assert all(b.bounding_box()["height"] >= 44 for b in page.locator(".rank-line .button").all())
