@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import count, pairwise
+from pathlib import Path
 
 import pytest
 
+from core.cli import main
 from core.recorders.convert import open_texts
 from visualizer.documents.ranks import opened
 from visualizer.documents.replay import replay
@@ -40,6 +42,18 @@ def kept() -> tuple[dict, dict[str, str]]:
         return {"id": name, "url": name}
 
     return opened(open_texts([("a", text(0)), ("b", text(1))]), put), files
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> list[Path]:
+    """Both recordings as `import` saves them and `check` accepts them."""
+    folder = tmp_path_factory.mktemp("ranks")
+    files = [folder / f"run.rank{rank}.jsonl" for rank in (0, 1)]
+    for command in (["import", *map(str, FILES), "--out", str(folder / "run.jsonl")], *(["check", str(file)] for file in files)):
+        with pytest.raises(SystemExit) as done:
+            main(command)
+        assert done.value.code in (0, None)
+    return files
 
 
 @pytest.fixture
@@ -78,9 +92,9 @@ def choose(page, *files) -> None:
     chooser.value.set_files(list(files))
 
 
-def test_files_that_are_chosen_together_are_shown_together(visit, page_url):
+def test_recordings_are_imported_checked_and_shown_together(visit, page_url, saved):
     page = visit(f"{page_url}/")
-    choose(page, *FILES[::-1])
+    choose(page, *saved[::-1])
     page.wait_for_function("() => inflight.ranks.members.length === 2")
     assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
     assert page.locator(".rank-says").inner_text() == "All ranks are on the clock of their machine."
@@ -104,14 +118,14 @@ def test_files_that_are_chosen_together_are_shown_together(visit, page_url):
     assert page.evaluate("() => inflight.ranks.members.map((m) => m.rank)") == [0, 1]
 
 
-def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit, page_url, tmp_path, http):
+def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit, page_url, tmp_path, http, saved):
     memory_trace((3,)).save(tmp_path / "own.jsonl")
     page = visit(f"{page_url}/")
     before = page.evaluate("() => inflight.entry.name")
-    choose(page, FILES[0], tmp_path / "own.jsonl")
+    choose(page, saved[0], tmp_path / "own.jsonl")
     page.wait_for_function("() => document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')")
     assert page.evaluate("() => inflight.entry.name") == before and page.locator(".rank-line").is_hidden()
-    answer = call(http, page_url, "upload", [["one.raw.jsonl", text(1)]])
+    answer = call(http, page_url, "upload", [["one.jsonl", saved[1].read_text()]])
     assert answer["count"] == 2 and answer["says"][1:] == ["Of 2 ranks, rank 0 is not among these files."]
     page.evaluate("(doc) => inflight.ranks.open(doc, {})", answer)
     page.wait_for_function("() => inflight.ranks.members.length === 1")
