@@ -104,7 +104,7 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
 
     # their traces by address, at a step of one and at a moment of all
     page = visit(f"{page_url}/", hash=f"trace={urls[1]}&trace={urls[0]}&rank=1&step=12")
-    page.wait_for_function("() => inflight.ranks.members.length === 2 && inflight.frame.event.step === 12")
+    page.wait_for_function("() => inflight.ranks.members.length === 2 && inflight.frame?.event.step === 12")
     assert page.evaluate("() => inflight.ranks.current.rank") == 1
     page.evaluate("() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }")
     page.keyboard.press("a")
