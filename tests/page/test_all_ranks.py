@@ -12,7 +12,6 @@ from core.cli import main
 from core.recorders.convert import open_texts
 from visualizer.documents.ranks import opened
 from visualizer.documents.replay import replay
-from worlds.page_server import call
 from worlds.ranks import FILES, records, text
 from worlds.small import memory_trace
 
@@ -125,7 +124,7 @@ def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit,
     choose(page, saved[0], tmp_path / "own.jsonl")
     page.wait_for_function("() => document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')")
     assert page.evaluate("() => inflight.entry.name") == before and page.locator(".rank-line").is_hidden()
-    answer = call(http, page_url, "upload", [["one.jsonl", saved[1].read_text()]])
+    answer = http.post(f"{page_url}/inflight/uploads", content=saved[1].read_bytes()).json()
     assert answer["count"] == 2 and answer["says"][1:] == ["Of 2 ranks, rank 0 is not among these files."]
     page.evaluate("(doc) => inflight.ranks.open(doc, {})", answer)
     page.wait_for_function("() => inflight.ranks.members.length === 1")

@@ -63,7 +63,9 @@ def main() -> None:
         names = sys.argv[2:] if len(sys.argv) == 2 + len(texts) else ["This file"] * len(texts)
         store = Store(Path(sys.argv[1]), quota=sys.maxsize)
         try:
-            return {"ranks": opened(open_texts(zip(names, texts, strict=True)), lambda trace: store.put(trace, source="uploaded"))}
+            return {
+                "ranks": opened(open_texts(zip(names, texts, strict=True)), lambda trace: store.put(trace, source="uploaded"))
+            }
         except NotKept as error:
             return {"error": f"{error} The file itself may be fine."}
 
