@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from core import Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidConfig
+from core.measure.metrics import metrics
 from core.measure.replay import Replay
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import checker_of, generate, memory_engine, request, requests
@@ -83,6 +84,8 @@ def test_a_request_that_stops_costs_one_row_and_holds_lane_and_blocks_until_it_i
     assert [s.request for s in after.sampled] == ["goes-on"]
     assert [c.request for e in (last, after) for c in e.kv.changes if c.released] == ["stops"]
     assert [a.request for a in trace.event(after.step + 1).admitted] == ["next"]
+    useful = sum(len(trace.prompts[r]) + len(output) - 1 for r, output in trace.outputs.items())
+    assert metrics(trace)["positions"] == {"tokens": useful, "padding": 1, "computed": useful + 1}
     assert faults(trace) == []
 
 
