@@ -70,7 +70,10 @@ def ranked(visit, kept):
 
 
 def settle(page) -> None:
-    page.wait_for_function("() => !inflight._pending")
+    """Until what was asked for is drawn: a picture of all ranks needs its size first."""
+    page.wait_for_function(
+        "() => !inflight._pending && (!inflight.ranks.all || inflight.ranks.lanes.bands.every((b) => b.chart.scale))"
+    )
 
 
 def stands(steps: list[tuple[float, float]], now: float) -> int:
@@ -111,8 +114,8 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
     page.wait_for_function("() => window.copied")
     link = page.evaluate("() => copied")
     now = page.evaluate("() => inflight.ranks.now")
-    page = visit(link)
-    page.wait_for_function("() => inflight.ranks.all")
+    page = visit(f"{page_url}/", hash=link.split("#")[1])
+    page.wait_for_function("() => inflight.ranks && inflight.ranks.all")
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(now, abs=1e-4)
     assert page.evaluate("() => inflight.ranks.members.map((m) => m.rank)") == [0, 1]
 
