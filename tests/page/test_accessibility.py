@@ -30,7 +30,7 @@ def test_a_step_is_said_once_it_stays(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 5)
     page.wait_for_function("() => document.querySelector('.live').textContent.startsWith('Step 5.')")
-    slider = page.locator("[role=slider]")
+    slider = page.locator(".scrubber[role=slider]")
     assert slider.get_attribute("aria-valuenow") == "5"
 
 

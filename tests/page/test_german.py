@@ -42,7 +42,7 @@ FIELD_TERMS = set(
     re.findall(
         r"\w+",
         """attention batch batches batching block budget cache caches caching chunked continuous cpu cuda decode decodes drift engine engines
-        float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged tab token
+        float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks tab token
         tokens tpot ttft vllm enter esc escape export html ids json link llm mb png seed static thread threads top trace
         azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt""",
     )
