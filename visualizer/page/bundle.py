@@ -17,6 +17,8 @@ from core.assets import ASSETS
 PLAYER = ASSETS / "player"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
+_LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)  # indentation, and lines that are a comment
+_COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
 
@@ -52,8 +54,10 @@ def _path(importer: str, relative: str) -> str:
 
 
 def _scoped(name: str, source: str) -> str:
-    """The module as a function that is called once; lines keep their numbers, and its documentation stays behind."""
-    source = _DOC.sub(lambda m: "\n" * m[0].count("\n"), source)
+    """The module as a function that is called once; lines keep their numbers, documentation and indentation stay behind: every page that is
+    saved has all of it. No text in a module spans lines.
+    """
+    source = _LEADING.sub("", _DOC.sub(lambda m: "\n" * m[0].count("\n"), source))
     exported = ", ".join(_EXPORT.findall(source))
     taken = _IMPORT.sub(lambda m: f'const {{{m[1].replace(" as ", ": ")}}} = inflightModules["{_path(name, m[2])}"];', source)
     body = _EXPORT.sub("", taken)
@@ -62,13 +66,13 @@ def _scoped(name: str, source: str) -> str:
 
 @cache
 def style() -> str:
-    return (PLAYER / "watch" / "player.css").read_text(encoding="utf-8")
+    return _LEADING.sub("", _COMMENT.sub("", (PLAYER / "watch" / "player.css").read_text(encoding="utf-8")))
 
 
 @cache
 def markup() -> str:
     """The markup in which `mount` finds its elements."""
-    return (PLAYER / "watch" / "player.html").read_text(encoding="utf-8")
+    return _LEADING.sub("", (PLAYER / "watch" / "player.html").read_text(encoding="utf-8"))
 
 
 ICON = PLAYER / "watch" / "icon.svg"
