@@ -20,7 +20,7 @@ def compared(page) -> None:
 def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open_page):
     page = open_page(hash="run=three-lengths&step=3")
     before = page.evaluate("[inflight.run.length, inflight.run.numLanes, document.querySelector('.scrubber').clientHeight]")
-    what, head = (page.locator(f"#watch {s}").bounding_box() for s in (".what-button", ".playhead"))
+    what, head = (page.locator(f"#watch {s}").bounding_box() for s in (".what-button", ".canvas > .playhead"))
     assert abs(what["x"] - head["x"]) < 24 and abs(what["y"] - head["y"]) < 12
     page.click(".what-button")
     page.get_by_role("button", name="1 lane instead of 3").click()

@@ -17,7 +17,7 @@ from visualizer.words.vocabulary import plain
 
 # What German says as English does.
 SAME = set(
-    """CPU|CUDA|Cache|Engine|Export|ITL|In vLLM:|Inflight|KV|Live|PNG|Pad: |Pads|Perfetto|Phase|Policy|Prompt|Seed|TPOT|TTFT|Tab|Text|Top-k|Top-p|Trace
+    """CPU|CUDA|Cache|Engine|Export|ITL|In vLLM:|Inflight|KV|Live|PNG|Pad: |Pads|Perfetto|Phase|Policy|Prompt|Rank|Rank #|Seed|TPOT|TTFT|Tab|Text|Top-k|Top-p|Trace
     |Block|Block #: |# KiB|# MiB|# ms|# s""".replace("\n    |", "|").split("|")
 )
 
