@@ -210,7 +210,7 @@ export class Learn {
     const { ask } = stop;
     this.$(".stop-ask").hidden = !ask;
     this.asking = null;
-    if (!ask) return;
+    if (!ask) return void this.$(".stop-ask").replaceChildren(); // the question before has nothing more to answer
     const Kind = ask.kind === "paint" ? Paint : Choose;
     this.asking = new Kind(this.$(".stop-ask"), ask, {
       app: this.app, terms: this.doc.terms, words: this.words, say: (text) => this._heard(text),
