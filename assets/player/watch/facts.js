@@ -37,8 +37,8 @@ export function factsOf(run) {
     ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
     ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],
     ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
-    [engine && `Not recorded by ${engine.name}`, engine && list(header.absent || [])],
-    ...Object.entries(header.deduced || {}).map(([fact, rule]) => [`Deduced: ${fact}`, rule]),
+    ["Not recorded by the engine", list(header.absent || [])],
+    ...Object.entries(header.deduced || {}).map(([fact, rule]) => ["Deduced", `${fact}: ${rule}`]),
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
 }
