@@ -18,15 +18,14 @@ from core.measure.difference import difference as difference_of
 from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run
-from core.trace.phrases import count
 from core.trace.trace import Trace
 from visualizer.charts import cost_curve, kv_use, lane_steps, latency, load, pressure, throughput, total_time
 from visualizer.charts.contenders import hues
 from visualizer.charts.difference import bars
-from visualizer.charts.theme import HUES, PANEL
+from visualizer.charts.theme import HUES, PANEL, tint
 from visualizer.documents.comparison import FIGURES, Shown, document
+from visualizer.documents.comparison_files import RECORDED, save
 from visualizer.documents.comparison_files import load as load_comparison
-from visualizer.documents.comparison_files import save
 from visualizer.documents.comparison_table import NOT_OBSERVABLE, csv_text, table
 from visualizer.documents.record_comparisons import record_comparisons
 from visualizer.words import findings, verdicts
@@ -132,8 +131,8 @@ def test_each_rule_is_told_what_it_pays(zoo, comparison):
     for name, price in paid.items():
         assert price.preempted == sum(len(e.preempted) for e in zoo.runs[name].trace.events)
         assert price.waited == sum(e.waiting.count for e in zoo.runs[name].trace.events)
-    said = findings.pressure(zoo)
-    assert f"continuous preempts {count(paid['continuous'].preempted, 'request')}" in said and "no-evict lets others wait" in said
+    said, most = findings.pressure(zoo), max(paid, key=lambda n: paid[n].again)
+    assert f"{most} computes most again, {paid[most].again} tokens" in said and "stand still longest under stall" in said
     bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in pressure.figure(zoo).data}
     assert bars["tokens computed again"] == {name: price.again for name, price in paid.items()}
     with pytest.raises(InflightError):  # where nothing is short there is nothing to tell
@@ -160,6 +159,8 @@ def test_throughput_integrates_to_the_tokens(comparison):
     for line in throughput.figure(comparison).data:
         tokens = sum(rate * (b - a) for rate, a, b in zip(line.y, line.x, line.x[1:], strict=False))
         assert tokens == pytest.approx(sum(r.sampling.max_new_tokens for r in REQUESTS), rel=0.01)
+        widths = [b - a for a, b in zip(line.x, line.x[1:], strict=False)]
+        assert len(widths) == 1 or min(widths) > max(widths) / 3.1  # a sliver at the end would draw its tokens as a burst
 
 
 def test_latency_has_a_dot_a_request_and_a_gap_a_token(comparison):
@@ -231,21 +232,37 @@ def test_csv_has_plain_numbers(comparison):
 def test_how_sure_it_is_stands_in_one_line(comparison):
     quiet, busy = ({**ENVIRONMENT, "load_average": load} for load in (0.5, 9.0))
     said = document(Shown(comparison, "small", quiet))["says"]["sure"]
-    assert said.startswith("3 of 3 rounds agree, as a fair coin's would in 1 of 4 tries: too few rounds to decide by a sign test")
-    assert "the machine was quiet (load 0.5 on 2 CPUs)" in said and "\n" not in said
+    assert said.startswith(
+        "3 of 3 rounds agree; by chance alone that happens in 1 of 4 tries, too few rounds to decide (sign test"
+    )
+    assert "The machine was quiet (load 0.5 on 2 CPUs)" in said and "\n" not in said
     assert "busy (load 9 on 2 CPUs), so these times are not those of a quiet one" in verdicts.sure(comparison, busy)
     five = compared({"static": [2.0] * 5, "continuous": [1.0, 1.1, 1.2, 1.3, 1.9]})
-    assert "5 of 5 rounds agree, as a fair coin's would in 1 of 16 tries: decided" in verdicts.sure(five, quiet)
+    assert "5 of 5 rounds agree; by chance alone that happens in 1 of 16 tries, so it is decided" in verdicts.sure(five, quiet)
     assert "median of the rounds' own" not in verdicts.sure(five, quiet)
     odd = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 3.0]})  # rounds 2, 1.2, 3; medians 6 and 3
     uneven = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 2.0]})  # rounds 2, 1.2, 4.5; medians 6 and 2
     assert "median of the rounds' own" not in verdicts.sure(odd, quiet)
-    assert "the median of the rounds' own, 2.0, not the 3.0 between the two median times" in verdicts.sure(uneven, quiet)
+    assert "The ratio, 2.0, is the median of the rounds' own; the two median times divided give 3.0." in verdicts.sure(
+        uneven, quiet
+    )
 
 
 def test_the_race_says_which_rounds_it_shows(comparison):
     shown = dataclasses.replace(comparison, shown={"static": 3, "continuous": 1})
-    assert verdicts.method(shown, greedy=False).endswith("from its first step on: round 3 of static, round 1 of continuous.")
+    assert "from its first step on: round 3 of static, round 1 of continuous." in verdicts.method(shown)
+
+
+def test_a_comparison_of_drawn_tokens_does_not_say_that_the_likeliest_are_chosen(comparison):
+    """A policy may be called as another engine is; what was asked decides."""
+    assert verdicts.method(comparison).endswith("Everybody chooses the likeliest token.")
+    zoo = document(load_comparison(RECORDED / "scheduler-zoo"))
+    assert "likeliest" not in zoo["says"]["method"] and zoo["about"]["transformers"] == POLICIES["transformers"].shows
+
+
+def test_a_tint_is_found_again_by_the_browser():
+    """JavaScript rounds halves up; a figure's colours are exchanged by value where the page is dark."""
+    assert (tint("#D55E00", 0.25), tint("#B5548A", 0.25)) == ("#f5d7bf", "#edd4e2")
 
 
 def test_a_loss_that_another_limit_spares_is_that_limits():
@@ -274,6 +291,10 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
     assert [part.start for part in parts] == ends[:-1] and ends[-1] == pytest.approx(found.after_s)
     assert parts[-1].label == verdicts.PARTS["rest"]
     said = verdicts.difference(found, "static", "continuous")
+    assert all(
+        f"{findings.seconds(abs(part.end - part.start))} {'more' if part.end > part.start else 'less'} for {part.label}" in said
+        for part in parts
+    )
     assert said.startswith(f"continuous took {findings.seconds(abs(found.seconds))} ")
 
 

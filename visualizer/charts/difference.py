@@ -16,7 +16,6 @@ from visualizer.words import findings, verdicts
 
 TITLE = "Why, as a sum"
 _LETTERS_A_LINE = 22
-_LEAST = 0.005  # of the longer run: smaller parts join everything else
 
 
 class Bar(NamedTuple):
@@ -68,9 +67,8 @@ def figure(comparison: Comparison) -> go.Figure:
 
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
-    """The two runs, and between them every part, the smallest together; each begins where the last one ended."""
-    least = _LEAST * max(found.before_s, found.after_s)
-    large = [p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least]
+    """The two runs, and between them the parts that the sentence names, then everything else; each begins where the last one ended."""
+    large = [part for side in verdicts.told(found) for part in side]
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
     for part in sorted(large, key=lambda p: p.seconds):

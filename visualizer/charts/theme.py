@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -50,9 +51,9 @@ def deal(trace: Trace) -> dict[str, int]:
 
 
 def tint(colour: str, share: float = 0.18) -> str:
-    """The colour at `share` on white: ground for text, which must have 4.5 : 1."""
+    """The colour at `share` on white: ground for text, which must have 4.5 : 1. Halves go up, as in the browser, which finds it again by value."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(255 - (255 - c) * share):02x}" for c in (red, green, blue))
+    return "#" + "".join(f"{math.floor(255 - (255 - c) * share + 0.5):02x}" for c in (red, green, blue))
 
 
 TEMPLATE = go.layout.Template(

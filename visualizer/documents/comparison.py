@@ -99,7 +99,7 @@ def document(shown: Shown) -> dict[str, Any]:
             "headline": engines.decisions(comparison) or verdicts.total_time(comparison),
             "outputs": findings.outputs(comparison),
             "sure": verdicts.sure(comparison, shown.environment),
-            "method": verdicts.method(comparison, any(name in BASELINES for name in comparison.names)),
+            "method": verdicts.method(comparison),
             "where": where(shown.environment),
             "notes": [*notes(comparison), *engines.caveats(comparison)],
         },
@@ -119,8 +119,11 @@ def lettered(found: dict[str, Any]) -> dict[str, Any]:
 
 def about(name: str, comparison: Comparison) -> str:
     """A contender in one line."""
+    run = comparison.runs.get(name)
+    if name in BASELINES and (run is None or run.trace is None or run.trace.header.engine):
+        return BASELINES[name]  # another engine, which may be called as the policy of ours that follows it
     policy = comparison.about.get(name, {}).get("policy", name)
-    return POLICIES[policy].shows if policy in POLICIES else BASELINES.get(name, "")
+    return POLICIES[policy].shows if policy in POLICIES else ""
 
 
 def where(environment: Mapping[str, Any]) -> str:

@@ -158,7 +158,7 @@ def measured(
     found = {}
     for switch in ("honest", "leak"):
         say(f"equivalence, {switch}")
-        same = equivalence(adapter, tokenizer, asked.workload, asked.config, leak=switch == "leak")
+        same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")
         found[switch] = {**same.to_json(), "says": findings.equivalence(same)}
     offered = None
     if recording.load:

@@ -35,16 +35,16 @@ def decisions(comparison: Comparison) -> str:
             f"{' and '.join(alike)} {'decides' if one else 'decide'} as {mine} in all {count(len(ours.events), 'step')} and "
             f"{'writes' if one else 'write'} the same {count(tokens, 'token')}."
         )
-    said += [_parting(_engine(name, theirs[name]), mine, p, letters(ours)) for name, p in found.items() if p is not None]
+    said += [_parting(name, theirs[name], mine, p, letters(ours)) for name, p in found.items() if p is not None]
     return f"The same requests under the same limits: {' '.join(said)}"
 
 
-def _parting(name: str, mine: str, found: Divergence, letter: Mapping[str, str]) -> str:
+def _parting(name: str, trace: Trace, mine: str, found: Divergence, letter: Mapping[str, str]) -> str:
     who = f"{letter[found.request]} " if found.request else ""
     wrote = "the same tokens" if found.same_tokens else "other tokens"
     return (
-        f"{name} decides otherwise from step {found.step} on: with {mine} {who}{found.before}, there {who}{found.after}. "
-        f"It takes {count(found.steps[1], 'step')}, {mine} {found.steps[0]:,}, and it writes {wrote}."
+        f"{_engine(name, trace)} decides otherwise from step {found.step} on: under {mine} {who}{found.before}, under {name} "
+        f"{who}{found.after}. It takes {count(found.steps[1], 'step')} instead of {found.steps[0]:,} and writes {wrote}."
     )
 
 

@@ -139,20 +139,29 @@ def price(trace: Trace) -> Price:
 
 
 def pressure(comparison: Comparison) -> str:
-    """Who preempts, who freezes, who waits, and what it costs, contender by contender."""
-    return " ".join(_paid(n, price(run.trace)) for n, run in comparison.runs.items() if run.trace is not None)
+    """Who is done first and last, and who pays most of each price."""
+    paid = {n: price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
+
+    def most(kind: str) -> tuple[str, int]:
+        name = max(paid, key=lambda n: getattr(paid[n], kind))
+        return name, getattr(paid[name], kind)
+
+    first, (last, steps) = min(paid, key=lambda n: paid[n].steps), most("steps")
+    said = [
+        f"{first} is done after {counted(paid[first].steps, 'step')}" + (f", {last} after {steps:,}" if first != last else "")
+    ]
+    for kind, what, unit in _PAID:
+        name, number = most(kind)
+        if number:
+            said.append(f"{what.format(name)}, {counted(number, unit)}")
+    return f"{'; '.join(said)}."
 
 
-def _paid(name: str, paid: Price) -> str:
-    how = []
-    if paid.preempted:
-        how.append(f"preempts {counted(paid.preempted, 'request')} and computes {counted(paid.again, 'token')} again")
-    if paid.frozen:
-        how.append(f"lets running requests stand still for {counted(paid.frozen, 'lane-step')}")
-    if paid.waited:
-        how.append(f"lets others wait for {counted(paid.waited, 'request-step')}")
-    done = f"and is done after {counted(paid.steps, 'step')}"
-    return f"{name} {', '.join(how)}, {done}." if how else f"{name} keeps nobody back, {done}."
+_PAID = (
+    ("again", "{} computes most again", "token"),
+    ("frozen", "running requests stand still longest under {}", "lane-step"),
+    ("waited", "others wait longest under {}", "request-step"),
+)
 
 
 def cost(curve: CostCurve) -> str:

@@ -84,7 +84,7 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
         how = f"it is {'faster' if found.median > 1 else 'slower'} than {comparison.baseline}, " + (
             f"in {rounds}" if found.median > 1 else f"in {found.slower} of {found.rounds} rounds ({_range(found.ratios)})"
         )
-    spared = own.slower > own.faster and (_is_open(found) or found.faster > found.slower)
+    spared = own.slower > own.faster and not _is_open(own) and (_is_open(found) or found.faster > found.slower)
     loss = ", so the loss is that limit's and not the policy's" if spared else ""
     return f"With {limits} {how}{loss}."
 
@@ -106,27 +106,28 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
         else:
             most = max(found.faster, found.slower)
             chance = "in most tries" if found.chance > 0.5 else f"in 1 of {1 / found.chance:.0f} tries"
-            decided = "decided" if found.decided else "too few rounds to decide" if found.agrees else "not decided"
+            decided = (
+                "so it is decided" if found.decided else "too few rounds to decide" if found.agrees else "so nothing is decided"
+            )
             said.append(
-                f"{most} of {found.rounds} rounds agree, as a fair coin's would {chance}: {decided} by a sign test at one in ten"
+                f"{most} of {found.rounds} rounds agree; by chance alone that happens {chance}, {decided} (sign test, 1 in 10 or rarer)"
             )
         quotient = statistics.median(comparison.walls[base]) / statistics.median(comparison.walls[mine])
         if found.rounds > 1 and times(quotient) != times(found.median):
             said.append(
-                f"the ratio is the median of the rounds' own, {times(found.median)}, not the {times(quotient)} between the two median times"
+                f"The ratio, {times(found.median)}, is the median of the rounds' own; the two median times divided give {times(quotient)}"
             )
     load, cpus = environment.get("load_average"), environment.get("cpus")
     if load is not None:
         busy = too_busy(load, cpus)
-        machine = f"the machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} CPU{'' if cpus == 1 else 's'})"
+        machine = f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} CPU{'' if cpus == 1 else 's'})"
         said.append(machine + (", so these times are not those of a quiet one" if busy else ""))
-    said.append("another machine or model gives other numbers")
-    text = "; ".join(said)
-    return f"{text[:1].upper()}{text[1:]}."
+    said.append("Another machine or model gives other numbers")
+    return f"{'. '.join(said)}."
 
 
-def method(comparison: Comparison, greedy: bool) -> str:
-    """How it was measured, and which run of each is raced."""
+def method(comparison: Comparison) -> str:
+    """How it was measured, which run of each is raced, and whether tokens were drawn."""
     count = len(comparison.walls[comparison.baseline])
     runs = "one run of each" if count == 1 else f"{count} runs of each, in rotated order"
     shown = [
@@ -137,25 +138,31 @@ def method(comparison: Comparison, greedy: bool) -> str:
         if count > 1 and shown
         else ""
     )
-    everybody = " Everybody chooses greedily, as the baselines do." if greedy else ""
+    traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
+    greedy = traces and all(not request.sampling.temperature for trace in traces for request in trace.workload)
+    everybody = " Everybody chooses the likeliest token." if greedy else ""
     return f"After a warm-up, {runs}; setup and teardown are not in these times{race}.{everybody}"
+
+
+def told(found: Difference) -> tuple[list[Part], list[Part]]:
+    """The parts that are named one by one, the largest first: at most three with the difference and two against it. All others are the rest."""
+    least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
+    large = sorted((p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least), key=lambda p: -abs(p.seconds))
+    alike = [(p.seconds < 0) == (found.seconds < 0) for p in large]
+    return [p for p, a in zip(large, alike, strict=True) if a][:3], [p for p, a in zip(large, alike, strict=True) if not a][:2]
 
 
 def difference(found: Difference, base: str, mine: str) -> str:
     """The largest parts of a sum, those against it, and what is left."""
+    with_it, against = (list(map(_part, parts)) for parts in told(found))
     whole = found.seconds
-    large = [p for p in found.parts if p.name != "rest" and abs(p.seconds) >= 0.05 * abs(whole)]
-    with_it = sorted((p for p in large if (p.seconds < 0) == (whole < 0)), key=lambda p: -abs(p.seconds))[:3]
-    against = sorted((p for p in large if (p.seconds < 0) != (whole < 0)), key=lambda p: -abs(p.seconds))[:2]
-    rest = whole - sum(p.seconds for p in (*with_it, *against))
-    parts = ", ".join(
-        [
-            *map(_part, with_it),
-            *(f"{'but ' if with_it and not i else ''}{_part(p)}" for i, p in enumerate(against)),
-            f"{_change(rest)} for everything else",
-        ]
+    rest = whole - sum(p.seconds for side in told(found) for p in side)
+    (with_it if (rest < 0) == (whole < 0) else against).append(f"{_change(rest)} for everything else")
+    parts = ", but ".join(", ".join(side) for side in (with_it, against) if side)
+    return (
+        f"{mine} took {_change(whole)} than {base}: {parts}. Costs are fitted to the passes of both runs; "
+        f"on a typical pass the fit is off by {percent(found.error)}."
     )
-    return f"{mine} took {_change(whole)} than {base}: {parts}. The fit is off by {percent(found.error)} on a pass."
 
 
 def _part(part: Part) -> str:
