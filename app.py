@@ -53,7 +53,10 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         print(refusal, file=sys.stderr)
         return 2
 
-    from core.errors import InflightError  # after the help and the port: what follows loads torch and Gradio
+    from core.errors import InflightError  # after the help and the port: what follows loads Gradio
+    from visualizer.page.stubs import skip_stubs
+
+    skip_stubs()
     from visualizer.ui import launch
 
     try:

@@ -72,8 +72,17 @@ def load_test(
     ] = None,
     within: Annotated[float, typer.Option(min=0.0, help="Seconds within which all of them come.")] = 10.0,
     browser: Annotated[bool, typer.Option("--browser", help="One real Chromium among them, timed until it has drawn.")] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Start a page instead, and time what its first visitor, a real Chromium, waits for.")
+    ] = False,
 ) -> None:
     """Let a class of visitors open the page and run a small preset; print what they waited for."""
+    if cold:
+        from visualizer.server import cold_start
+
+        line(cold_start.HEADING)
+        line(cold_start.measure().line())
+        return
     from visualizer.server.load_test import HEADING, measure
 
     line(HEADING)

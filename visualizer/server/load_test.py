@@ -17,7 +17,8 @@ import secrets
 import shutil
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,6 +132,17 @@ async def _visit(
 
 async def _drawn(url: str, after: float) -> float:
     """Seconds until a real browser, come in the middle of the class, has drawn the recorded run."""
+    async with chromium() as browser:
+        await asyncio.sleep(after)
+        page, came = await browser.new_page(), time.monotonic()
+        await page.goto(url, wait_until="commit", timeout=1000 * TIMEOUT)
+        await page.wait_for_function("() => window.inflight && inflight.run", timeout=1000 * TIMEOUT)
+        return time.monotonic() - came
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Any]:
+    """A real browser; raises InflightError where none can be driven."""
     try:
         from playwright.async_api import async_playwright  # of the tests
     except ImportError:
@@ -140,13 +152,8 @@ async def _drawn(url: str, after: float) -> float:
         browser = await playwright.chromium.launch(
             executable_path=next(filter(None, found), None), args=["--no-sandbox", "--no-proxy-server"]
         )
-        await asyncio.sleep(after)
-        page, came = await browser.new_page(), time.monotonic()
-        await page.goto(url, wait_until="commit", timeout=1000 * TIMEOUT)
-        await page.wait_for_function("() => window.inflight && inflight.run", timeout=1000 * TIMEOUT)
-        drawn = time.monotonic() - came
+        yield browser
         await browser.close()
-    return drawn
 
 
 def _p95(values: Sequence[float]) -> float:
