@@ -21,11 +21,12 @@ export class LengthsView {
     tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
     if (!surface.visible) return;
     const g = surface.begin();
-    const pitch = Math.min(surface.h / run.numLanes, app.presenter ? 52 : 40);
+    const large = !app.presenter ? 12 : app.alone === "kv" ? 28 : 20;
+    const pitch = Math.min(surface.h / run.numLanes, app.presenter ? 2.6 * large : 40);
     this.pitch = pitch;
     const gap = pitch >= 8 ? 3 : pitch >= 4 ? 1 : 0;
-    const label = 26;
-    const size = Math.max(11, Math.min(app.presenter ? 20 : 12, pitch - 2));
+    const label = large > 20 ? 34 : 26;
+    const size = Math.max(11, Math.min(large, app.presenter ? pitch : pitch - 2));
     setFont(g, `${size}px ${palette.mono}`);
     const room = surface.w - label - measure(g, t(count(run.longest))) - 10;
     g.textBaseline = "middle";
@@ -171,8 +172,8 @@ export class BlocksView {
     const even = [16, 12, 10, 8, 20, 24, 32, 6, 5, 4].find((c) => c >= cols && c <= cols * 1.3);
     if (even) cols = even;
     const rows = Math.ceil(tiles / cols);
-    const bw = Math.min(w / cols, app.presenter ? 110 : 64);
-    const bh = Math.min(h / rows, bw * 1.25, app.presenter ? 84 : 48);
+    const bw = Math.min(w / cols, app.alone ? 160 : app.presenter ? 110 : 64);
+    const bh = Math.min(h / rows, bw * 1.25, app.alone ? 130 : app.presenter ? 84 : 48);
     Object.assign(this, { cols, bw, bh, group, tiles });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = app.presenter ? 34 : 22;

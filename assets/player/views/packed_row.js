@@ -85,7 +85,7 @@ export class PackedRow {
     const big = app.presenter;
     const { palette } = app;
     const phone = app.layout === "phone";
-    const style = big ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
+    const style = app.alone ? { h: 54, pad: 13, font: 30, line: 10, least: 22 } : big ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
     let shown = passes;
     let hidden = [];
     const fits = Math.floor((surface.h + style.line) / (style.h + style.line));

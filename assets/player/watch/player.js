@@ -108,6 +108,9 @@ export class Player {
 
   get running() { return Boolean(this.edge?.going); }
 
+  /** The one view on a presenter's screen, or "". */
+  get alone() { return (this.presenter && this.root.dataset.focusView) || ""; }
+
   // -- opening a run ---------------------------------------------------------------------------------------------------
 
   async start() {

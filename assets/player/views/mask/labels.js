@@ -1,10 +1,10 @@
 // What stands around and over a mask's cells: rules, letters and words, the hovered token, the minimap.
 
 import { dims } from "../../parts/colours.js";
+import { t } from "../../parts/speech.js";
 import { measure, setFont, shorten } from "../../parts/surface.js";
 import { BAND } from "./geometry.js";
 import { visible } from "../../run/passes.js";
-
 
 /** Lines between cells where cells are large, between requests always. */
 export function inkRules(g, palette, at, items, right, bottom) {
@@ -96,13 +96,13 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
       if (item.pads && first > q0) {
         g.fillStyle = palette.soft;
         const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
-        g.fillText(item.pads === 1 ? "pad" : `${item.pads} pads`, end, y);
+        g.fillText(t(item.pads === 1 ? "pad" : `${item.pads} pads`), end, y);
       }
     } else if ((top + bottom) / 2 - lettered >= 11 * at.big) { // letters of one-row requests keep clear of each other
       lettered = (top + bottom) / 2;
       setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
       const letter = item.request.letter;
-      const pads = item.pads && bottom - top >= 26 ? `${item.pads} pad` : "";
+      const pads = item.pads && bottom - top >= 26 ? t(item.pads === 1 ? "pad" : `${item.pads} pads`) : "";
       g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 : 0));
       if (pads && !at.compact) {
         setFont(g, `${11 * at.big}px ${palette.mono}`);
