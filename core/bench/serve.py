@@ -1,7 +1,8 @@
 """What serving costs: the same requests, at the same arrivals, over HTTP from a server of its own process and by the same engine offline.
 
 Clients stream, each on a connection of its own, and time what they read: the server's share is all that lies between a token's pass and
-its line at the client. Outputs must be equal, token for token. Meanwhile the server's memory is read. Prints nothing.
+its line at the client. Each makes sure that it is answered whole, once, and in order; outputs must be equal, token for token. Meanwhile the
+server's memory is read. Prints nothing.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import httpx
+from urllib.parse import urlsplit
 
 from core.engine.engine import Engine
 from core.errors import InflightError
@@ -32,19 +34,37 @@ from core.workload.workload import Workload
 
 START_S = 180.0  # a server may take to load its model
 CLIENTS = 100  # at once
-_READINGS = 10  # of the server's memory
+_READINGS = 20  # of the server's memory
 
 
 @dataclass
 class Answer:
-    """What a client read. sent, times: of the call and of each token, on the client's clock, in seconds. engine: the times that the
-    server says the engine took.
+    """What a client read. sent, times: of the call and of each token, on the client's clock, in seconds. id, engine: the request's name and
+    the times that the engine took, as the server says with the last event.
     """
 
     sent: float
+    id: str = ""
     tokens: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     engine: dict[str, float] = field(default_factory=dict)
+
+    def take(self, event: dict[str, Any]) -> None:
+        """The next event. Raises InflightError for one that is out of order, another request's, or behind the last."""
+        if "error" in event:
+            raise InflightError(f"The server failed: {event['error']['message']}")
+        self.id = self.id or event["id"]
+        if self.engine or event["id"] != self.id:
+            raise InflightError("The server answered twice.")
+        if "token_id" in event:
+            if event["index"] != len(self.tokens):
+                raise InflightError(f"Token {event['index']} came where token {len(self.tokens)} was due.")
+            self.times.append(time.perf_counter())
+            self.tokens.append(event["token_id"])
+        else:
+            if event["usage"]["completion_tokens"] != len(self.tokens):
+                raise InflightError(f"{len(self.tokens)} of {event['usage']['completion_tokens']} tokens came.")
+            self.engine = {name: event[name] if event[name] is not None else math.nan for name in ("queue_s", "ttft_s", "e2e_s")}
 
 
 def serve_beside_offline(
@@ -125,14 +145,16 @@ def started(options: Sequence[str]) -> Iterator[tuple[str, int]]:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=root)
     try:
-        yield _address(process), process.pid
+        address = _address(process)
+        threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()  # a full pipe would stop the server
+        yield address, process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.communicate(timeout=60)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            process.wait()
 
 
 def _address(process: subprocess.Popen[str]) -> str:
@@ -154,41 +176,43 @@ def _clients(url: str, workload: Workload, answered: Callable[[], None] = lambda
 
 async def _all(url: str, requests: Sequence[Request], answered: Callable[[], None]) -> Mapping[str, Answer]:
     at_once = asyncio.Semaphore(CLIENTS)
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=None) as client:
-        began = time.perf_counter()
+    began = time.perf_counter()
 
-        async def one(request: Request) -> Answer:
-            await asyncio.sleep(max(0.0, began + request.arrival - time.perf_counter()))
-            async with at_once:
-                answer = await _ask(client, request)
-            answered()
-            return answer
+    async def one(request: Request) -> Answer:
+        await asyncio.sleep(max(0.0, began + request.arrival - time.perf_counter()))
+        async with at_once:
+            answer = await _ask(url, request)
+        answered()
+        return answer
 
-        try:
-            answers = await asyncio.gather(*map(one, requests))
-        except httpx.HTTPError as error:
-            raise InflightError(f"The server did not answer: {type(error).__name__}.") from None
+    try:
+        answers = await asyncio.gather(*map(one, requests))
+    except OSError as error:
+        raise InflightError(f"The server did not answer: {error.strerror or type(error).__name__}.") from None
+    if len({answer.id for answer in answers}) < len(answers):
+        raise InflightError("Two requests got one answer.")
     return {request.id: answer for request, answer in zip(requests, answers, strict=True)}
 
 
-async def _ask(client: httpx.AsyncClient, request: Request) -> Answer:
+async def _ask(url: str, request: Request) -> Answer:
+    """Written to the socket in one piece and read line by line: a library's time for a call would be counted as the server's."""
     asked = {"prompt": list(request.prompt_token_ids or ()), "max_tokens": request.sampling.max_new_tokens}
-    body = {**asked, "stream": True, "ignore_eos": request.sampling.ignore_eos}
+    body = json.dumps({**asked, "stream": True, "ignore_eos": request.sampling.ignore_eos})
+    at = urlsplit(url)
+    head = f"POST /generate HTTP/1.1\r\nHost: {at.netloc}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     answer = Answer(time.perf_counter())
-    async with client.stream("POST", "/generate", json=body) as response:
-        if response.status_code != 200:
-            raise InflightError(f"The server refused a request: {json.loads(await response.aread())['error']['message']}")
-        async for line in response.aiter_lines():
-            if line.startswith("data: "):
-                data = json.loads(line[6:])
-                if "token_id" in data:
-                    answer.times.append(time.perf_counter())
-                    answer.tokens.append(data["token_id"])
-                elif "error" in data:
-                    raise InflightError(f"The server failed: {data['error']['message']}")
-                else:
-                    answer.engine = {
-                        name: data[name] if data[name] is not None else math.nan for name in ("queue_s", "ttft_s", "e2e_s")
-                    }
+    reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=2**20)
+    try:
+        writer.write(f"{head}\r\n\r\n{body}".encode())
+        status = (await reader.readline()).decode()
+        if " 200 " not in status:
+            told = (await reader.read()).decode().partition("\r\n\r\n")[2]
+            raise InflightError(f"The server refused a request: {told or status.strip() or 'it hung up'}")
+        async for line in reader:
+            if line.startswith(b"data: "):
+                answer.take(json.loads(line[6:]))
+    finally:
+        writer.close()
+    if not answer.engine:
+        raise InflightError(f"The server hung up after {len(answer.tokens)} tokens.")
     return answer

@@ -11,9 +11,9 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from core.errors import InflightError
+from core.serving.arriving import headers_within
 from core.serving.engine import ServingEngine
 from core.serving.limits import ServingLimits
 
@@ -42,7 +42,7 @@ def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Confi
     """How uvicorn runs `app`: quietly, trusting no header about the caller, and cutting off calls that arrive too slowly."""
     return uvicorn.Config(
         app,
-        http=_calls_within(limits.body_s),
+        http=headers_within(limits.body_s),
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # the address that limits count by is the one that called
@@ -54,21 +54,6 @@ def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Confi
         lifespan="off",
         **more,
     )
-
-
-def _calls_within(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which would wait for the headers of a first call forever, with a limit on that wait."""
-
-    class Calls(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            self.loop.call_later(seconds, self._end_if_silent)
-
-        def _end_if_silent(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
-                self.transport.close()
-
-    return Calls
 
 
 def serve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from core.serving.arriving import within
 from core.serving.http.guard import same
 from core.serving.limits import ServingLimits
 from worlds.attacks import call, connected, status
@@ -102,10 +104,45 @@ def test_a_body_that_comes_slowly_is_given_up(server):
         assert status(made) == 408
 
 
+SLOW = b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: a"
+
+
 def test_headers_that_come_slowly_are_given_up(server):
-    for begun in (b"", b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: a"):
+    for begun in (b"", SLOW):
         with connected(server, begun) as made:
             assert made.recv(4096) == b""  # closed by the server
+
+
+def test_headers_of_a_later_call_that_come_slowly_are_given_up_too(server):
+    with connected(server, b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") as made:
+        assert status(made) == 200
+        made.settimeout(15)  # less than a connection may be idle between two calls
+        made.sendall(SLOW)
+        while made.recv(4096):
+            pass
+
+
+def test_a_server_that_stood_still_does_not_blame_its_client():
+    """What arrives while the process itself cannot run came in time; a limit on the clock alone would refuse it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+
+    async def stalled(coming):
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.02, lambda: (theirs.send(b"x"), time.sleep(0.3)))
+        return await coming(loop.sock_recv(ours, 1))
+
+    async def by_the_clock(coming):
+        async with asyncio.timeout(0.2):
+            reading = asyncio.ensure_future(coming)
+            return await reading
+
+    with ours, theirs:
+        assert asyncio.run(stalled(lambda coming: within(0.2, coming))) == b"x"
+        with pytest.raises(TimeoutError):
+            asyncio.run(stalled(by_the_clock))
+        with pytest.raises(TimeoutError):
+            asyncio.run(within(0.1, asyncio.sleep(3600)))
 
 
 def test_half_of_a_call_and_nothing_more(server):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from core.serving.arriving import within
 from core.serving.http.errors import error_response
 from core.serving.limits import ServingLimits
 
@@ -52,8 +52,7 @@ class Guard:
             await self._refuse(413, self._too_large, scope, receive, send)
             return
         try:
-            async with asyncio.timeout(self._limits.body_s):
-                body = await self._read(receive)
+            body = await within(self._limits.body_s, self._read(receive))
         except TimeoutError:
             await self._refuse(408, f"The body did not arrive within {self._limits.body_s:g} seconds.", scope, receive, send)
             return
