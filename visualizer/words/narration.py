@@ -139,7 +139,7 @@ def _padding(m: StepContext) -> Clause | None:
         return None
     positions = sum(p.rows * p.width for p in m.event.passes)
     short: Sentence = [f"{padding} of {count(positions, 'position')} {'is' if padding == 1 else 'are'} padding"]
-    return short, [*short, ", ", " and ".join(padding_causes(m.event.passes))]
+    return short, [*short, ", ", *padding_causes(m.event.passes)]
 
 
 def _overrun(m: StepContext) -> Clause | None:

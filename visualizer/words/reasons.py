@@ -139,7 +139,7 @@ def _budget(m: StepContext) -> list[Sentence]:
     used = budget.decode + budget.prefill
     return [[
         f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of {count(budget.limit, 'token')}, "
-        f"{budget.unused} unused. {bound(budget.binding)}."
+        f"{budget.unused} unused. ", bound(budget.binding), ".",
     ]]  # fmt: skip
 
 
@@ -150,9 +150,10 @@ def _padding(m: StepContext) -> list[Sentence]:
         if forward.padding:
             share = round(100 * forward.padding / positions)
             sentences.append([
-                f"The pass computes {count(forward.rows, 'row')} × {count(forward.width, 'position')} = {positions}; "
-                f"{forward.padding} of them ({share} %) {is_are(forward.padding)} padding: "
-                f"{' and '.join(padding_causes([forward]))}."
+                f"The pass computes {count(forward.rows, 'row')} × {count(forward.width, 'position')} = {positions}; ",
+                f"{forward.padding} of them ({share} %) {is_are(forward.padding)} padding: ",
+                *padding_causes([forward]),
+                ".",
             ])  # fmt: skip
         for row in forward.finished_rows:
             ended = m.fold.finished.get(row.request)

@@ -27,13 +27,13 @@ def once_more(again: int, total: int) -> str:
     return " again" if again == total else f", {again} of them again"
 
 
-def padding_causes(passes: Sequence[Pass]) -> list[str]:
+def padding_causes(passes: Sequence[Pass]) -> Sentence:
     """Where padding comes from: finished requests that are computed on, and rows shorter than the longest."""
     over = sum(len(p.finished_rows) for p in passes)
     positions_over = sum(len(p.finished_rows) * p.width for p in passes)
     shorter = sum(p.padding for p in passes) - positions_over
-    causes = [f"{count(over, 'row')} of finished requests"] if over else []
-    return causes + ([f"{shorter} to fill rows up to the longest"] if shorter else [])
+    causes: Sentence = [f"{count(over, 'row')} of finished requests"] if over else []
+    return causes + [" and "] * bool(over and shorter) + [f"{shorter} to fill rows up to the longest"] * bool(shorter)
 
 
 def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
@@ -48,22 +48,23 @@ def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
 
 
 def said(sentence: Sentence) -> Sentence:
-    """The sentence in the language that is spoken, piece by piece."""
-    return [t(span) if isinstance(span, str) else span for span in sentence]
+    """The sentence in the language that is spoken: translated piece by piece, neighbouring texts then merged."""
+    merged: Sentence = []
+    for span in sentence:
+        spoken = t(span) if isinstance(span, str) else span
+        if isinstance(spoken, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += spoken
+        elif spoken:
+            merged.append(spoken)
+    return merged
 
 
 def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
-    """One sentence of several clauses, neighbouring texts merged."""
-    merged: Sentence = []
+    """One sentence of several clauses, in the language that is spoken."""
+    spans: Sentence = []
     for sentence in sentences:
-        for span in [*([separator] if merged else []), *said(sentence)]:
-            if isinstance(span, str) and merged and isinstance(merged[-1], str):
-                merged[-1] += span
-            elif span:
-                merged.append(span)
-    if merged and isinstance(merged[-1], str):
-        merged[-1] += end
-    return merged
+        spans += [separator] * bool(spans) + sentence
+    return said(spans + [end] * bool(spans))
 
 
 def agree(actors: Sequence[Any], one: str, many: str) -> str:
