@@ -35,7 +35,3 @@ class KVPool:
     def trash_slot(self) -> int:
         """A slot that nothing reads."""
         return self.num_blocks * self.block_size
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for kv in self.layers.values() for t in kv)

@@ -48,7 +48,6 @@ class Replay:
         self._arrived: list[Arrived] = []  # since the step before was closed
         self._step, self._t_start, self._t_end = -1, 0.0, 0.0  # of the event before
         self._launched: tuple[Step, StepEvent] | None = None  # under way, not judged yet
-        self.num_judged = 0
 
     def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
         """A request that is to come; what is wrong if it should have come by now."""
@@ -231,7 +230,6 @@ class Replay:
         if again != event:
             raise Differs(next(_differences(event, again)))
         self._stops.difference_update([f.request for f in event.finished])
-        self.num_judged += 1
 
 
 _NOT_FINITE = Sample(None, 0.0, 0.0)

@@ -105,14 +105,10 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     return trace
 
 
-def open_text(text: str) -> Trace:
-    """A saved trace of our own, or another engine's raw recording, by what is in it. Raises InvalidTrace for anything else."""
-    ((_, trace),) = open_texts([("This file", text)])
-    return trace
-
-
 def open_texts(files: Iterable[tuple[str, str]]) -> list[tuple[str, Trace]]:
-    """The same of several files with their names: the parts of a recording are one trace. Raises InvalidTrace."""
+    """The traces of some files, given as name and text: each a saved trace of ours or another engine's raw recording, by what is in it. The parts
+    of a recording are one trace. Raises InvalidTrace for anything else.
+    """
     raw, traces = [], []
     for name, text in files:
         if is_raw(text.partition("\n")[0]):

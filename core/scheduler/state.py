@@ -78,10 +78,6 @@ class RequestState:
         return len(self.prompt_token_ids)
 
     @property
-    def num_generated(self) -> int:
-        return len(self.token_ids) - len(self.prompt_token_ids)
-
-    @property
     def num_pending(self) -> int:
         """Tokens known but not yet in the KV cache."""
         return len(self.token_ids) - self.num_computed_tokens

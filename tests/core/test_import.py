@@ -13,7 +13,7 @@ import pytest
 from core import Trace, metrics
 from core.cli import main
 from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
-from core.recorders.convert import open_text, open_texts, to_trace
+from core.recorders.convert import open_texts, to_trace
 from core.recorders.raw import Recording, read_raw
 from core.trace.ranks import Ranks
 from worlds.ranks import FILES as RANKS
@@ -177,6 +177,11 @@ def test_the_command_watches_to_the_end(tmp_path, raw, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "vLLM 0.32.0, shakespeare-bpe" and lines[2] == "… 182 more steps" and "F finished (length)" in lines[3]
     assert lines[4].startswith("The recording has ended")
+
+
+def open_text(text: str) -> Trace:
+    ((_, trace),) = open_texts([("This file", text)])
+    return trace
 
 
 def test_a_text_is_opened_by_what_is_in_it(raw, trace):

@@ -33,8 +33,9 @@ def test_preemption_takes_the_newest(policy) -> None:
     assert [(p.request, p.tokens_lost, p.lane) for p in step.facts.preempted] == [("r1", 8, 1)]
     assert step.passes == [(("r0", 1),)]
     assert (step.facts.waiting.count, step.facts.waiting.request, step.facts.waiting.why) == (1, "r1", Why("blocks", 0, 3, 4))
-    assert world.states["r1"].status is RequestStatus.PREEMPTED and world.states["r1"].num_generated == 5
-    assert world.states["r1"].num_computed_tokens == 0
+    state = world.states["r1"]
+    assert state.status is RequestStatus.PREEMPTED and state.num_tokens == state.num_prompt_tokens + 5
+    assert state.num_computed_tokens == 0
     world.run()
     assert world.chunks("r1") == [4, 1, 1, 1, 1, 9, 1]
     assert world.states["r1"].num_computed_tokens == 10
@@ -119,7 +120,7 @@ def test_cache_at_finish_is_prompt_and_generated_less_one() -> None:
     for policy in POLICIES:
         world = world_of(policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8).run()
         for state in world.states.values():
-            assert state.num_computed_tokens == state.num_prompt_tokens + state.num_generated - 1
+            assert state.num_computed_tokens == state.num_tokens - 1
 
 
 def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:

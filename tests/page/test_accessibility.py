@@ -48,7 +48,7 @@ def test_keys_walk_through_tokens_cells_and_blocks(visit, traces):
         said = []
         for key in ("Home", "ArrowRight", "ArrowDown"):
             page.keyboard.press(key)
-            page.wait_for_function("() => !inflight._pending")
+            page.wait_for_function("() => !inflight.drawsSoon")
             said.append(listbox.get_by_role("option").inner_text())
         walked[name] = said
         assert len(set(said)) > 1 and page.evaluate("[inflight.index, inflight.tooltip.el.hidden]") == [6, False]

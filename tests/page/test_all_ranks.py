@@ -72,7 +72,7 @@ def ranked(visit, kept):
 def settle(page) -> None:
     """Until what was asked for is drawn: a picture of all ranks needs its size first."""
     page.wait_for_function(
-        "() => !inflight._pending && (!inflight.ranks.all || inflight.ranks.lanes.bands.every((b) => b.chart.scale))"
+        "() => !inflight.drawsSoon && (!inflight.ranks.all || inflight.ranks.lanes.bands.every((b) => b.chart.scale))"
     )
 
 

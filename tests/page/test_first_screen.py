@@ -61,7 +61,7 @@ def test_the_card_of_a_request_says_what_its_trace_says(visit):
     page.wait_for_function("() => inflight.pinned && !document.querySelector('.request-card').hidden")
     again = next(p.request for e in trace.events for p in e.preempted)
     page.evaluate("(r) => { inflight.pin(null); inflight.pin(inflight.run.request(r)); inflight.seek(30); }", again)
-    page.wait_for_function("() => inflight.drawn === 30 && !inflight._pending")
+    page.wait_for_function("() => inflight.drawn === 30 && !inflight.drawsSoon")
     card = page.inner_text(".request-card")
     assert (again in card and "bytes (keys and values of 4 layers)" in card) or "waits" in card
     assert "Preempted\nonce" in card

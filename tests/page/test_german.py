@@ -95,7 +95,7 @@ def at_stop(page: Page) -> list[str]:
     """English at the stop on screen: as it is, answered, as tables, over time, with the keyboard in each picture, with a request selected."""
 
     def settled() -> list[str]:
-        page.wait_for_function("!inflight._pending")
+        page.wait_for_function("!inflight.drawsSoon")
         return page.evaluate(SAID)
 
     def after(script: str, argument: object = None) -> list[str]:
@@ -156,7 +156,7 @@ def test_watch_is_german_where_a_lesson_leads_to_it(learn):
     page.wait_for_function("inflightLearn.language === 'de'")
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
     page.wait_for_function(
-        "document.documentElement.dataset.part === 'watch' && inflight.speech.opened?.name === 'de' && !inflight._pending"
+        "document.documentElement.dataset.part === 'watch' && inflight.speech.opened?.name === 'de' && !inflight.drawsSoon"
     )
     said = page.evaluate(SAID)
     for button in (".more-button", ".export-button"):

@@ -99,7 +99,7 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
                 drawn(page, lesson["name"], stop["name"])
     assert page.evaluate("[...inflight.speech.untold]") == []
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
-    page.wait_for_function("document.documentElement.dataset.part === 'watch' && !inflight._pending")
+    page.wait_for_function("document.documentElement.dataset.part === 'watch' && !inflight.drawsSoon")
     page.wait_for_function("inflight.sentence().includes('schreib')")
     assert "Durchgang" in page.inner_text(".panel.row h3") and page.inner_text("#watch .tabs button >> nth=0") == "Ansehen"
     page.evaluate("document.querySelector('#watch .tabs button:last-child').click()")

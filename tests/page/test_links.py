@@ -102,7 +102,7 @@ def test_a_contender_opened_in_watch_has_a_link_of_its_own(open_page):
     link = shared(page)
     again = open_page(hash=link.split("#")[1])
     again.wait_for_function("() => inflight.entry && inflight.entry.racer === 'static'")
-    again.wait_for_function("() => inflight.drawn === inflight.index && !inflight._pending")
+    again.wait_for_function("() => inflight.drawn === inflight.index && !inflight.drawsSoon")
     seen = "[inflight.run.header.policy, inflight.frame.event.step, inflight.pinned.letter, inflight.run.texts.output, document.documentElement.dataset.part || 'watch']"
     assert again.evaluate(seen) == page.evaluate(seen)
     assert again.evaluate("[inflight.frame.event.step, inflight.run.header.policy]") == [7, "static"]

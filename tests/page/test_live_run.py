@@ -92,7 +92,7 @@ def test_another_run_can_be_looked_at_while_one_goes_on(visit, page_url):
     ]
     config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
     page.evaluate(
-        "(spec) => { window.ran = inflight.editor._state().then(() => inflight.editor.runSpec(spec)); }",
+        "(spec) => { window.ran = inflight.editor.ready().then(() => inflight.editor.runSpec(spec)); }",
         {
             "workload": {"schema": 1, "name": "long", "requests": requests},
             "config": config,

@@ -33,7 +33,7 @@ def ask(page: Page, prompt: str, tokens: int = 12, name: str = "") -> str:
 
 
 HAVE = (
-    "(inflightLive.batch.run && inflightLive.batch._of === inflightLive.batch._chapters[0] ? inflightLive.batch.run.length : 0)"
+    "(inflightLive.batch.run && inflightLive.batch.first === inflightLive.batch.chapters[0] ? inflightLive.batch.run.length : 0)"
 )
 
 
@@ -157,7 +157,7 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     ask(late, "Zounds and gadzooks", 12, "Ethelred")
     control(live_url, steps=3)
     late.wait_for_function("() => inflight.run === inflightLive.batch.run && inflight.drawn >= 0")
-    sent = late.evaluate("JSON.stringify(inflightLive.batch._chapters)")
+    sent = late.evaluate("JSON.stringify(inflightLive.batch.chapters)")
     assert "•" in sent and not any(text in sent for text in ("Wilhelmina", "Ethelred", "king is dead", '"Z"', '"k"'))
     with httpx.stream("GET", f"{live_url}/inflight/live/steps", trust_env=False) as raw:
         first = next(raw.iter_raw()).decode()

@@ -64,7 +64,7 @@ def friendly(elsewhere):
 
 def go(page, address: str) -> None:
     """Follow a link to a run; what the page itself was about to write into its address is written by then."""
-    page.wait_for_function("() => !inflight.address._timer")
+    page.wait_for_function("() => !inflight.address.due")
     page.evaluate("(a) => { location.hash = `trace=${a}`; }", address)
 
 

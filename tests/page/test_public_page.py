@@ -24,7 +24,7 @@ def packed(data: bytes) -> str:
 def test_a_reload_in_the_middle_of_a_run_finds_it_again(visit, page_url):
     page = visit(page_url)
     page.evaluate(
-        "(spec) => { inflight.editor._state().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); }); }",
+        "(spec) => { inflight.editor.ready().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); }); }",
         spec(new=400),
     )
     page.wait_for_function(
@@ -100,7 +100,7 @@ def test_the_page_works_behind_a_proxy_that_has_it_under_a_path(visit, page_url)
         page.wait_for_function("() => inflight.entry && inflight.entry.name === 'kv-pressure' && inflight.run")
         assert page.evaluate("gradio_config.root") == url
         page.evaluate(
-            "(spec) => inflight.editor._state().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); })",
+            "(spec) => inflight.editor.ready().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); })",
             spec(),
         )
         page.wait_for_function(

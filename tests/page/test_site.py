@@ -104,7 +104,7 @@ def test_the_site_shows_a_leak_that_was_recorded_and_says_where_there_is_none(si
     card = page.locator("#watch .card[open]")
     assert "this page has none" in card.inner_text()
     card.get_by_role("button", name=PRESETS["three-lengths"].title).click()
-    page.wait_for_function("() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight._pending")
+    page.wait_for_function("() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight.drawsSoon")
     assert page.evaluate("[inflight.run.header.leak, inflight.run.header.source]") == [True, "recorded"]
     assert page.evaluate("document.documentElement.dataset.part || 'watch'") == "watch"
     assert page.evaluate("inflight.run.texts.output") != page.evaluate("inflight.pair.other.run.texts.output")

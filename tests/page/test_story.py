@@ -25,7 +25,7 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     page.click(".what-button")
     page.get_by_role("button", name="1 lane instead of 3").click()
     page.wait_for_function("() => inflight.pair.members.length === 2", timeout=120_000)
-    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight._pending")
+    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight.drawsSoon")
     lanes, step = page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]")
     assert lanes != before[1] and step == page.evaluate("inflight.pair.step")
     assert page.inner_text(".sentence").startswith(f"Fork at step {step}: with ")
@@ -53,7 +53,7 @@ def test_the_leak_acts_on_watchs_own_mask_and_marks_the_texts_that_change(open_p
     honest = page.evaluate("inflight.run.texts")
     page.click(".panel.mask .tools >> text=Leak")
     page.wait_for_function(
-        "() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight._pending", timeout=120_000
+        "() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight.drawsSoon", timeout=120_000
     )
     assert page.evaluate("[document.documentElement.dataset.part || 'watch', inflight.frame.event.step, inflight.run.header.leak]") == [
         "watch", 3, True
@@ -62,7 +62,7 @@ def test_the_leak_acts_on_watchs_own_mask_and_marks_the_texts_that_change(open_p
     leaked = page.evaluate("inflight.run.texts")
     assert leaked["prompt"] == honest["prompt"] and leaked["output"] != honest["output"]
     page.keyboard.press("End")
-    page.wait_for_function("() => inflight.drawn === inflight.run.length - 1 && !inflight._pending")
+    page.wait_for_function("() => inflight.drawn === inflight.run.length - 1 && !inflight.drawsSoon")
     rows = page.locator(".texts > .said:visible").filter(has=page.locator(".changed:visible"))
     assert rows.count() and all("with the mask:" in text for text in rows.all_inner_texts())
     assert all(rows.nth(i).locator(".prompt").inner_text().strip() for i in range(rows.count()))
@@ -81,7 +81,7 @@ def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch_whole(open_page)
     page.evaluate("(inflightCompare.race.toggle(false), inflightCompare.race.setClock(false), inflightCompare.race.seek(120.5))")
     page.click("[data-racer=static] .watch-button")
     page.wait_for_function("() => document.documentElement.dataset.part === 'watch' && inflight.run.header.policy === 'static'")
-    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight._pending")
+    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight.drawsSoon")
     assert page.evaluate("inflight.frame.event.step") == 120
     assert page.evaluate("[inflight.frame.caption.say.length > 0, inflight.run.totals.length > 0]") == [True, True]
     assert page.locator(".why-button").is_visible() and page.locator(".texts > .said:visible .prompt").first.inner_text().strip()

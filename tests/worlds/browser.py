@@ -96,7 +96,7 @@ def _answer(route: Route, page: Page, own: str, answers: dict[str, str]) -> None
 def seek(page: Page, index: int) -> None:
     """Go to a step by its index and wait until it is drawn."""
     page.evaluate("(i) => inflight.seek(i)", index)
-    page.wait_for_function("(i) => inflight.drawn === i && !inflight._pending", arg=index)
+    page.wait_for_function("(i) => inflight.drawn === i && !inflight.drawsSoon", arg=index)
 
 
 # The pixels of every canvas and the words around them, once they have not changed for half a second.

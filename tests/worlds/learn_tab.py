@@ -61,4 +61,4 @@ def learn(visit: Callable[..., Page], world: tuple[dict, dict, dict[str, str]]) 
 
 
 def drawn(page: Page, lesson: str, stop: str) -> None:
-    page.wait_for_function("(at) => inflightLearn.drawn === at && !inflight._pending", arg=f"{lesson}/{stop}")
+    page.wait_for_function("(at) => inflightLearn.drawn === at && !inflight.drawsSoon", arg=f"{lesson}/{stop}")

@@ -38,13 +38,6 @@ def _binding(at: At, _: Mapping[str, At]) -> str:
     return at.event.budget.binding
 
 
-def _held_by(limit: str):
-    def test(event: StepEvent) -> bool:
-        return event.budget.binding == limit and bool(event.segments)
-
-    return test
-
-
 def _waits_for_lane(event: StepEvent) -> bool:
     return event.budget.binding == "lanes" and event.waiting.count > 0 and bool(event.segments)
 

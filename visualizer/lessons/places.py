@@ -116,10 +116,6 @@ def mixes(event: StepEvent) -> bool:
     return any({s.phase for s in event.segments if s.pass_index == i} == {"prefill", "decode"} for i in range(len(event.passes)))
 
 
-def computes_finished_rows(event: StepEvent) -> bool:
-    return any(p.finished_rows for p in event.passes)
-
-
 def chunks(event: StepEvent) -> bool:
     """Whether a prompt goes on that an earlier step began."""
     return any(s.phase == "prefill" and s.start for s in event.segments) and not event.kv.prefix_hits

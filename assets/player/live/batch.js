@@ -4,7 +4,7 @@
 
 import { Run } from "../run/run.js";
 
-export const MINE = "★"; // behind the letter of one's own requests
+const MINE = "★"; // behind the letter of one's own requests
 
 /** Who listens: begins(run): another run, or the same with other steps kept; steps(delta): more of it; state(): what else is known has changed. */
 export class Batch {
@@ -25,7 +25,8 @@ export class Batch {
     this.of = ""; // which, where several are followed
     this.most = 8; // chapters that are kept
     /** @type {any[]} */
-    this._chapters = []; // {beginning, deltas}
+    this.chapters = []; // {beginning, deltas}
+    this.first = undefined; // the chapter that the run begins with
   }
 
   /** Steps that the axis has room for. */
@@ -50,14 +51,14 @@ export class Batch {
   /** Another one from now on. */
   choose(of) {
     this.of = of;
-    [this.run, this.state, this._chapters, this._of] = [null, {}, [], undefined];
+    [this.run, this.state, this.chapters, this.first] = [null, {}, [], undefined];
   }
 
   take(delta) {
     const wasBroken = this.broken;
     this.broken = delta.broken || "";
     if (delta.anew) {
-      this._chapters = [];
+      this.chapters = [];
       this.missed = delta.missed > 0;
     }
     const { seq, anew, missed, header, begin, events, captions, letters, hues, asked, texts, broken, ...state } = delta;
@@ -75,21 +76,21 @@ export class Batch {
   }
 
   _begin(beginning) {
-    const last = this._chapters.at(-1);
+    const last = this.chapters.at(-1);
     const same = last && last.beginning.begin.run === beginning.begin.run;
-    if (!same) this._chapters = [];
-    this._chapters.push({ beginning, deltas: [] });
-    if (same && this._chapters.length > this.most) {
-      this._chapters.shift();
+    if (!same) this.chapters = [];
+    this.chapters.push({ beginning, deltas: [] });
+    if (same && this.chapters.length > this.most) {
+      this.chapters.shift();
       this._fold();
     }
   }
 
   _more(delta) {
-    const chapter = this._chapters.at(-1);
+    const chapter = this.chapters.at(-1);
     if (!chapter) return;
     chapter.deltas.push(delta);
-    if (this.run && this._of === this._chapters[0]) {
+    if (this.run && this.first === this.chapters[0]) {
       this._append(this.run, delta);
       this.told.steps();
     } else this._fold();
@@ -97,9 +98,9 @@ export class Batch {
 
   /** The run anew from what is kept. */
   _fold() {
-    const [first, ...others] = this._chapters;
-    const before = this._of;
-    this._of = first;
+    const [first, ...others] = this.chapters;
+    const before = this.first;
+    this.first = first;
     const run = new Run({ ...this._mine(first.beginning), complete: false });
     run.goesOn = true;
     run.room = this.room;

@@ -119,7 +119,7 @@ export class Live {
     const { app } = this;
     const shown = app.run?.length ? app.run.stepOf(app.index) : null;
     this.before = { run: app.run, entry: app.entry, replay: app.replay, step: shown, pin: app.pinned?.letter, tab: app.tab, following: app.following };
-    app._opening = null; // what is being fetched is for the Watch tab
+    app.opening = null; // what is being fetched is for the Watch tab
     app.transport.toggle(false);
     app.editor.toggle(false);
     app.edge = this.edge;

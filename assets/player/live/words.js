@@ -3,7 +3,7 @@
 import { count, plural } from "../parts/format.js";
 
 /** Limits and policy in words, as an engine has them. */
-export function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
+function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
   return [policy, plural(lanes, "lane"), budget && `budget ${count(budget)}`].filter(Boolean).join(" · ");
 }
 

@@ -93,12 +93,12 @@ export function showEmpty(root, sentence) {
   if (sentence) setText(box.querySelector("p"), t(sentence));
 }
 
-/** Draw in the next frame, however often asked. */
+/** Draw in the next frame, however often asked; until then `part.drawsSoon`. */
 export function drawSoon(part) {
-  if (part._pending) return;
-  part._pending = true;
+  if (part.drawsSoon) return;
+  part.drawsSoon = true;
   requestAnimationFrame(() => {
-    part._pending = false;
+    part.drawsSoon = false;
     part.draw();
   });
 }

@@ -5,7 +5,7 @@
 import { addressed, setAddress } from "./link.js";
 
 /** holder: where the parts go, each in an element of its own. parts: {name: {script, mounts, options}}; a script may be on the page already. */
-export function pageParts(holder, parts) {
+function pageParts(holder, parts) {
   const page = document.documentElement;
   const opened = new Map();
   const mounted = new Map();

@@ -13,7 +13,7 @@ import { DECODE, OVERRUN, PREFILL, STALLED, WASTED } from "../run/run.js";
 export const GUTTER = 24; // left of the lanes: their numbers
 
 /** What the device did between two steps of an asynchronous run. */
-export function idleWords({ seconds, forHost }, before) {
+function idleWords({ seconds, forHost }, before) {
   return forHost ? `device waited ${milliseconds(seconds)} for the host before step ${before}` : `device idle for ${milliseconds(seconds)} before step ${before}: nobody to serve`;
 }
 

@@ -38,7 +38,7 @@ function startOf(run, request, i) {
 }
 
 /** What the cache of n positions takes: the model's own bytes a position, or null where they are not known. */
-export function cacheWords(run, n) {
+function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;
   const total = n * bytes;

@@ -18,6 +18,7 @@ export class Address {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
+    this.due = 0; // the timer of the next write; 0: none is to come
     window.addEventListener("hashchange", () => this._follow());
   }
 
@@ -83,9 +84,9 @@ export class Address {
 
   /** Browsers limit how often the address may change. */
   soon() {
-    if (this._timer) return;
-    this._timer = setTimeout(() => {
-      this._timer = 0;
+    if (this.due) return;
+    this.due = setTimeout(() => {
+      this.due = 0;
       this.write();
     }, 300);
   }

@@ -53,7 +53,7 @@ export class Editor {
 
   /** The form says the run on screen, unless it has edits: those stay until they are given up. False where no engine answers. */
   async _follow() {
-    if (!(await this._state())) return false;
+    if (!(await this.ready())) return false;
     const { run } = this.app;
     if (!run || (this.asShown !== undefined && this.shown === run)) return true;
     if (this.edited) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this._setAside(() => this._fromRun()) });
@@ -63,7 +63,7 @@ export class Editor {
 
   /** What makes the run on screen again, or null, with a word about it. */
   async specOnScreen() {
-    return (await this._state()) && this.app.run ? this._specOf(this.app.run) : null;
+    return (await this.ready()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
   /** Say anew what depends on the language. */
@@ -106,7 +106,7 @@ export class Editor {
 
   /** Say a spec in the form. */
   async take(spec) {
-    if (!(await this._state())) return;
+    if (!(await this.ready())) return;
     this._setAside(() => this.fill(spec));
     this.shown = this.app.run;
   }
@@ -119,8 +119,8 @@ export class Editor {
     return { spec: this.spec(), says: `${plural(this.rows.length, "request")}, ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
   }
 
-  /** What can be run here, asked once. */
-  async _state() {
+  /** Ask what can be run here, once; false where no engine answers. */
+  async ready() {
     if (this.state) return true;
     try {
       this.state = await this.app.server.get("inflight/state");
@@ -308,7 +308,7 @@ export class Editor {
   /** Find the run again that went on when the page was last loaded; whether there was one. */
   async resume() {
     const { left } = this.app.live;
-    if (!left || !(await this._state())) return false;
+    if (!left || !(await this.ready())) return false;
     this.fill(left.spec);
     this.app.toast("The run that was going on is taken up again.");
     await this._running(left.spec, "Taking up the run.", (tell) => this.app.live.resume(tell));
@@ -376,7 +376,7 @@ export class Editor {
 
   /** Run again what a link says, and go to its step. */
   async restore(wanted) {
-    if (!(await this._state())) return;
+    if (!(await this.ready())) return;
     let spec;
     try {
       spec = await unpack(wanted.spec);

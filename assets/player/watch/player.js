@@ -63,6 +63,7 @@ export class Player {
     this.pass = Infinity; // the last one, unless chosen
     /** @type {"dark" | "light" | null} */
     this.chosenTheme = null; // by hand or by the address
+    this.opening = null; // what is being fetched to be shown: an entry, or ranks; the latest alone is
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
@@ -132,10 +133,10 @@ export class Player {
 
   /** A recorded run of the catalogue: fetched once, then kept. */
   async open(entry, wanted = {}) {
-    this._opening = entry;
+    this.opening = entry;
     try {
       const replay = await this.speech.told(entry, await this.fetch(entry.url));
-      if (this._opening !== entry) return; // another was asked for meanwhile
+      if (this.opening !== entry) return; // another was asked for meanwhile
       this.entry = entry;
       this.show(replay, wanted);
     } catch (error) {

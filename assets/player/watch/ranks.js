@@ -41,9 +41,9 @@ export class Ranks {
    */
   async open(doc, entry, wanted = {}) {
     const { app } = this;
-    app._opening = doc;
+    app.opening = doc;
     const replays = await Promise.all(doc.ranks.map(({ url }) => app.fetch(url)));
-    if (app._opening !== doc) return; // another was asked for meanwhile
+    if (app.opening !== doc) return; // another was asked for meanwhile
     this.members = doc.ranks.map(({ rank, offset, letters, id, url }, n) => ({
       rank, offset, run: new Run({ ...replays[n], letters }), replay: replays[n], entry: { name: null, title: t(`Rank ${rank}`), ...entry, id, url },
     }));

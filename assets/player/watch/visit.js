@@ -4,7 +4,7 @@ import { lanePieces } from "../run/lane_layout.js";
 import { OVERRUN, WASTED } from "../run/run.js";
 
 /** A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was for nobody. */
-export function lanesOf(run) {
+function lanesOf(run) {
   const lanes = Array.from({ length: run.numLanes }, () => []);
   for (const { lane, from, end, status, stay } of lanePieces(run)) {
     if (stay >= 0) lanes[lane].push([from, end, status & (WASTED | OVERRUN) ? -1 : run.stays[stay].request.hue]);
