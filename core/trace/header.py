@@ -22,19 +22,17 @@ SIMULATED = "simulated"
 class Facts:
     """Facts that are one object in a file. A field that is None is not on record, and the file does not name it.
 
-    more: what this version does not know. order: the names as they stood in the file, so that a file which is saved again is the same.
+    more: what this version does not know; in a file it stands last.
     """
 
     more: Mapping[str, Any] = field(default_factory=dict)
-    order: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as it stands in a file."""
-        facts = {name: value for name, value in self._known().items() if value is not None} | dict(self.more)
-        return {name: facts[name] for name in self.order if name in facts} | facts
+        return {name: value for name, value in self._known().items() if value is not None} | dict(self.more)
 
     def _known(self) -> dict[str, Any]:
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _BESIDE}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "more"}
         return {_in_file(name): list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 
 
@@ -222,10 +220,9 @@ class Header(Facts):
             "execution": _facts(ExecutionFacts, execution, "execution") if (execution := data.get("execution")) else None,
         }
         rest = {name: value for name, value in data.items() if name not in typed and name != "policy"}
-        return cls(**typed, **_read(cls, rest, "header") | {"order": tuple(data)})
+        return cls(**typed, **_read(cls, rest, "header"))
 
 
-_BESIDE = ("more", "order")
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
 _AnyFacts = TypeVar("_AnyFacts", bound=Facts)
 
@@ -243,7 +240,7 @@ def _facts(record: type[_AnyFacts], data: object, of: str) -> _AnyFacts:
 
 def _read(record: type[Facts], data: Mapping[str, Any], of: str) -> dict[str, Any]:
     """The fields of a record that the data has, each of its kind; the rest is `more`."""
-    hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items() if name not in _BESIDE}
+    hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items() if name != "more"}
     known: dict[str, Any] = {}
     for key, value in data.items():
         if key in hints and value is not None:
@@ -251,7 +248,7 @@ def _read(record: type[Facts], data: Mapping[str, Any], of: str) -> dict[str, An
             known[name] = tuple(value) if isinstance(value, list) else value
             if not fits(known[name], hint):
                 raise InvalidTrace(f"the {of}'s {key} is of the wrong kind.", 1)
-    return {**known, "more": {key: value for key, value in data.items() if key not in hints}, "order": tuple(data)}
+    return {**known, "more": {key: value for key, value in data.items() if key not in hints}}
 
 
 def _engine(data: object) -> EngineFacts | None:
@@ -261,7 +258,7 @@ def _engine(data: object) -> EngineFacts | None:
         raise InvalidTrace("the header does not say which engine this was.", 1)
     clock = None if data.get("clock") is None else _facts(ClockFacts, data["clock"], "engine's clock")
     rest = {name: value for name, value in data.items() if name != "clock"}
-    return EngineFacts(clock=clock, **_read(EngineFacts, rest, "engine") | {"order": tuple(data)})
+    return EngineFacts(clock=clock, **_read(EngineFacts, rest, "engine"))
 
 
 def _model(data: object) -> ModelFacts:
