@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,22 @@ def test_a_run_that_nobody_opens_goes(models: Models, monkeypatch):
     unread, mine = asyncio.run(go())
     assert all(job.is_cancelled for job in unread) and mine[-1]["url"]
     assert max(d["progress"]["ahead"] for d in mine if "ahead" in d.get("progress", {})) == 1
+
+
+def test_a_server_that_was_held_up_holds_it_against_nobody(runs: Visits, monkeypatch):
+    """It could answer nobody for twice as long as a reader is waited for; those who came meanwhile are still in the socket."""
+    monkeypatch.setattr(jobs, "FIRST_READER", 0.2)
+
+    async def go():
+        job = runs.begin(spec(new=400), "me")
+        time.sleep(2 * jobs.FIRST_READER)
+        for _ in range(3):  # what was due meanwhile is done
+            await asyncio.sleep(0)
+        kept = not job.is_cancelled
+        job.cancel()
+        return kept
+
+    assert asyncio.run(go())
 
 
 def test_addresses_take_turns(models: Models):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.config import EngineConfig
+from core.errors import InflightError
 from visualizer.documents import files
 from visualizer.documents.catalogue import TRACES
 from visualizer.server.folder import own_folder
@@ -77,8 +78,10 @@ def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_anothe
 def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
     store = Store(tmp_path, 2**24)
     name = store.export("plotly", store.put(trace())["id"], 1)["url"].rsplit("/", 1)[-1]
-    path, download = store.file(name)
-    assert path.stat().st_size < 200_000 and PLOTLY in path.read_text(encoding="utf-8") and download
+    file, download = store.open(name)
+    with file:
+        figure = file.read()
+    assert len(figure) < 200_000 and PLOTLY.encode() in figure and download
 
 
 def test_exports_make_room_too(tmp_path):
@@ -93,7 +96,20 @@ def test_exports_make_room_too(tmp_path):
 def test_only_files_of_the_store_are_handed_out(tmp_path, name):
     (tmp_path / "abc.json.1-2.partial").write_text("half")
     with pytest.raises(Exception, match="no longer on the server"):
-        Store(tmp_path, 0).file(name)
+        Store(tmp_path, 0).open(name)
+
+
+def test_a_file_that_goes_while_it_is_sent_arrives_whole(tmp_path):
+    """Another run makes room once the file was found."""
+    store = Store(tmp_path, 0)
+    name = store.put(trace(4))["url"].rsplit("/", 1)[-1]
+    whole = (tmp_path / name).read_bytes()
+    file, _ = store.open(name)
+    store.put(trace(5))
+    with file:
+        assert file.read() == whole
+    with pytest.raises(InflightError, match="no longer on the server"):
+        store.open(name)
 
 
 def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start(tmp_path):

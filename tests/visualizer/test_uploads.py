@@ -74,9 +74,11 @@ def test_what_is_no_trace_is_refused_in_words(store, content, words):
 
 def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(apart, "SECONDS", 0.01)
+        patch.setattr(apart, "_LONGEST", 0.01)
         with pytest.raises(InflightError, match="takes longer than"):
             open_upload(text().encode(), store, HERE)
+    with pytest.raises(InflightError, match="takes longer than"):
+        apart.read_apart("tests.worlds.endless_reader", b"")  # which is given a second
     assert open_upload(text().encode(), store, HERE)["id"]
 
 

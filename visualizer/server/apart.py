@@ -1,5 +1,5 @@
-"""Visitors' files are read in a process of their own, with a limit on its memory and its time, two at once at most. Knows nothing of what is
-in them.
+"""Visitors' files are read in a process of their own, with a limit on its memory and its CPU time, two at once at most. Knows nothing of what
+is in them.
 
 A reader is a module run as a program: the file on stdin, its settings as arguments, the result on stdout as JSON; see `answer`.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +22,9 @@ from core.assets import ASSETS
 from core.errors import InflightError
 from visualizer.server.limits import Refused
 
-SECONDS = 40.0  # importing what a tokenizer takes is most of it, where others compute
+SECONDS = 40  # of CPU: how busy others keep the machine is no fault of the file's. Importing what a tokenizer takes is most of it
+_LONGEST = 300.0  # seconds after which it is given up, whoever kept it waiting
+_OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)  # what a process that was ended for it returns
 _WAIT = 10.0
 BUSY = "Others are opening files just now: try again in a moment."
 _READERS = threading.BoundedSemaphore(2)
@@ -43,12 +46,13 @@ def read_apart(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
 
 
 def _run(reader: str, data: bytes, arguments: Sequence[str]) -> dict[str, Any]:
+    command = [sys.executable, "-m", reader, *arguments]
     try:
-        process = subprocess.run(
-            [sys.executable, "-m", reader, *arguments], input=data, capture_output=True, timeout=SECONDS, cwd=ASSETS.parent
-        )
+        process = subprocess.run(command, input=data, capture_output=True, timeout=_LONGEST, cwd=ASSETS.parent)
     except subprocess.TimeoutExpired:
-        return {"error": f"it takes longer than {SECONDS:.0f} seconds to read."}
+        return {"error": f"it takes longer than {_LONGEST:.0f} seconds to read."}
+    if process.returncode == _OUT_OF_TIME:
+        return {"error": f"it takes longer than {SECONDS} seconds to read."}
     try:
         return json.loads(process.stdout)
     except ValueError:
@@ -56,11 +60,14 @@ def _run(reader: str, data: bytes, arguments: Sequence[str]) -> dict[str, Any]:
         return {"error": _TOO_LARGE}
 
 
-def answer(read: Callable[[str], dict[str, Any]], prepare: Callable[[str], object] = lambda text: None) -> None:
+def answer(
+    read: Callable[[str], dict[str, Any]], prepare: Callable[[str], object] = lambda text: None, seconds: int = SECONDS
+) -> None:
     """A reader's main: what `read` makes of the text on stdin, or why it cannot, on stdout. prepare: imports what reading this text takes,
-    before memory is bounded.
+    before memory is bounded. seconds: of CPU, after which the process is ended.
     """
     text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+    _bound_time(seconds)
     prepare(text)
     _bound_memory(2**29 + 24 * len(text))
     try:
@@ -73,6 +80,15 @@ def answer(read: Callable[[str], dict[str, Any]], prepare: Callable[[str], objec
         log.exception("a file broke its reader")
         said = {"error": "it contradicts itself."}
     print(json.dumps(said))
+
+
+def _bound_time(seconds: int) -> None:
+    """End this process with `_OUT_OF_TIME` once it has computed for so long."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
 def _bound_memory(more: int) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InflightError, InvalidRequest
 from core.workload.request import SamplingParams
 from visualizer.server.fanout import KEEP_ALIVE, Feed
+from visualizer.server.patience import after
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
@@ -130,7 +131,7 @@ class Asks:
                 ask.stream.cancel()
 
         if not ask.feed.is_closed:
-            asyncio.get_running_loop().call_later(GRACE, check)
+            after(GRACE, check)
 
 
 def request_id(key: str) -> str:

@@ -21,8 +21,9 @@ from core.errors import InflightError
 from core.threads import SHARES
 from visualizer.server.fanout import Feed
 from visualizer.server.limits import Refused
+from visualizer.server.patience import after
 
-FIRST_READER = 5.0  # seconds in which somebody has to open the stream of a new job
+FIRST_READER = 5.0  # seconds (see `after`) in which somebody has to open the stream of a new job
 GRACE = 10.0  # seconds for which a job goes on after its reader left, while nobody needs its place
 _ALIVE = 1.0  # a delta at least this often while a job is at work
 _END = 5.0  # seconds for which a cancelled job keeps its place while its thread ends
@@ -247,7 +248,7 @@ class Jobs:
         conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)
         conducted.add_done_callback(self._conducted.discard)
-        job._loop.call_later(FIRST_READER, self._expect_reader, job)
+        after(FIRST_READER, lambda: None if job.was_followed else job.cancel())
         return job
 
     def find(self, job: object) -> Job | None:
@@ -341,15 +342,11 @@ class Jobs:
         for job in queue:
             job._moved.set()
 
-    def _expect_reader(self, job: Job) -> None:
-        if not job.was_followed:
-            job.cancel()
-
     def _left(self, job: Job) -> None:
         """Somebody stopped following a job: without a reader it has a while left at most."""
-        if job.readers or job.feed.is_closed or job._loop is None:
+        if job.readers or job.feed.is_closed:
             return
         if job.has_begun and (not job.outlives_reader or self._queues[job.queue].has_waiting()):
             job.cancel()
         else:
-            job._loop.call_later(GRACE, lambda: None if job.readers else job.cancel())
+            after(GRACE, lambda: None if job.readers else job.cancel())

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from anyio import CapacityLimiter, WouldBlock, to_thread
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from core.errors import InflightError
@@ -32,6 +34,7 @@ from visualizer.server.packed import FOREVER
 from visualizer.server.store import PLOTLY
 
 _FILES = 16  # that visitors open at once; more would take the memory of all
+_PIECE = 2**16  # bytes of a file that are in memory for one reader
 _SENDING = 60  # seconds that a file may take to arrive
 
 
@@ -62,18 +65,21 @@ def routes(
         return answer(server.cancel(request.path_params["job"]))
 
     async def file(request: Request) -> Response:
+        name = request.path_params["name"]
         try:
-            path, name = server.store.file(request.path_params["name"])
+            content, download = await to_thread.run_sync(server.store.open, name)
         except InflightError as error:
             return answer({"error": str(error)}, 404)
         server.warm_up()  # the page is there: a run may come
         headers = {"cache-control": FOREVER, "x-content-type-options": "nosniff"}
-        if name and path.suffix == ".html":  # an export: it is looked at from disk, never here
-            page = path.read_text(encoding="utf-8").replace(PLOTLY, _plotly(), 1)
-            return Response(
-                page, media_type="text/html", headers={**headers, "content-disposition": f'attachment; filename="{name}"'}
-            )
-        return FileResponse(path, media_type=_TYPES.get(path.suffix), headers=headers, filename=name)
+        if download:
+            headers["content-disposition"] = f'attachment; filename="{download}"'
+        if name.endswith(".html"):  # an export: it is looked at from disk, never here
+            with content:
+                page = content.read().decode("utf-8").replace(PLOTLY, _plotly(), 1)
+            return Response(page, media_type="text/html", headers=headers)
+        headers["content-length"] = str(os.fstat(content.fileno()).st_size)
+        return StreamingResponse(_pieces(content), media_type=_TYPES.get(Path(name).suffix), headers=headers)
 
     files = CapacityLimiter(_FILES)  # threads of their own, for they wait
 
@@ -117,7 +123,20 @@ def routes(
     ]
 
 
-_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".js": "text/javascript", ".gz": "application/gzip"}
+async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+    """A file, which is closed at its end or when its reader leaves."""
+    with file:
+        while piece := await to_thread.run_sync(file.read, _PIECE):
+            yield piece
+
+
+_TYPES = {
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".js": "text/javascript",
+    ".gz": "application/gzip",
+    ".png": "image/png",
+}
 
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

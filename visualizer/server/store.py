@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
@@ -27,6 +27,7 @@ from visualizer.page.bundle import standalone_html
 ADDRESS = "inflight/files/"  # a file's address is this and its name: the same after a restart
 PLOTLY = "<!--PLOTLY-->"  # where a kept figure has room for plotly.js, which is put in as it is sent
 GONE = "This run is no longer on the server: run it again, or open a saved trace."
+_NOT_HERE = "This is no longer on the server, which may have been restarted: reload the page."
 _ID = re.compile(r"(?:^|/)([0-9a-f]{20})(?:\.json)?$")
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)+")
 _DOWNLOADS = {
@@ -113,15 +114,18 @@ class Store:
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
-    def file(self, name: str) -> tuple[Path, str | None]:
-        """A file by its name, and its name as a download (None: the page fetches it).
+    def open(self, name: str) -> tuple[BinaryIO, str | None]:
+        """A file by its name, opened, as another thread may make room at any moment; and its name as a download (None: the page fetches it).
 
         Raises InflightError if it is not here.
         """
-        path = self.folder / name
-        if not _NAME.fullmatch(name) or name.endswith(".partial") or not path.is_file():
-            raise InflightError("This is no longer on the server, which may have been restarted: reload the page.")
-        return path, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
+        if not _NAME.fullmatch(name) or name.endswith(".partial"):
+            raise InflightError(_NOT_HERE)
+        try:
+            file = (self.folder / name).open("rb")
+        except OSError:
+            raise InflightError(_NOT_HERE) from None
+        return file, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
