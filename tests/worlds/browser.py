@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Route, sync_playwright
 
 from visualizer.page.bundle import page_html
 
@@ -43,12 +43,46 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+class _Contexts:
+    """A browser's contexts, given out empty and taken back: most of what a visit costs is a process for its site, which a blank page keeps alive."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: dict[str, list[BrowserContext]] = {}
+        self._kept: dict[BrowserContext, tuple[str, Page, CDPSession]] = {}
+
+    def take(self, site: str, options: dict[str, Any]) -> BrowserContext:
+        """One that nobody has now, with nothing stored in it."""
+        kind = repr((site, sorted(options.items())))
+        if free := self._free.get(kind):
+            return free.pop()
+        context = self._browser.new_context(**options)
+        blank = context.new_page()
+        blank.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
+        blank.goto(site)
+        self._kept[context] = kind, blank, context.new_cdp_session(blank)
+        return context
+
+    def give_back(self, context: BrowserContext) -> None:
+        kind, blank, session = self._kept[context]
+        for page in context.pages:
+            if page is not blank:
+                page.close()
+        session.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
+        self._free.setdefault(kind, []).append(context)
+
+
+@pytest.fixture(scope="module")
+def contexts(chromium: Browser) -> _Contexts:
+    return _Contexts(chromium)
+
+
 @pytest.fixture
-def visit(chromium: Browser) -> Iterator[Callable[..., Page]]:
+def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
     """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn a step.
 
     size: a name of SIZES or (width, height); hash: the address after #; files: {path: text} answered beside the page;
-    context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty.
+    context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty. Nothing is stored from another visit.
     """
     opened: list[Page] = []
 
@@ -59,7 +93,9 @@ def visit(chromium: Browser) -> Iterator[Callable[..., Page]]:
         width, height = SIZES[size] if isinstance(size, str) else size
         if size == "phone":
             context = {"is_mobile": True, "has_touch": True, **context}
-        page = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **context).new_page()
+        page = contexts.take(url or HERE, {"accept_downloads": True, **context}).new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        opened.append(page)
         page.set_default_timeout(PATIENCE)
         page.foreign, page.errors = [], []  # type: ignore[attr-defined]
         page.on("pageerror", lambda e: page.errors.append(str(e)))  # type: ignore[attr-defined]
@@ -69,13 +105,13 @@ def visit(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.goto((url or HERE) + (f"#{hash}" if hash else ""))
         if drawn:
             page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
-        opened.append(page)
         return page
 
     yield open_page
+    seen = [(page.errors, page.foreign) for page in opened]  # type: ignore[attr-defined]
     for page in opened:
-        errors, foreign = page.errors, page.foreign  # type: ignore[attr-defined]
-        page.context.close()
+        contexts.give_back(page.context)
+    for errors, foreign in seen:
         assert not foreign, f"the page asked elsewhere: {foreign}"
         assert not errors, errors
 
