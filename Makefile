@@ -29,6 +29,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 --follow-imports=skip core/recorders/vllm/inflight_vllm.py
 	@.ci/javascript lint
 
 mutants: $(VENV)/.test

@@ -58,6 +58,17 @@ def record_engines(
         line(f"{name}: {sum(file.stat().st_size for file in folder.iterdir()):,} bytes")
 
 
+def record_ranks(
+    names: Annotated[list[str] | None, typer.Argument(help="Runs of several ranks; all by default.")] = None,
+    python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
+) -> None:
+    """Record vLLM's data-parallel ranks at work together, and write their traces to assets/traces."""
+    from visualizer.documents.record_ranks import record_ranks as record
+
+    for name, path in record(names or (), python=python):
+        line(f"{name}: {path.name}, {path.stat().st_size:,} bytes")
+
+
 def export_site(folder: Annotated[Path, typer.Argument(help="Where to write it.")]) -> None:
     """Write the recorded runs and comparisons as a site that needs no server."""
     from visualizer.page.site import export_site as export
@@ -103,6 +114,7 @@ commands = program(
         "record": record,
         "record-comparisons": record_comparisons,
         "record-engines": record_engines,
+        "record-ranks": record_ranks,
         "load-test": load_test,
         "export-site": export_site,
     }

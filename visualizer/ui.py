@@ -116,9 +116,9 @@ def _api(server: Server, page: gr.Blocks) -> None:
         """The address of a lesson's sheet. kind: teacher, learner, offline (the lesson as one file), or plan."""
         return server.lesson_file(lesson, kind, language)
 
-    def export(kind: str, run: str, step: int | None = None) -> dict[str, Any]:
-        """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
-        return server.export(kind, run, step)
+    def export(kind: str, run: str, step: int | None = None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
+        """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay; rank, at: where ranks open."""
+        return server.export(kind, run, step, rank, at)
 
     def attention(run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
         """The model's real attention weights in a pass of a step, one layer and head."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from core.assets import ASSETS
 from core.errors import UnsupportedModel
 
 LEFT_OUT = -1  # in place of an id that was not recorded
+_BUILTIN = ASSETS / "models"
 
 
 def model_folder(name: str) -> Path | None:
     """Where the model's files are on this machine, if they are."""
-    for folder in (Path(name), ASSETS / "models" / Path(name).name):
-        if name and (folder / "config.json").is_file():
-            return folder
+    for folder in (Path(name), _BUILTIN / Path(name).name):
+        with suppress(OSError):  # a name that no file can have
+            if name and (folder / "config.json").is_file():
+                return folder
     return None
 
 
@@ -28,11 +31,28 @@ def import_tokenizers() -> Any:
     return AutoTokenizer
 
 
+class Builtin:
+    """A built-in model's tokenizer without transformers: its ids and texts, as that has them, for a hundredth of the time."""
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": self._tokenizer.encode(text).ids}
+
+    def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
+        return self._tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
+
+
 @cache
 def tokenizer_of(name: str) -> Any:
     """The tokenizer of a model in a folder, or of a built-in one by name; None where it has none."""
     folder = model_folder(name)
     try:
+        if folder is not None and folder.parent == _BUILTIN:
+            return Builtin(folder)
         return folder and import_tokenizers().from_pretrained(str(folder))
     except (OSError, ValueError):
         return None

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gzip
 import json
+import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from core import Trace, metrics
+from core.assets import BUILTIN_MODELS
 from core.cli import main
 from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
 from core.recorders.convert import open_texts, to_trace
 from core.recorders.raw import Recording, read_raw
+from core.recorders.texts import model_folder, named_tokenizer, tokenizer_of
+from core.trace.detokenize import pieces
 from core.trace.ranks import Ranks
 from worlds.ranks import FILES as RANKS
 from worlds.ranks import ranks, text
@@ -63,6 +70,31 @@ def test_it_obeys_the_rules_and_survives_the_disk(trace, tmp_path):
     assert again.complete and again.events == trace.events and again.texts == trace.texts
     assert sum(len(e.preempted) for e in again.events) == 1
     assert again.header.engine.name == "vLLM" and "lanes" in again.header.deduced
+
+
+def test_a_recording_of_a_built_in_model_is_read_without_transformers():
+    """Importing that takes more than all else."""
+    script = f"""
+import sys
+from core.recorders.convert import open_recording
+from pathlib import Path
+trace = open_recording(Path({str(VLLM)!r}))
+assert trace.texts.output and not any("⟨" in text for texts in trace.texts.output.values() for text in texts)
+assert "transformers" not in sys.modules and "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=DATA.parents[1])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("model", BUILTIN_MODELS)
+def test_texts_and_ids_are_those_of_transformers(model):
+    theirs, ours = named_tokenizer(str(model_folder(model))), copy.deepcopy(tokenizer_of(model))
+    draw = random.Random(0)
+    for _ in range(100):
+        ids = draw.choices(range(len(theirs)), k=draw.randrange(1, 40))
+        assert pieces(ours, ids) == pieces(theirs, ids)
+        text = theirs.decode(ids, skip_special_tokens=True)
+        assert ours(text)["input_ids"] == theirs(text)["input_ids"] and ours.decode(ids, skip_special_tokens=True) == text
 
 
 def test_what_was_not_recorded_is_absent(raw, trace):

@@ -7,16 +7,9 @@ of PyTorch's CPU builds.
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pytest
@@ -28,8 +21,8 @@ from core.measure.divergence import divergence
 from core.recorders.asked import Asked
 from core.recorders.convert import open_recording, to_trace
 from core.recorders.raw import read_raw
-from core.recorders.vllm import drive
 from core.recorders.vllm.record import PYTHON, Vllm, vllm_python
+from core.recorders.vllm.served import Served, served
 from core.trace.ranks import Ranks
 from core.workload.presets import preset
 
@@ -69,79 +62,26 @@ def python(tmp_path_factory) -> str:
     return made
 
 
-@dataclass(frozen=True)
-class Served:
-    url: str
-    log: Path
+LIMITS = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--num-gpu-blocks-override", "7", "--max-model-len", "160")
 
 
-@contextmanager
-def served(python: str, folder: Path, *more: str) -> Iterator[Served]:
-    """vLLM behind its own HTTP server, four lanes and a pool that runs short; stopped as an operator stops it. more: arguments."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {
-        **os.environ,
-        **{name: value for name, value in drive.ENVIRONMENT.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"},
-        "PYTHONPATH": str(Path(drive.__file__).parent),
-        "INFLIGHT_TRACE": str(folder / "run.raw.jsonl"),
-    }
-    limits = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--num-gpu-blocks-override", "7", "--max-model-len", "160")
-    command = [
-        python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL), "--served-model-name", "it", "--dtype", "float32",
-        "--block-size", "32", "--enforce-eager", "--port", str(port), "--host", "127.0.0.1", *limits,
-        "--scheduler-cls", "inflight_vllm.RecordingScheduler", "--no-async-scheduling", *more,
-    ]  # fmt: skip
-    found = Served(f"http://127.0.0.1:{port}", folder / "server.log")
-    with found.log.open("wb") as log:
-        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-        try:
-            deadline = time.monotonic() + 600
-            while not _is_up(found.url):
-                assert process.poll() is None and time.monotonic() < deadline, found.log.read_text(errors="replace")[-2000:]
-                time.sleep(1)
-            yield found
-            process.send_signal(signal.SIGINT)
-            process.wait(120)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def _is_up(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health", timeout=5, trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-def write(url: str, prompt: str, max_tokens: int = 80, rank: int | None = None) -> str:
-    asked = {"model": "it", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
-    headers = {} if rank is None else {"X-data-parallel-rank": str(rank)}
-    answer = httpx.post(f"{url}/v1/completions", json=asked, headers=headers, timeout=600, trust_env=False)
-    answer.raise_for_status()
-    return answer.json()["choices"][0]["text"]
-
-
-def leave(url: str) -> None:
+def leave(server: Served) -> None:
     """A client that hangs up in the middle of its answer."""
     asked = {"model": "it", "prompt": "All:\n", "max_tokens": 140, "temperature": 0, "ignore_eos": True, "stream": True}
-    with httpx.stream("POST", f"{url}/v1/completions", json=asked, timeout=600, trust_env=False) as answer:
+    with httpx.stream("POST", f"{server.url}/v1/completions", json=asked, timeout=600, trust_env=False) as answer:
         for _, _line in zip(range(6), answer.iter_lines(), strict=False):
             pass
 
 
 def test_it_serves_records_and_opens(python, tmp_path, capsys):
     """Two waves of clients with a pause between them, and one who hangs up: every step is there, every text is ours."""
-    with served(python, tmp_path) as server:
+    with served(python, tmp_path, MODEL, *LIMITS) as server:
         texts = {}
         for wave in (PROMPTS[:4], PROMPTS[4:]):
             with ThreadPoolExecutor(len(wave)) as clients:
-                texts |= dict(zip(wave, clients.map(lambda prompt: write(server.url, prompt), wave), strict=True))
-        leave(server.url)
-        write(server.url, PROMPTS[0])
+                texts |= dict(zip(wave, clients.map(lambda prompt: server.complete(prompt, 80), wave), strict=True))
+        leave(server)
+        server.complete(PROMPTS[0], 80)
     (recording,) = read_raw([tmp_path / "run.raw.jsonl"])
     assert recording.header["version"] and not recording.faults and recording.dropped == 0
     with pytest.raises(SystemExit) as done:
@@ -190,9 +130,12 @@ def test_two_ranks_share_a_clock(python, tmp_path):
 
     def run(errands) -> None:
         for rank, tokens in errands:
-            write(server.url, PROMPTS[tokens % 6], tokens, rank)
+            server.complete(PROMPTS[tokens % 6], tokens, rank=rank)
 
-    with served(python, tmp_path, "--data-parallel-size", "2") as server, ThreadPoolExecutor(len(ERRANDS)) as clients:
+    with (
+        served(python, tmp_path, MODEL, *LIMITS, "--data-parallel-size", "2") as server,
+        ThreadPoolExecutor(len(ERRANDS)) as clients,
+    ):
         list(clients.map(run, ERRANDS))
     recordings = read_raw([tmp_path / f"run.rank{rank}.raw.jsonl" for rank in (0, 1)])
     assert not any(recording.faults for recording in recordings)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from core.cli import main
-from core.recorders.convert import open_texts
-from visualizer.documents.ranks import opened
+from visualizer.documents.ranks import document
 from visualizer.documents.replay import replay
-from worlds.ranks import FILES, records, text
+from worlds.ranks import FILES, ranks, records, text
 from worlds.small import memory_trace
 
 GUTTER = 24  # left of the lanes
@@ -30,17 +28,9 @@ def placed() -> list[list[tuple[float, float]]]:
 
 
 @pytest.fixture(scope="module")
-def kept() -> tuple[dict, dict[str, str]]:
-    """What the server answers for both files, and the replays that it keeps."""
-    files: dict[str, str] = {}
-    numbers = count()
-
-    def put(trace) -> dict[str, str]:
-        name = f"rank{next(numbers)}.json"
-        files[name] = json.dumps(replay(trace))
-        return {"id": name, "url": name}
-
-    return opened(open_texts([("a", text(0)), ("b", text(1))]), put), files
+def both() -> dict:
+    """The document of both files."""
+    return document(ranks(text(0), text(1)))
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +46,12 @@ def saved(tmp_path_factory) -> list[Path]:
 
 
 @pytest.fixture
-def ranked(visit, kept):
+def ranked(visit, both):
     """A page with both ranks on it."""
-    doc, files = kept
 
     def open_page(wanted: dict | None = None, **options):
-        page = visit(replay=replay(memory_trace((3,))), files=files, **options)
-        page.evaluate("([doc, wanted]) => inflight.ranks.open(doc, {}, wanted)", [doc, wanted or {}])
+        page = visit(replay=replay(memory_trace((3,))), **options)
+        page.evaluate("([doc, wanted]) => inflight.openReplay(doc, wanted)", [both, wanted or {}])
         settle(page)
         return page
 
@@ -86,11 +75,11 @@ def gap(steps: list[tuple[float, float]]) -> float:
     return (before[1] + after[0]) / 2
 
 
-def choose(page, *files) -> None:
+def choose(page, *files, entry: str = "Open a trace or a replay") -> None:
     """Open files as a visitor does."""
     page.locator(".export-button").click()
     with page.expect_file_chooser() as chooser:
-        page.get_by_role("menuitem", name="Open a trace or a replay").click()
+        page.get_by_role("menuitem", name=entry).click()
     chooser.value.set_files(list(files))
 
 
@@ -102,7 +91,7 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
     assert page.locator(".rank-says").inner_text() == "All ranks are on the clock of their machine."
     assert page.locator(".band").count() == 2 and not page.locator(".panel.mask").is_visible()
     assert page.locator(".source .word").inner_text() == "Uploaded"
-    urls = page.evaluate("() => inflight.ranks.members.map((m) => m.entry.url.replace('.json', '.jsonl'))")
+    urls = page.evaluate("() => inflight.ranks.members.map((m) => `inflight/files/${m.id}.jsonl`)")
 
     # their traces by address, at a step of one and at a moment of all
     page = visit(f"{page_url}/", hash=f"trace={urls[1]}&trace={urls[0]}&rank=1&step=12")
@@ -120,16 +109,14 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
     assert page.evaluate("() => inflight.ranks.members.map((m) => m.rank)") == [0, 1]
 
 
-def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit, page_url, tmp_path, http, saved):
+def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit, page_url, tmp_path, saved):
     memory_trace((3,)).save(tmp_path / "own.jsonl")
     page = visit(f"{page_url}/")
     before = page.evaluate("() => inflight.entry.name")
     choose(page, saved[0], tmp_path / "own.jsonl")
     page.wait_for_function("() => document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')")
     assert page.evaluate("() => inflight.entry.name") == before and page.locator(".rank-line").is_hidden()
-    answer = http.post(f"{page_url}/inflight/uploads", content=saved[1].read_bytes()).json()
-    assert answer["count"] == 2 and answer["says"][1:] == ["Of 2 ranks, rank 0 is not among these files."]
-    page.evaluate("(doc) => inflight.ranks.open(doc, {})", answer)
+    choose(page, saved[1])
     page.wait_for_function("() => inflight.ranks.members.length === 1")
     assert page.locator(".rank-says").inner_text().strip() == "Of 2 ranks, rank 0 is not among these files."
     assert page.locator(".rank-line .button").all_inner_texts() == ["Rank 1"] and page.locator(".panel.mask").is_visible()
@@ -231,6 +218,54 @@ def test_no_two_requests_of_all_ranks_have_one_letter(ranked):
     letters = page.evaluate("() => inflight.ranks.members.map((m) => m.run.requests.map((r) => r.letter))")
     both = [letter for own in letters for letter in own]
     assert sorted(both) == [chr(65 + n) for n in range(len(both))] and all(own == sorted(own) for own in letters)
+
+
+def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved, tmp_path):
+    """One page with everything in it, at a step of one rank and at a moment of all; and the replay, opened again on that page."""
+    page = visit(f"{page_url}/")
+    choose(page, *saved)
+    page.wait_for_function("() => inflight.ranks.members.length === 2")
+
+    def save(entry: str, name: str) -> Path:
+        page.locator(".export-button").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=entry).click()
+        download.value.save_as(tmp_path / name)
+        return tmp_path / name
+
+    page.evaluate("() => inflight.ranks.hold(0.5 * inflight.ranks.span)")
+    now = page.evaluate("() => inflight.ranks.now")
+    at_moment = save("One page", "all.html")
+    page.evaluate("() => inflight.ranks.choose(inflight.ranks.members[1], 12)")
+    at_step = save("One page", "rank.html")
+    again = save("Replay JSON", "both.json")
+
+    page = visit(at_moment.as_uri())
+    assert page.evaluate("() => [inflight.ranks.all, inflight.ranks.members.length]") == [True, 2]
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(now, abs=1e-6)
+    page = visit(at_step.as_uri())
+    assert page.evaluate("() => [inflight.ranks.all, inflight.ranks.current.rank, inflight.frame.event.step]") == [False, 1, 12]
+    page.evaluate("(r) => inflight.openReplay(r)", replay(memory_trace((3,))))
+    assert page.locator(".rank-line").is_hidden()
+    choose(page, again, entry="Open a replay")
+    page.wait_for_function("() => inflight.ranks.members.length === 2")
+    assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
+    assert page.locator(".source .word").inner_text() == "Uploaded"
+    choose(page, again, again, entry="Open a replay")
+    page.wait_for_function("() => document.querySelector('.toast').textContent.includes('a replay is opened alone')")
+
+
+def test_the_recorded_run_of_two_ranks_is_in_the_catalogue(visit, page_url):
+    page = visit(f"{page_url}/", hash="run=vllm-two-ranks")
+    page.wait_for_function("() => inflight.ranks.all && inflight.entry.name === 'vllm-two-ranks'")
+    assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
+    assert page.locator(".source .word").inner_text() == "Recorded"
+    steps = page.evaluate("() => inflight.ranks.members.reduce((sum, m) => sum + m.run.length, 0)")
+    assert page.evaluate("() => inflight.entry.steps") == steps
+    page.evaluate("() => inflight.ranks.choose(inflight.ranks.members[1], 20)")
+    link = page.evaluate("() => { inflight.address.write(); return location.hash; }")
+    page = visit(f"{page_url}/", hash=link[1:])
+    page.wait_for_function("() => inflight.ranks.current?.rank === 1 && inflight.frame?.i === 20")
 
 
 def test_another_run_ends_the_ranks(ranked):

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from core.config import POLICIES
+from core.trace.phrases import ALIGNMENTS
 from core.trace.trace import Trace
 from visualizer.documents import catalogue
 from visualizer.documents.replay import replay, told
@@ -22,6 +23,7 @@ SAME = set(
 )
 
 RUNS = {name: Trace.load(catalogue.TRACES / f"{name}.jsonl") for name in catalogue.RUNS}
+RUNS |= {f"{name}, rank {rank.number}": rank.trace for name in catalogue.RANKED for rank in catalogue.ranks(name).ranks}
 
 
 def strings(said: dict) -> list[str]:
@@ -47,8 +49,10 @@ def test_every_recorded_run_is_told_in_german_with_the_same_numbers(name, monkey
 
 def test_what_the_page_says_of_runs_policies_and_questions_has_its_german():
     labels = language.catalogue("de")["labels"]
-    said = [preset.shows for preset in catalogue.RUNS.values()] + [policy.shows for policy in POLICIES.values()]
-    said += [words for question in catalogue.questions() for words in question.values()]
+    said = [preset.shows for preset in (catalogue.RUNS | catalogue.RANKED).values()] + [
+        policy.shows for policy in POLICIES.values()
+    ]
+    said += [words for question in catalogue.questions() for words in question.values()] + list(ALIGNMENTS.values())
     assert [text for text in said if re.sub(r"\d+(?:[.,]\d+)*", "#", text) not in labels] == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,11 +47,13 @@ def test_ranks_that_are_opened_together_are_runs_of_their_own(store):
     recorded = ranks(rank_text(0), rank_text(1))
     saved = ["\n".join(rank.trace.lines()) + "\n" for rank in recorded.ranks]
     answer = open_upload(SEPARATOR.join(reversed(saved)).encode(), store, HERE, ["b.jsonl", "a.jsonl"])
-    assert [(r["rank"], r["offset"]) for r in answer["ranks"]] == [(r.number, r.offset) for r in recorded.ranks]
-    assert answer["count"] == 2 and len(answer["says"]) == 1 and answer["id"] == answer["ranks"][0]["id"]
-    for put, rank in zip(answer["ranks"], recorded.ranks, strict=True):
+    doc = json.loads((store.folder / f"{answer['id']}.json").read_text())
+    assert [(r["rank"], r["offset"]) for r in doc["ranks"]] == [(r.number, r.offset) for r in recorded.ranks]
+    assert doc["count"] == 2 and len(doc["says"]) == 1
+    for put, rank in zip(doc["ranks"], recorded.ranks, strict=True):
         assert store.trace(put["id"]).events == rank.trace.events
-        assert put["letters"].keys() == rank.trace.prompts.keys()
+        assert put["replay"]["letters"].keys() == rank.trace.prompts.keys()
+        assert put["replay"]["header"]["source"] == "uploaded"
     with pytest.raises(InflightError, match=r"b\.jsonl is a run of this engine"):
         open_upload(SEPARATOR.join((saved[0], text())).encode(), store, HERE, ["a.jsonl", "b.jsonl"])
 

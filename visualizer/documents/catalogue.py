@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from core.assets import ASSETS
+from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset
 from visualizer.charts.theme import deal
@@ -30,6 +31,20 @@ OTHER_ENGINES = {
 """Runs of another engine on a preset's requests; `record-engines` records them."""
 RUNS = {**PRESETS, **OTHER_ENGINES}
 
+RANKED = {
+    preset.name: preset
+    for preset in (
+        replace(
+            PRESETS["poisson-32"],
+            name="vllm-two-ranks",
+            title="Two ranks of vLLM",
+            shows="Thirty-two arrivals, dealt out between two data-parallel ranks of vLLM: both on one clock.",
+            config=replace(PRESETS["poisson-32"].config, max_num_seqs=4),
+        ),
+    )
+}
+"""Runs of another engine's ranks on a preset's requests; `record-ranks` records them, `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""
+
 LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
 """Presets that are also on record under a leaking mask, for pages without an engine; and by what name."""
 
@@ -41,6 +56,21 @@ def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Trace
         if path.exists():
             trace = Trace.load(path)
             yield entry(preset, trace), trace
+
+
+def recorded_ranks(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Ranks]]:
+    """The same of the runs of several ranks."""
+    for preset in RANKED.values():
+        if any(folder.glob(f"{preset.name}.rank*.jsonl")):
+            found = ranks(preset.name, folder)
+            steps = sum(len(rank.trace.events) for rank in found.ranks)
+            first = entry(preset, found.ranks[0].trace)
+            yield first | {"steps": steps, "lanes": _stacked(found, steps)}, found
+
+
+def ranks(name: str, folder: Path = TRACES) -> Ranks:
+    """The ranks that are on record under a name of `RANKED`; raises InvalidTrace where there are none."""
+    return Ranks.of((path.name, Trace.load(path)) for path in sorted(folder.glob(f"{name}.rank*.jsonl")))
 
 
 def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
@@ -62,20 +92,33 @@ def questions() -> list[dict[str, Any]]:
     return [{"title": q.title, "answer": q.answer} for q in QUESTIONS.values()]
 
 
-def thumbnail(trace: Trace) -> list[list[list[int]]]:
-    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1: computed for nobody."""
+def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:
+    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1: computed for nobody. places: where each step is
+    drawn, by default one after the other.
+    """
     hues = deal(trace)
     lanes: list[list[list[int]]] = [[] for _ in range(trace.config.max_num_seqs)]
     for i, event in enumerate(trace.events):
+        start, end = places[i] if places else (i, i + 1)
         held = {s.lane: hues[s.request] for s in event.segments}
         held |= {row.lane: -1 for forward in event.passes for row in forward.finished_rows}
         for lane, hue in held.items():
             pieces = lanes[lane]
-            if pieces and pieces[-1][1:] == [i, hue]:
-                pieces[-1][1] = i + 1
+            if pieces and pieces[-1][1:] == [start, hue]:
+                pieces[-1][1] = end
             else:
-                pieces.append([i, i + 1, hue])
+                pieces.append([start, end, hue])
     return [pieces for pieces in lanes if pieces]
+
+
+def _stacked(found: Ranks, width: int) -> list[list[list[int]]]:
+    """The lanes of all ranks, one below the other on their common clock, which is so many units wide."""
+    each = width / max(rank.span[1] for rank in found.ranks)
+    lanes = []
+    for rank in found.ranks:
+        places = [(round((rank.offset + e.t_start) * each), round((rank.offset + e.t_end) * each)) for e in rank.trace.events]
+        lanes += thumbnail(rank.trace, places)
+    return lanes
 
 
 def _day(created: str) -> str:

@@ -1,38 +1,41 @@
-"""Ranks of one engine as the player opens them: which there are, where each lies on the common clock, what is to be said. Each is a run
-of its own, by its address.
+"""Ranks of one engine as the player opens them: one document with the replay of each, where each lies on the common clock, and what is to be said.
 
-    {"ranks": [{"rank", "offset": seconds, "letters": {request: letter}, "id", "url"}], "count", "says": [sentence, …]}
+    {"ranks": [{"rank", "offset": seconds, "id", "replay"}], "count", "says": [sentence, …]}
 
-A letter stands for one request of all ranks; in its rank's own file it may be another.
+A letter stands for one request of all ranks; in its rank's own replay it may be another. id: of the rank's own run, where that is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from core.trace.phrases import ALIGNMENTS, letter
 from core.trace.ranks import Ranks
-from core.trace.trace import Trace
+from visualizer.documents.replay import replay, told
 
 
-def opened(traces: Sequence[tuple[str, Trace]], put: Callable[[Trace], dict[str, Any]]) -> dict[str, Any]:
-    """The document of files that were opened together, by name; a run that is no rank is the only one of one. put: keeps a run, `{"id", "url"}`.
-
-    Raises InvalidTrace where they are not of one engine.
-    """
-    if len(traces) == 1 and traces[0][1].header.engine is None:
-        return {"ranks": [put(traces[0][1])], "count": 1, "says": []}
-    ranks = Ranks.of(traces)
+def document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = None) -> dict[str, Any]:
+    """The document. ids: of the ranks' own runs, in their order. source: see `replay`."""
     letters = _letters(ranks)
     return {
         "ranks": [
-            {"rank": rank.number, "offset": rank.offset, "letters": letters[rank.number], **put(rank.trace)}
-            for rank in ranks.ranks
+            {
+                "rank": rank.number,
+                "offset": rank.offset,
+                "id": ids[n] if ids else None,
+                "replay": replay(rank.trace, source) | {"letters": letters[rank.number]},
+            }
+            for n, rank in enumerate(ranks.ranks)
         ],
         "count": ranks.count,
         "says": [ALIGNMENTS[ranks.alignment], *ranks.faults],
     }
+
+
+def ranks_told(ranks: Ranks, language: str) -> dict[str, Any]:
+    """The sentences about each in another language, which replace the replays' own: {"ranks": [see `told`]}."""
+    return {"ranks": [told(rank.trace, language) for rank in ranks.ranks]}
 
 
 def _letters(ranks: Ranks) -> dict[int, dict[str, str]]:

@@ -25,11 +25,12 @@ SCHEMA = 2
 _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
-def replay(trace: Trace) -> dict[str, Any]:
-    """The whole run for the player."""
+def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
+    """The whole run for the player. source: what its header is to say on the page, where it does not say that it was simulated."""
+    header = trace.about()
     return {
         "schema": SCHEMA,
-        "header": trace.about(),
+        "header": header if source is None or header.get("source") == "simulated" else header | {"source": source},
         "complete": trace.complete,
         "letters": letters(trace),
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},

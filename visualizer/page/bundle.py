@@ -109,9 +109,9 @@ def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, pict
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
 
-def standalone_html(replay: dict[str, Any], step: int | None = None) -> str:
-    """One file with everything in it: opens from disk, at a step if one is named, without a network."""
-    return page_html({"replay": replay} | ({} if step is None else {"step": step}))
+def standalone_html(replay: dict[str, Any], place: dict[str, Any] | None = None) -> str:
+    """One file with everything in it: opens from disk, without a network. replay: of a run, or of all ranks. place: where it opens, see `Player`."""
+    return page_html({"replay": replay, **(place or {})})
 
 
 def inert_json(data: object) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from core.assets import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, questions
+from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, questions, recorded_ranks
 from visualizer.documents.comparison import document
 from visualizer.documents.comparison_files import RECORDED, load, recorded
+from visualizer.documents.ranks import document as document_of_ranks
+from visualizer.documents.ranks import ranks_told
 from visualizer.documents.replay import replay, told
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import recorded as recorded_traces
@@ -43,6 +46,8 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             leak = traces / f"{LEAKS.get(preset.name)}.jsonl"
             if leak.exists():
                 catalogue[-1]["leak"] = _brought(folder, f"runs/{preset.name}-leak.js", replay(Trace.load(leak)))
+        for listed, ranks in recorded_ranks(traces):
+            catalogue.append(listed | {"url": _brought(folder, f"runs/{listed['name']}.js", document_of_ranks(ranks))})
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
         parts = {name: found for name, found in made.items() if found is not None}
         tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
@@ -102,14 +107,13 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
                 papers.setdefault(lesson, {})[f"{kind}-{language}"] = _paper(
                     folder, f"learn/{lesson}-{kind}-{language}.html", text
                 )
+    say = {run: partial(told, read(run)) for run in RUNS if (traces / f"{run}.jsonl").exists()}
+    say |= {listed["name"]: partial(ranks_told, found) for listed, found in recorded_ranks(traces)}
     captions = {
         run: {
-            language: _brought(folder, f"learn/{run}-{language}.js", told(read(run), language))
-            for language in LANGUAGES
-            if language != "en"
+            language: _brought(folder, f"learn/{run}-{language}.js", tell(language)) for language in LANGUAGES if language != "en"
         }
-        for run in RUNS
-        if (traces / f"{run}.jsonl").exists()
+        for run, tell in say.items()
     }
     return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers, "captions": captions})
 

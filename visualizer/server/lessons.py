@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, shown
-from visualizer.documents.catalogue import RUNS
+from visualizer.documents.catalogue import RANKED, RUNS, ranks
+from visualizer.documents.ranks import ranks_told
 from visualizer.documents.replay import told
 from visualizer.lessons.document import document, recorded
 from visualizer.lessons.sheets import plan, sheet
@@ -21,7 +22,7 @@ class Lessons:
     """store: where the files go; they stay. traces: where the recorded runs lie."""
 
     def __init__(self, store: Store, traces: Path) -> None:
-        self._store, self._traces = store, recorded(traces)
+        self._store, self._folder, self._traces = store, traces, recorded(traces)
         self._lock = threading.Lock()
         self._made: dict[tuple[str, ...], str] = {}
 
@@ -34,9 +35,9 @@ class Lessons:
         what is said of the recorded run of that name ("captions"); raises InflightError for one that there is not.
         """
         if kind == "captions":
-            if lesson not in RUNS or language not in LANGUAGES:
+            if lesson not in {**RUNS, **RANKED} or language not in LANGUAGES:
                 raise InflightError(f"There are no sentences about a run {shown(lesson)} in {shown(language)}.")
-            return self._once((kind, lesson, language), lambda: self._kept(told(self._traces(lesson), language)))
+            return self._once((kind, lesson, language), lambda: self._kept(self._told(lesson, language)))
         if kind == "plan":
             return self._once((kind, language), lambda: self._text(plan(self._traces, language), f"plan-{language}.htm"))
         if kind == "offline":
@@ -44,6 +45,9 @@ class Lessons:
             return self._once((kind, lesson, language), lambda: self._text(lesson_html(lesson, self._traces, language), page))
         name = f"{kind}-{lesson}-{language}.htm"
         return self._once((kind, lesson, language), lambda: self._text(sheet(lesson, kind, self._traces, language), name))
+
+    def _told(self, run: str, language: str) -> dict[str, Any]:
+        return ranks_told(ranks(run, self._folder), language) if run in RANKED else told(self._traces(run), language)
 
     def _once(self, name: tuple[str, ...], make: Callable[[], str]) -> str:
         with self._lock:

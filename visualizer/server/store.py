@@ -1,6 +1,6 @@
 """Runs and comparisons that are over, as files under the hash of their content: what the page fetches, what people take away.
 
-    <id>.json     a replay, or the document of a comparison        <id>.jsonl   the trace, from which every export is made
+    <id>.json     a replay, or the document of ranks or a comparison        <id>.jsonl   the trace, from which every export is made
 
 Knows nothing of visitors and engines. Files have a quota, and the oldest go first; nothing that a visitor wrote is ever part of a file's name.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -18,9 +19,11 @@ from typing import Any, BinaryIO
 
 from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
+from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import TRACES, recorded_runs
+from visualizer.documents.catalogue import TRACES, recorded_ranks, recorded_runs
 from visualizer.documents.files import write_by_content, write_whole
+from visualizer.documents.ranks import document
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import standalone_html
 
@@ -59,18 +62,19 @@ class Store:
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     def put(self, trace: Trace, source: str | None = None, pinned: bool = False) -> dict[str, Any]:
-        """Store a run; `{"id", "url"}`. source: what its header should say on the page, where it does not say that it was simulated.
-
-        pinned: it stays, however many come after it. Raises NotKept.
-        """
-        data = replay(trace)
-        if source and data["header"].get("source") != "simulated":
-            data["header"] = {**data["header"], "source": source}
+        """Store a run; `{"id", "url"}`. source: see `replay`. pinned: it stays, however many come after it. Raises NotKept."""
         with self._writing():
-            path = write_by_content(self.folder, data)
+            path = write_by_content(self.folder, replay(trace, source))
             kept = path.with_suffix(".jsonl")
             if not kept.exists():
                 write_whole(kept, (line + "\n" for line in trace.lines()))
+        return self._kept(path, pinned)
+
+    def put_ranks(self, ranks: Ranks, source: str | None = None, pinned: bool = False) -> dict[str, Any]:
+        """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that. See `put`."""
+        ids = [self.put(rank.trace, source, pinned)["id"] for rank in ranks.ranks]
+        with self._writing():
+            path = write_by_content(self.folder, document(ranks, ids, source))
         return self._kept(path, pinned)
 
     def keep(self, trace: Trace) -> dict[str, Any]:
@@ -97,8 +101,8 @@ class Store:
         return self._url(path)
 
     def adopt(self, run: str) -> dict[str, Any]:
-        """A run that another process has put into the folder; `{"id", "url"}`."""
-        return self._kept(self._path(run).with_suffix(".json"), pinned=False)
+        """A run, or the document of several, that another process has put into the folder; `{"id", "url"}`."""
+        return self._kept(self._path(run, ".json"), pinned=False)
 
     def pin(self, path: Path) -> None:
         """A file that stays."""
@@ -109,8 +113,9 @@ class Store:
         return name in self._pinned
 
     def catalogue(self, folder: Path = TRACES) -> list[dict[str, Any]]:
-        """The recorded runs in the order of the presets, as the player lists them: entries with `id` and `url`. They stay."""
-        return [entry | self.put(trace, pinned=True) for entry, trace in recorded_runs(folder)]
+        """The recorded runs in the order of the presets, those of ranks last, as the player lists them: entries with `id` and `url`. They stay."""
+        alone = [entry | self.put(trace, pinned=True) for entry, trace in recorded_runs(folder)]
+        return alone + [entry | self.put_ranks(ranks, pinned=True) for entry, ranks in recorded_ranks(folder)]
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
@@ -127,24 +132,19 @@ class Store:
             raise InflightError(_NOT_HERE) from None
         return file, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
 
-    def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
+    def export(self, kind: object, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
 
-        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure). run: its id or its
-        replay's url.
+        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, or that of all ranks, opened at the step), "plotly" (a step as a figure).
+        run: its id or its replay's url. rank, at: of ranks, which is opened, or the moment in seconds at which all are.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
             raise InflightError(f"There is no export {str(kind)[:20]!r}; there are jsonl, perfetto, html and plotly.")
+        if kind == "html":
+            return self._page(self._path(run, ".json"), {"step": step, "rank": rank, "at": at})
         path = self._path(run)
         if kind == "jsonl":
             return self._named(path, "inflight-trace.jsonl")
-        if kind == "html":
-            try:
-                data = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            except FileNotFoundError:  # made room since
-                raise InflightError(GONE) from None
-            at = step if isinstance(step, int) and not isinstance(step, bool) else None
-            return self._exported(path.with_suffix(f".{at}.page.html"), standalone_html(data, at), "inflight-replay.html")
         trace = Trace.load(path)
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)
@@ -162,13 +162,27 @@ class Store:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _path(self, run: object) -> Path:
-        """The file of a run's trace by the last part of its url, which is all that is looked at."""
+    def _path(self, run: object, kind: str = ".jsonl") -> Path:
+        """A file of a run, by default its trace, by the last part of its url, which is all that is looked at."""
         found = _ID.search(run) if isinstance(run, str) else None
-        path = self.folder / f"{found[1]}.jsonl" if found else None
+        path = self.folder / f"{found[1]}{kind}" if found else None
         if path is None or not path.exists():
             raise InflightError(GONE)
         return path
+
+    def _page(self, path: Path, place: dict[str, object]) -> dict[str, Any]:
+        """A replay, or that of all ranks, as a page that opens at this place."""
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:  # made room since
+            raise InflightError(GONE) from None
+        numbers = {
+            name: value
+            for name, value in place.items()
+            if type(value) is int or (isinstance(value, float) and math.isfinite(value))
+        }
+        where = "-".join(f"{name}{value}" for name, value in numbers.items()).replace(".", "_") or "start"
+        return self._exported(path.with_suffix(f".{where}.page.html"), standalone_html(data, numbers), "inflight-replay.html")
 
     def _exported(self, path: Path, text: str, name: str) -> dict[str, Any]:
         with self._writing():

@@ -6,18 +6,21 @@ reader is this module as a program, with the store's folder and the files' names
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visualizer.documents.ranks import opened
+from core.trace.ranks import Ranks
+from core.trace.trace import Trace
 from visualizer.server.apart import answer, read_apart
 from visualizer.server.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests has a tenth of it
+UPLOADED = "uploaded"  # what the header of such a run says of its source
 SEPARATOR = "\x1e"  # between two files
 MOST = 256  # files
 DEPTH = 24  # brackets within brackets; a trace has a handful
@@ -26,14 +29,12 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 
 def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Put files into the store: `{"id", "url"}`, of several ranks also what `visualizer.documents.ranks` has of them; raises InflightError
+    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks (`visualizer.documents.ranks`); raises InflightError
     with why they cannot be opened. names: of the files.
     """
     check_upload(len(data), limits)
     called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
-    ranks = read_apart(__name__, data, str(store.folder), *called)["ranks"]
-    kept = [rank | store.adopt(rank["id"]) for rank in ranks["ranks"]]
-    return {"id": kept[0]["id"], "url": kept[0]["url"]} | ({**ranks, "ranks": kept} if ranks["count"] > 1 else {})
+    return store.adopt(read_apart(__name__, data, str(store.folder), *called)["id"])
 
 
 def check_lines(text: str) -> None:
@@ -50,11 +51,18 @@ def check_lines(text: str) -> None:
                 raise Refused(f"line {number}: this is no line of a trace, but brackets within brackets.")
 
 
+def _put(traces: list[tuple[str, Trace]], store: Store) -> dict[str, Any]:
+    """Traces with the names of their files."""
+    trace = traces[0][1]
+    if len(traces) == 1 and trace.header.engine is None:
+        return store.put(trace, UPLOADED)
+    ranks = Ranks.of(traces)
+    return store.put(trace, UPLOADED) if ranks.count == 1 else store.put_ranks(ranks, UPLOADED)
+
+
 def main() -> None:
     """The reader: see above."""
     from core.recorders.convert import open_texts
-    from core.recorders.raw import is_raw
-    from core.recorders.texts import import_tokenizers
 
     def read(text: str) -> dict[str, Any]:
         texts = text.split(SEPARATOR)
@@ -63,13 +71,23 @@ def main() -> None:
         names = sys.argv[2:] if len(sys.argv) == 2 + len(texts) else ["This file"] * len(texts)
         store = Store(Path(sys.argv[1]), quota=sys.maxsize)
         try:
-            return {
-                "ranks": opened(open_texts(zip(names, texts, strict=True)), lambda trace: store.put(trace, source="uploaded"))
-            }
+            return _put(open_texts(zip(names, texts, strict=True)), store)
         except NotKept as error:
             return {"error": f"{error} The file itself may be fine."}
 
-    answer(read, lambda text: any(is_raw(one.partition("\n")[0]) for one in text.split(SEPARATOR)) and import_tokenizers())
+    answer(read, _load_tokenizers)
+
+
+def _load_tokenizers(text: str) -> None:
+    """Of the recordings' models, where they are on this machine: what is imported for one may take more memory than a reader is given."""
+    from core.recorders.raw import is_raw
+    from core.recorders.texts import model_folder, tokenizer_of
+
+    for one in text.split(SEPARATOR):
+        first = one.partition("\n")[0]
+        model = json.loads(first).get("model") if is_raw(first) else None
+        if isinstance(model, str) and (folder := model_folder(model)):
+            tokenizer_of(str(folder))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ export class Learn {
     const { part } = this.page.dataset;
     app.speech.use(part === "learn" || part === "watch" ? this.speech : null);
     if (part !== "watch" || app.speech.opened === app.speech.language || !app.options.catalogue.includes(app.entry)) return;
-    app.open(app.entry, { step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab });
+    app.open(app.entry, { step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab, ...app.ranks.place });
   }
 
   _wanted() {

@@ -67,12 +67,13 @@ export class Speech {
     this.changed();
   }
 
-  /** A recorded run with what is said of it in the language. */
+  /** A recorded run, or those of ranks, with what is said of it in the language. */
   async told(entry, replay) {
     const { language } = this;
     const said = language && await language.captions(entry);
     this.opened = language;
-    return said ? { ...replay, ...said } : replay;
+    if (!said) return replay;
+    return replay.ranks ? { ...replay, ranks: replay.ranks.map((rank, n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
   }
 
   /** The texts and titles of the markup; what has been written over by now is left alone. */

@@ -34,7 +34,7 @@ class Band {
     const canvas = h("canvas", { role: "img" });
     this.stage = h("div", { class: "canvas" }, canvas);
     this.el = h("section", { class: "band", "data-rank": String(member.rank) },
-      h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.app.ranks.show(member) }, name), this.pill, this.sentence, this.share), this.stage);
+      h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.app.ranks.choose(member) }, name), this.pill, this.sentence, this.share), this.stage);
     this.chart = new LaneChart(canvas, this);
     tell(this.share, `busy ${Math.round(100 * busy(member, view.app.ranks.span))} %`);
     setAttr(canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${plural(member.run.length, "step")}`));
@@ -191,7 +191,7 @@ export class RankLanes {
     area.addEventListener("pointerup", () => {
       const at = down;
       down = null;
-      if (at && !at.dragged && at.found && at.found.step !== null) app.ranks.show(at.found.member, at.found.step);
+      if (at && !at.dragged && at.found && at.found.step !== null) app.ranks.choose(at.found.member, at.found.step);
     });
     area.addEventListener("pointercancel", () => { down = null; });
     area.addEventListener("pointerleave", () => this._light(null));

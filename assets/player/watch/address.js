@@ -42,7 +42,7 @@ export class Address {
     const { run, entry } = app;
     if (!run || !run.length) return "There is no run on screen.";
     if (entry && (entry.name || entry.spec || entry.trace || entry.comparison)) return null;
-    if (app.options.replay && app.replay === app.options.replay) return null; // the page is the run
+    if (app.options.replay && app.document === app.options.replay) return null; // the page is the run
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
     if (run.header.leak) return "This run leaks on purpose. Share the run as it was: the leak is one click from there.";
     if (run.header.source === "uploaded") return "This run was opened from a file: it is on your machine alone.";
@@ -108,8 +108,7 @@ export class Address {
     const { app } = this;
     const why = this.hindrance;
     if (why) {
-      const id = app.server && app.entry && app.entry.id;
-      return noLink(app.root, why, app.run && app.run.length ? id
+      return noLink(app.root, why, app.run && app.run.length ? app.server && app.runId
         ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
         : { text: "Save its replay (JSON)", act: () => app.take("replay") } : null);
     }

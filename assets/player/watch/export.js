@@ -72,9 +72,9 @@ export async function take(app, kind) {
   try {
     if (kind === "png") return download(`${nameOf(app, step)}.png`, await picture(app));
     if (kind === "replay") return await saveReplay(app);
-    const id = app.entry && app.entry.id;
-    if (!id) return app.toast("Only recorded, uploaded and finished runs can be exported.");
-    const answer = await app.server.call("export", kind, id, step);
+    if (!app.runId) return app.toast("Only recorded, uploaded and finished runs can be exported.");
+    const place = { step, rank: null, at: null, ...app.ranks.place };
+    const answer = await (kind === "html" ? app.server.call("export", kind, app.entry.id, place.step, place.rank, place.at) : app.server.call("export", kind, app.runId, step));
     if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
     const file = FILES[kind];
     const blob = await (await fetch(answer.url)).blob();
@@ -97,7 +97,7 @@ export function exportMenu(app) {
 
 /** The replay as it came; a run that was streamed in has its pieces. */
 async function saveReplay(app) {
-  const data = app.replay || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
+  const data = app.document || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
   if (!data) throw new Error("this run is kept nowhere");
   download(`${nameOf(app)}.replay.json`, new Blob([JSON.stringify(data)], { type: "application/json" }));
 }

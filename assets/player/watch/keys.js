@@ -42,7 +42,7 @@ export function playerKeys(app) {
     else if (e.key === "r") app.narration.open(app.narration.list.hidden);
     else if (app.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
     else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, Number(e.key));
-    else if (!app.presenter && /^[0-9]$/.test(e.key)) app.ranks.show(app.ranks.members.find((m) => m.rank === Number(e.key)));
+    else if (!app.presenter && /^[0-9]$/.test(e.key)) app.ranks.choose(app.ranks.members.find((m) => m.rank === Number(e.key)));
     else return;
     app.root.classList.add("by-keys");
   });

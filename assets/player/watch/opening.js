@@ -114,26 +114,34 @@ async function bytesOf(stream, most) {
 
 /** files: [name, text] of each; several are ranks of one engine. entry: what is known of the run, for the address. */
 async function openTexts(app, files, entry, wanted = {}) {
-  const replay = files.length === 1 && replayIn(files[0][1]);
-  if (replay) {
-    const { source } = replay.header;
-    app.openReplay({ ...replay, header: { ...replay.header, source: source === "simulated" ? source : "uploaded" } }, wanted);
-    app.entry = entry.trace ? { name: null, ...entry } : null;
+  const replays = files.map(([, text]) => replayIn(text));
+  if (replays[0] && files.length === 1) {
+    app.openReplay(replays[0].ranks ? { ...replays[0], ranks: replays[0].ranks.map((rank) => ({ ...rank, id: null, replay: uploaded(rank.replay) })) } : uploaded(replays[0]), wanted, entry.trace ? { name: null, ...entry } : null);
     return app.changed();
   }
+  if (replays.some(Boolean)) throw new Error("a replay is opened alone; one that was saved with several ranks on screen has all of them.");
   if (!app.server) throw new Error("it is no replay, and this page has no server that could read a trace or a recording.");
   const names = files.map(([name]) => `name=${encodeURIComponent(name)}`).join("&");
   const answer = await app.server.send(`inflight/uploads?${names}`, files.map(([, text]) => text).join("\x1e"));
   if (answer.error) throw new Error(answer.error);
-  if (answer.ranks) return app.ranks.open(answer, entry, wanted);
   await app.open({ name: null, title: "Uploaded", ...entry, ...answer }, wanted);
 }
 
-/** The replay in a text, or null where it is something else. */
+/** A replay that came from elsewhere, and says so. */
+function uploaded(replay) {
+  const { source } = replay.header;
+  return { ...replay, header: { ...replay.header, source: source === "simulated" ? source : "uploaded" } };
+}
+
+const isReplay = (data) => Boolean(data && data.header && Array.isArray(data.events) && Array.isArray(data.captions));
+const isRanks = (data) => Boolean(data && Array.isArray(data.ranks) && data.ranks.length && Array.isArray(data.says)
+  && data.ranks.every(({ rank, offset, replay }) => Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay)));
+
+/** The replay in a text, of a run or of all ranks, or null where it is something else. */
 function replayIn(text) {
   try {
     const data = JSON.parse(text);
-    return data && data.header && Array.isArray(data.events) && Array.isArray(data.captions) ? data : null;
+    return isReplay(data) || isRanks(data) ? data : null;
   } catch {
     return null;
   }

@@ -39,7 +39,7 @@ import { plain } from "../parts/chips.js";
 
 export class Player {
   /**
-   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step,
+   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step, of ranks also rank and at,
    * comparisons: [{name, url}] (without a server), server: whether there is an API to run on, base: where it is, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
@@ -63,7 +63,7 @@ export class Player {
     this.pass = Infinity; // the last one, unless chosen
     /** @type {"dark" | "light" | null} */
     this.chosenTheme = null; // by hand or by the address
-    this.opening = null; // what is being fetched to be shown: an entry, or ranks; the latest alone is
+    this.opening = null; // what is being fetched to be shown: an entry; the latest alone is
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
@@ -107,6 +107,12 @@ export class Player {
     this.start();
   }
 
+  /** What the run on screen came in: its replay, or that of all ranks. */
+  get document() { return this.ranks.current ? this.ranks.doc : this.replay; }
+
+  /** By what the server knows the run on screen, if it does. */
+  get runId() { return (this.ranks.current || this.entry)?.id || null; }
+
   get running() { return Boolean(this.edge?.going); }
 
   /** The one view on a presenter's screen, or "". */
@@ -117,7 +123,7 @@ export class Player {
   async start() {
     const { options, address } = this;
     const wanted = address.read();
-    if (wanted.step === null && Number.isInteger(options.step)) wanted.step = options.step;
+    for (const key of ["step", "rank", "at"]) wanted[key] ??= options[key] ?? null;
     if (wanted.trace.length && await openAddress(this, wanted.trace, wanted)) return;
     if (wanted.comparison && await openRacer(this, wanted)) return;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
@@ -157,8 +163,7 @@ export class Player {
 
   /** A replay that is at hand: from a file, or another part's. A broken one leaves what is on screen. */
   openReplay(replay, wanted = {}, entry = null) {
-    const run = new Run(replay);
-    for (let i = 0; i < run.length; i += 1) run.frame(i);
+    for (const run of (replay.ranks?.map((rank) => rank.replay) || [replay]).map((one) => new Run(one))) for (let i = 0; i < run.length; i += 1) run.frame(i);
     this.entry = entry;
     this.show(replay, wanted);
   }
@@ -168,8 +173,9 @@ export class Player {
     return take(this, kind);
   }
 
-  /** Draw a replay. wanted: {step, pin, view} from an address. */
+  /** Draw a replay, or those of ranks. wanted: {step, pin, view} from an address. */
   show(replay, wanted = {}) {
+    if (replay?.ranks?.length) return this.ranks.show(replay, wanted);
     if (!replay || !replay.header || !Array.isArray(replay.events)) {
       this.toast("This is not a replay.");
       return;

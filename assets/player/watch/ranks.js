@@ -1,5 +1,5 @@
 // The ranks of one engine: a run each, on one clock. Which of them is on screen, at which moment, and whether all are, as one picture. What
-// they are and what is to be said of them comes from the server (visualizer/documents/ranks.py).
+// they are and what is to be said of them is one document (visualizer/documents/ranks.py).
 
 import { clamp, h } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
@@ -14,7 +14,7 @@ import { Run, countUpTo } from "../run/run.js";
  * @property {number} offset
  * @property {Run} run
  * @property {any} replay
- * @property {any} entry
+ * @property {string | null} id
  */
 
 export class Ranks {
@@ -23,6 +23,7 @@ export class Ranks {
     this.app = app;
     /** @type {Rank[]} */
     this.members = []; // those that are here, by rank; or none
+    this.doc = null; // what they came in
     this.all = false; // one picture of all
     /** @type {{run: Run, index: number, now: number} | null} */
     this._held = null; // the moment at which a step was put on screen, which lies inside it or after it
@@ -34,19 +35,14 @@ export class Ranks {
   }
 
   /**
-   * Open them. doc: see above; entry: what is known of where they come from, for the address; wanted: {rank, at, step, …} of an address.
+   * Put them on screen. doc: see above; wanted: {rank, at, step, …} of an address.
    * @param {any} doc
-   * @param {any} entry
    * @param {any} [wanted]
    */
-  async open(doc, entry, wanted = {}) {
+  show(doc, wanted = {}) {
     const { app } = this;
-    app.opening = doc;
-    const replays = await Promise.all(doc.ranks.map(({ url }) => app.fetch(url)));
-    if (app.opening !== doc) return; // another was asked for meanwhile
-    this.members = doc.ranks.map(({ rank, offset, letters, id, url }, n) => ({
-      rank, offset, run: new Run({ ...replays[n], letters }), replay: replays[n], entry: { name: null, title: t(`Rank ${rank}`), ...entry, id, url },
-    }));
+    this.members = doc.ranks.map(({ rank, offset, id, replay }) => ({ rank, offset, id, replay, run: new Run(replay) }));
+    this.doc = doc;
     this.says = doc.says;
     this.all = false;
     this._held = null;
@@ -74,6 +70,12 @@ export class Ranks {
     return this.members.find((m) => m.run === this.app.run) || null;
   }
 
+  /** Where a page that shows the same opens, beside its step: nothing where no ranks are here. */
+  get place() {
+    if (!this.current) return {};
+    return this.all ? { step: null, rank: null, at: this.now } : { rank: this.current.rank };
+  }
+
   /** Seconds on the common clock: the start of the step on screen, or the moment inside or after it that was chosen. */
   get now() {
     const { run, index } = this.app;
@@ -93,7 +95,7 @@ export class Ranks {
   }
 
   /** Put a rank on screen, at the same moment or at a step of its own. */
-  show(member, index = null) {
+  choose(member, index = null) {
     if (!member || !this.members.includes(member)) return;
     const now = this.current ? this.now : null;
     this.showAll(false);
@@ -105,13 +107,13 @@ export class Ranks {
   /** The next rank, or the one before. */
   turn(by) {
     const at = this.members.indexOf(/** @type {Rank} */ (this.current));
-    if (at >= 0) this.show(this.members[(at + by + this.members.length) % this.members.length]);
+    if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);
   }
 
-  _put({ run, entry, replay }) {
+  _put({ run, replay }) {
     const { app } = this;
     app.transport.toggle(false);
-    Object.assign(app, { run, entry, replay });
+    Object.assign(app, { run, replay });
     app.entered();
   }
 
@@ -146,10 +148,10 @@ export class Ranks {
     const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, t(text));
     const focused = [...this.names.children].indexOf(document.activeElement);
     this.names.replaceChildren(...(this.members.length > 1 ? [button("All ranks", this.all, () => this.showAll(!this.all))] : []),
-      ...this.members.map((m) => button(`Rank ${m.rank}`, !this.all && m === current, () => this.show(m))));
+      ...this.members.map((m) => button(`Rank ${m.rank}`, !this.all && m === current, () => this.choose(m))));
     if (focused >= 0) /** @type {HTMLElement} */ (this.names.children[focused])?.focus();
     const [aligned, ...faults] = this.says;
-    this.words.replaceChildren(...faults.map((fault) => h("b", {}, h("bdi", {}, fault), " ")), this.members.length > 1 ? aligned : "");
+    this.words.replaceChildren(...faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " ")), this.members.length > 1 ? t(aligned) : "");
     this.words.title = this.words.textContent;
   }
 

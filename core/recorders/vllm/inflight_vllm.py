@@ -27,7 +27,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,7 +136,7 @@ def settings() -> dict[str, Any]:
     """
     path = Path(os.environ.get("INFLIGHT_TRACE", "."))
     if path.is_dir():
-        path /= f"inflight-{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}.raw.jsonl"
+        path /= f"inflight-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}.raw.jsonl"
     return {
         "path": path,
         "hashed": os.environ.get("INFLIGHT_PROMPTS", "ids") == "hashed",
@@ -231,7 +231,7 @@ class Recorder:
             "version": version,
             "tested": version in TESTED,
             "recorder": __version__,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "clock": clock,
             "scheduler": name,
             "executor": str(read(scheduler, f"{parallel}.distributed_executor_backend")),

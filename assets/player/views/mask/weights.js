@@ -25,7 +25,7 @@ export class Weights {
   /** Only runs that the server keeps can be computed again. */
   get offered() {
     const { app } = this;
-    return Boolean(app.server && !app.running && !app.leak.on && app.entry && app.entry.id && app.run.header.model && app.run.header.model.layers);
+    return Boolean(app.server && !app.running && !app.leak.on && app.runId && app.run.header.model && app.run.header.model.layers);
   }
 
   /** The weights of a pass, or null until they are here. */
@@ -48,7 +48,7 @@ export class Weights {
       const { run } = app;
       let answer;
       try {
-        answer = await app.server.call("attention", app.entry.id, step, passIndex, this.layer, this.head);
+        answer = await app.server.call("attention", app.runId, step, passIndex, this.layer, this.head);
       } catch (error) {
         answer = { error: `The weights could not be fetched: ${error.message}.` };
       }
