@@ -109,7 +109,6 @@ export class Player {
 
   /** What the run on screen came in: its replay, or that of all ranks. */
   get document() { return this.ranks.current ? this.ranks.doc : this.replay; }
-
   /** By what the server knows the run on screen, if it does. */
   get runId() { return (this.ranks.current || this.entry)?.id || null; }
 
@@ -176,10 +175,7 @@ export class Player {
   /** Draw a replay, or those of ranks. wanted: {step, pin, view} from an address. */
   show(replay, wanted = {}) {
     if (replay?.ranks?.length) return this.ranks.show(replay, wanted);
-    if (!replay || !replay.header || !Array.isArray(replay.events)) {
-      this.toast("This is not a replay.");
-      return;
-    }
+    if (!replay || !replay.header || !Array.isArray(replay.events)) return this.toast("This is not a replay.");
     this.transport.toggle(false);
     this.following = false;
     this.run = new Run(replay);
