@@ -40,7 +40,9 @@ def check(
         raise typer.Exit(1) from None
     if json:
         counts = {"complete": found.complete, "steps": found.num_steps, "tokens": found.num_tokens, "rerun": found.rerun}
-        print_json({"valid": True, **counts, "proofs": {fact: found.proof_of(fact) for fact in PROOFS}})
+        print_json(
+            {"valid": True, **counts, "never_bound": found.never_bound, "proofs": {fact: found.proof_of(fact) for fact in PROOFS}}
+        )
         return
     cut = "" if found.complete else "; the run was cut short"
     line(f"{trace.name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
@@ -54,9 +56,12 @@ def findings(found: Verdict) -> list[str]:
         lines = [f"Decisions: followed by the rules of every run, not taken again, as {found.not_replayed}."]
     else:
         lines = [f"Decisions: all taken again by the scheduler under the policy {found.header.config.policy}, and the same."]
+        if found.never_bound:
+            lines.append(f"Limits that never bound, so that their sizes are believed: {', '.join(found.never_bound)}.")
     lines.append("Times: in order, and no part longer than the whole; their values are believed.")
     if found.rerun is not None:
         lines.append(f"Tokens: {found.rerun} written again by the model, with the same probabilities and margins.")
+        lines.append("Model: of the type, sizes, windows and end tokens on record.")
     else:
         lines.append("Tokens: inside the vocabulary; which they are is believed (--rerun runs the model again).")
     lines.append(
@@ -64,7 +69,7 @@ def findings(found: Verdict) -> list[str]:
         if found.not_decoded
         else "Texts: decoded again from the tokens, and the same."
     )
-    lines.append("Model, machine, versions and dates: believed.")
+    lines.append(f"{'Machine' if found.rerun is not None else 'Model, machine'}, versions and dates: believed.")
     return lines
 
 
@@ -73,4 +78,9 @@ def _engine(header: Header) -> Engine:
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
     place = Place(header.device.split(":")[0], header.dtype, header.threads)
-    return engine_for(str(header.model.name), header.config, place, Execution())
+    engine = engine_for(str(header.model.name), header.config, place, Execution())
+    if header.leak:
+        from core.measure.mistakes import leaky_engine  # with torch
+
+        return leaky_engine(engine.adapter, engine.tokenizer, header.config)
+    return engine

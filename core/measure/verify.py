@@ -11,15 +11,15 @@ import gc
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from core.errors import InvalidTrace
+from core.errors import InflightError, InvalidTrace, shown
 from core.measure.replay import Replay
 from core.trace.detokenize import pieces
-from core.trace.events import StepEvent
+from core.trace.events import Limit, StepEvent
 from core.trace.file import Asked, Pieces, Reader
-from core.trace.header import Header
+from core.trace.header import Header, ModelFacts
 from core.workload.request import Request
 from core.workload.workload import Workload
 
@@ -29,34 +29,37 @@ if TYPE_CHECKING:
 Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
 
 PROOFS: dict[str, tuple[Proof, str]] = {
-    "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them"),
+    "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them; another policy that decides alike, and a limit that never bound, show nowhere"),
     "header.num_blocks": ("bounded", "every block is handed out again, and where blocks ran short the size shows; else it is believed"),
-    "header.workload, request.asked": ("replayed", "requests arrive, are served and end as it says"),
+    "header.workload, request.asked": ("replayed", "requests arrive, are served and end as it says; that they came while it ran is believed"),
+    "request.sampling": ("rerun", "temperature, seed, penalties and what else chooses a token; lengths, stop strings and ignore_eos are replayed"),
     "request.tokens": ("bounded", "those asked for where these are ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
-    "header.model": ("bounded", "counts and windows agree with each other; the name, type and sizes are believed"),
-    "header.execution": ("bounded", "graphs and overruns occur only where it allows them"),
+    "header.model": ("rerun", "type, sizes, windows and end tokens are those of the model of that name, which is believed; without it counts and windows agree with each other"),
+    "header.execution": ("bounded", "graphs and overruns occur only where it allows them; whether it was so is believed"),
     "header.leak": ("rerun", "whether requests read each other's keys: their tokens tell, and those the model alone can say"),
-    "header.source, created, device, device_name, threads, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them"),
+    "header.absent": ("bounded", "what another engine is said not to have recorded is not there; a run of ours lacks nothing"),
+    "header.source, created, engine, deduced, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, and only what was simulated has a cost"),
     "event.step": ("replayed", "steps follow each other while there is work; without any, up to the next arrival"),
     "event.t_start, t_end": ("bounded", "in order"),
-    "event.timings": ("bounded", "not negative, and together no longer than the step"),
+    "event.timings": ("bounded", "not negative and together no longer than the step; without a device's clock preparing, forward and sampling are the passes"),
     "event.arrived.request": ("replayed", "who is due, in order; in a run of requests that came one by one, who had not come yet"),
-    "event.arrived.t": ("bounded", "the workload's where that counts seconds, else between the step's start and its first pass"),
+    "event.arrived.t": ("bounded", "the workload's where that counts seconds, else between the step's start and its first pass; with a device's clock before the step's end"),
     "event.admitted, waiting, preempted, stalled": ("replayed", "with the limit that bound and its numbers"),
     "event.passes": ("replayed", "layout, rows, width, tokens, padding and rows of finished requests"),
     "event.passes.t_start, t_end": ("bounded", "in order, inside the step"),
-    "event.passes.bucket": ("bounded", "at least the pass, at most the largest graph, and only where graphs are used"),
+    "event.passes.bucket": ("bounded", "the next power of two, and only where graphs are used"),
     "event.segments": ("replayed", "who computes which positions in which lane and pass"),
     "event.sampled.pass_index, request": ("replayed", "whoever has computed all its tokens"),
     "event.sampled.token_id": ("rerun", "inside the vocabulary; which one it is, the model alone can say"),
     "event.sampled.logprob, margin": ("rerun", "a greedy token's agree with each other; their values, the model alone can say"),
-    "event.finished": ("replayed", "length and end tokens; cancellations and logits that were not finite came from outside and are believed"),
+    "event.finished": ("replayed", "length, and end tokens where the header names them; cancellations and logits that were not finite came from outside and are believed"),
     "event.kv, budget": ("replayed", "every block by number, every hit by the tokens of the prompts, the split, and what bound"),
     "event.overrun, left, drafts": ("replayed", "who had stopped when the step was launched; who left which lane, before the passes or after them"),
     "texts": ("decoded", "one piece a token; decoded again where the tokenizer is here, else believed"),
     "end": ("replayed", "the steps are counted, and a complete run has ended"),
 }  # fmt: skip
 
+_ONLY_RERUN = ("request.sampling", "header.leak")  # without a rerun nothing bounds them
 _ROUNDED = 1e-3  # by which logits of one model may differ between machines and batches in float32
 _ROUNDED_SHORT = 0.25  # and in half the bits
 
@@ -64,7 +67,8 @@ _ROUNDED_SHORT = 0.25  # and in half the bits
 @dataclass(frozen=True)
 class Verdict:
     """A trace that holds. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
-    rerun: how many tokens the model wrote again, None where it was not asked.
+    never_bound: limits that kept nobody from anything, so that nothing tells how large they were. rerun: how many tokens the model wrote
+    again, None where it was not asked.
     """
 
     header: Header
@@ -74,11 +78,14 @@ class Verdict:
     num_tokens: int
     not_replayed: str | None
     not_decoded: str | None
+    never_bound: tuple[Limit, ...] = ()
     rerun: int | None = None
 
     def proof_of(self, fact: str) -> Proof:
         """How a fact of `PROOFS` is known after all."""
         proof = PROOFS[fact][0]
+        if self.rerun is None and fact in _ONLY_RERUN:
+            return "sealed"
         if (proof == "replayed" and self.not_replayed) or (proof == "rerun" and self.rerun is None):
             return "bounded"
         return "sealed" if proof == "decoded" and self.not_decoded else proof
@@ -116,12 +123,14 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
     found = tokenizer(str(header.model.name))
     texts = _Texts(found) if found is not None and header.engine is None else None
     written = _Written() if engine else None
+    bound = _Bound(header)
     requests = steps = tokens = 0
     complete = False
     for record in reader.records():
         if isinstance(record, StepEvent):
             steps, tokens = steps + 1, tokens + len(record.sampled)
             _refuse(replay.fault(record) if replay else None, reader.line)
+            bound.add(record)
             if texts is not None:
                 texts.add(record)
             if written is not None:
@@ -147,6 +156,7 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
         tokens,
         "another engine ran, whose scheduler is not ours" if replay is None else None,
         None if texts else "the model's tokenizer is not here",
+        bound.never,
         _rerun(engine(header), header, written) if engine and written else None,
     )
 
@@ -154,6 +164,22 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
 def _refuse(fault: str | None, line: int) -> None:
     if fault:
         raise InvalidTrace(fault, line)
+
+
+class _Bound:
+    """Which limits have kept somebody from something."""
+
+    def __init__(self, header: Header) -> None:
+        limits: tuple[Limit, ...] = ("lanes", "budget", "blocks")
+        absent = {"budget": not header.batching.token_budget, "lanes": header.batching.one_lane}
+        self.never = tuple([limit for limit in limits if not absent.get(limit)])
+
+    def add(self, event: StepEvent) -> None:
+        if not self.never:
+            return
+        reasons = [event.waiting.why, *[s.why for s in event.stalled], *[a.why for a in event.admitted]]
+        bound = {event.budget.binding, *[why.limit for why in reasons if why]} | ({"blocks"} if event.preempted else set())
+        self.never = tuple([limit for limit in self.never if limit not in bound])
 
 
 class _Texts:
@@ -196,13 +222,30 @@ class _Written:
         self.ended |= {f.request for f in event.finished if f.finish_reason in ("length", "stop")}
 
 
+def _compare_models(here: Header, on_record: Header) -> None:
+    """Raises InvalidTrace where the model is another than the header says. How its attention was reached is the engine's."""
+    for name in (f.name for f in fields(ModelFacts)):
+        is_shared = on_record.tensor_parallel > 1 and name in ("parameters", "kv_bytes_per_token")
+        if name in ("name", "plug", "more") or is_shared:
+            continue
+        told, found = getattr(on_record.model, name), getattr(here.model, name)
+        if told is not None and told != found:
+            raise InvalidTrace(f"the model's {name} is {shown(told)} on record, and {shown(found)} here.", 1)
+
+
 def _rerun(engine: Engine, header: Header, written: _Written) -> int:
     """Run the requests again, all arriving at once, and compare what each wrote; how many tokens that were.
 
-    Who shared a batch with whom is another, which changes no token: that is the engine's promise, and here it is put to the test.
+    Who shared a batch with whom is another, which changes no token: that is the engine's promise, and here it is put to the test. Of
+    requests that read each other's keys they arrive as they did, as it does change theirs.
     """
+    _compare_models(engine.trace.header, header)
+    if header.leak and (header.is_interactive or header.is_asynchronous or not header.counts_steps):
+        raise InflightError(
+            "Requests read each other's keys in this run: to be run again they would have to arrive in the same steps."
+        )
     asked = [
-        replace(request, prompt=None, prompt_token_ids=tuple(prompt), arrival=0)
+        replace(request, prompt=None, prompt_token_ids=tuple(prompt), arrival=request.arrival if header.leak else 0)
         for request, prompt in written.asked
         if request.id in written.tokens
     ]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from core.trace.events import Arrived, Sampled, StepEvent
+from core.trace.events import Arrived, Pass, Sampled, StepEvent, Why
 
 _ROUNDING = 1e-5  # seconds: times are recorded in microseconds
+_MOST_GRAPH = 2048  # positions of the largest CUDA graph
+_LEAST_GRAPH = 64  # of the smallest for prompts
 _APART = 1e-3  # seconds by which the clocks of a host and its device may differ
 _AHEAD = 1.0  # seconds that a host may still be busy with a step whose passes its device has computed
 _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
@@ -19,11 +22,18 @@ def in_order(event: StepEvent, since: float) -> bool:
 
 
 def parts_fit(event: StepEvent, one_clock: bool) -> bool:
-    """Whether the parts of a step fit into it. one_clock: all of them, else the device's alone, the host's lie beside another step."""
+    """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling are the passes and nothing else, and scheduling lies
+    beside them; without it the device's parts alone fit, the host's lie beside another step.
+    """
     schedule, prepare, forward, sample = (part or 0.0 for part in event.timings)
-    taken, tolerance = forward + sample + (schedule + prepare if one_clock else 0.0), _ROUNDING if one_clock else _APART
-    is_past = max(schedule, prepare) <= event.t_end + _AHEAD
-    return min(schedule, prepare, forward, sample) >= 0 and taken <= event.t_end - event.t_start + tolerance and is_past
+    whole = event.t_end - event.t_start
+    if min(schedule, prepare, forward, sample) < 0:
+        return False
+    if not one_clock:
+        return forward + sample <= whole + _APART and max(schedule, prepare) <= event.t_end + _AHEAD
+    passes = sum([p.t_end - p.t_start for p in event.passes])
+    rounding = _ROUNDING + 1e-6 * len(event.passes)
+    return abs(prepare + forward + sample - passes) <= rounding and schedule + passes <= whole + rounding
 
 
 def may_arrive(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
@@ -40,3 +50,18 @@ def may_be_best(s: Sampled, vocab_size: int | None) -> bool:
     runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
     least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)
     return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
+
+
+def may_be_graph(forward: Pass) -> bool:
+    """Whether the pass can have been a CUDA graph of as many positions as it says: the next power of two, or these very rows."""
+    positions, bucket = forward.rows * forward.width, forward.bucket or 0
+    if forward.layout == "padded":
+        return forward.width == 1 and bucket == positions
+    return positions <= bucket <= min(_MOST_GRAPH, max(_LEAST_GRAPH, 2 * positions - 1))
+
+
+def may_be_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
+    """Whether a reason is that of a limit that there is, with its numbers. totals: of each limit, all that there is of it."""
+    return (
+        why is None or why == Why("none") or (why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)
+    )

@@ -220,9 +220,29 @@ class Header(Facts):
             "execution": _facts(ExecutionFacts, execution, "execution") if (execution := data.get("execution")) else None,
         }
         rest = {name: value for name, value in data.items() if name not in typed and name != "policy"}
-        return cls(**typed, **_read(cls, rest, "header"))
+        header = cls(**typed, **_read(cls, rest, "header"))
+        if fault := header._fault():
+            raise InvalidTrace(fault, 1)
+        return header
+
+    def _fault(self) -> str | None:
+        """What the header contradicts in itself."""
+        if self.engine is None and (self.deduced or self.absent):
+            return "a run of this engine leaves nothing absent or to be deduced."
+        if self.engine is None and (missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]):
+            return f"the header does not say the model's {missing[0]}."
+        if self.is_simulated != (self.cost is not None):
+            return "a simulated run has a cost model, and no other has one."
+        counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
+        if wrong := [name for name, count in counts.items() if count is not None and count < 1]:
+            return f"the header's {wrong[0]} is not a count."
+        if min((self.memory or {}).values(), default=0) < 0:
+            return "the header's memory is not a number of bytes."
+        return None
 
 
+_MODEL_COUNTS = {"vocab_size": 1, "context": 1, "parameters": 0, "layers": 0, "kv_bytes_per_token": 0}  # and their least
+_ALWAYS_KNOWN = ("vocab_size", "windows")  # of the model of a run of ours
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
 _AnyFacts = TypeVar("_AnyFacts", bound=Facts)
 
@@ -263,8 +283,8 @@ def _engine(data: object) -> EngineFacts | None:
 
 def _model(data: object) -> ModelFacts:
     model = _facts(ModelFacts, data, "model")
-    for name in ("vocab_size", "context"):
-        if (count := getattr(model, name)) is not None and count < 1:
+    for name, least in _MODEL_COUNTS.items():
+        if (count := getattr(model, name)) is not None and count < least:
             raise InvalidTrace(f"the model's {name} is not a count.", 1)
     if any(w is not None and w < 1 for w in model.windows or ()):
         raise InvalidTrace("the model's windows are not lengths.", 1)

@@ -12,14 +12,13 @@ from collections.abc import Collection
 from itertools import groupby
 from typing import Any
 
-from core.trace.bounds import in_order, may_arrive, may_be_best, parts_fit
+from core.trace.bounds import in_order, may_arrive, may_be_best, may_be_graph, may_be_reason, parts_fit
 from core.trace.events import Segment, StepEvent, When
 from core.trace.fold import Fold
 from core.trace.header import Header
 from core.trace.shape import misshapen
 from core.workload.request import Request, is_text
 
-MAX_BUCKET = 2048  # positions of the largest CUDA graph
 _REASONS = ("length", "stop", "cancelled", "error")
 
 
@@ -33,6 +32,7 @@ class Checker:
         self._vocab_size, self._end_tokens = header.model.vocab_size, header.model.eos_token_ids
         self._config, self._batching, self._num_blocks = header.config, header.batching, header.num_blocks
         self._own = header.engine is None
+        self._numbers_absent = [name for name in ("logprob", "margin") if name in header.absent]
         self._ahead = (
             header.is_asynchronous or not self._own
         )  # a step may have been scheduled before the one before it had been read
@@ -74,7 +74,17 @@ class Checker:
         if self._cut_off is not None:
             return "a step stands among the texts of those who had not finished."
         rules = (self._shape, self._clock, self._arrivals, self._cancels, self._preemptions, self._admissions, self._waiting)
-        for rule in (*rules, self._blocks, self._passes, self._samples, self._overruns, self._work, self._budget, self._ends):
+        for rule in (
+            *rules,
+            self._reasons,
+            self._blocks,
+            self._passes,
+            self._samples,
+            self._overruns,
+            self._work,
+            self._budget,
+            self._ends,
+        ):
             if fault := rule(event):
                 return f"step {event.step}: {fault}."
         for request in self._told.difference(self._fold.lanes.values()):
@@ -150,6 +160,8 @@ class Checker:
             return f"it follows step {self._step}"
         if not in_order(event, self._t):
             return "its times run backwards"
+        if any((getattr(event.timings, name) is None) != (name in self._header.absent) for name in ("prepare", "sample")):
+            return "not those of its parts are on record that were recorded"
         if not parts_fit(event, self._header.has_one_clock):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         self._step, self._t = event.step, event.t_end
@@ -241,6 +253,17 @@ class Checker:
             return "the first of those waiting waits for a lane though one is free"
         return None
 
+    def _reasons(self, event: StepEvent) -> str | None:
+        """Of another engine's: ours are decided again."""
+        why = event.waiting.why
+        totals = {"lanes": self._config.num_lanes, "budget": event.budget.limit, "blocks": self._num_blocks}
+        reasons = [why, *(a.why for a in event.admitted), *(s.why for s in event.stalled)]
+        if not self._own and not all([may_be_reason(reason, totals) for reason in reasons]):
+            return "a reason has numbers that no limit has"
+        if not self._own and event.budget.binding != (why.limit if why else "none"):
+            return f"it was not held back by {event.budget.binding!r}"
+        return None
+
     def _next(self) -> Collection[str]:
         """Who may be next: the first of those waiting, or any of them where they are not taken in order of arrival."""
         waiting = self._fold.waiting
@@ -297,7 +320,7 @@ class Checker:
                 rows * width - sum(lengths),
             ):
                 return f"the positions of pass {index} do not add up"
-            if forward.bucket is not None and (not self._header.has_graphs or not rows * width <= forward.bucket <= MAX_BUCKET):
+            if forward.bucket is not None and not (self._header.has_graphs and may_be_graph(forward)):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
             if len(set(lanes)) < len(lanes) or (self._own and lanes != sorted(lanes)):
@@ -320,7 +343,7 @@ class Checker:
         if s.length < 1 or s.kv_len != s.start + s.length or s.start != fold.computed[s.request]:
             return f"request {s.request!r} computes positions that do not follow its cache"
         num_tokens = fold.num_tokens[s.request]
-        if s.kv_len - drafted > num_tokens and not late:
+        if (s.kv_len - drafted > num_tokens or (drafted and s.kv_len - drafted < num_tokens)) and not late:
             return f"request {s.request!r} computes tokens that it does not have"
         decoding = s.length - drafted == 1 and (late or s.kv_len - drafted == num_tokens > self._num_prompt[s.request])
         if s.phase != ("decode" if decoding else "prefill"):
@@ -338,14 +361,17 @@ class Checker:
         if [request for request, _ in groupby(s.request for s in sampled)] != due:
             return f"pass {index} samples for others than those whose tokens are computed"
         vocabulary = self._vocab_size or math.inf
-        accepted = {d.request: d.accepted for d in event.drafts}
+        accepted, ended = {d.request: d.accepted for d in event.drafts}, {f.request for f in event.finished}
         for request, count in Counter(s.request for s in sampled).items():
-            if count > 1 + accepted.get(request, 0):
+            most = 1 + accepted.get(request, 0)
+            if count > most or (count < most and request not in ended):
                 return f"request {request!r} got {count} tokens in one pass"
         is_measured = self._own and not self._header.is_simulated
         for s in sampled:
             if self._own and (s.margin is None or s.logprob is None):
                 return f"the numbers of token {s.token_id} of request {s.request!r} are missing"
+            if any(getattr(s, name) is not None for name in self._numbers_absent):
+                return f"token {s.token_id} of request {s.request!r} has numbers that nobody recorded"
             if not 0 <= s.token_id < vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
             if is_measured and not self._requests[s.request].sampling.temperature and not may_be_best(s, self._vocab_size):

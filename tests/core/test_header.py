@@ -24,7 +24,7 @@ def header(**facts: Any) -> Header:
     config = EngineConfig("continuous", num_blocks=9)
     full: dict[str, Any] = {
         "created": "2026-01-02T03:04:05+00:00",
-        "source": "recorded",
+        "source": "simulated",
         "engine": EngineFacts(name="vLLM", version="0.32.0", async_=False, rank=1, ranks=2),
         "deduced": {"lanes": "the lowest that is free"},
         "absent": ("prepare",),
@@ -54,7 +54,8 @@ def in_a_file(header: Header) -> dict[str, Any]:
 
 def test_what_is_written_is_read() -> None:
     full = header()
-    for one in (full, memory_trace((3, 2)).header, header(engine=None, execution=None, threads=None, cost=None, notes=())):
+    ours = header(source="recorded", engine=None, deduced={}, absent=(), execution=None, threads=None, cost=None, notes=())
+    for one in (full, memory_trace((3, 2)).header, ours):
         assert Header.from_json(in_a_file(one)) == Header.from_json(one.to_json()) == one == pickle.loads(pickle.dumps(one))
     assert full.is_asynchronous and not full.has_graphs and not full.has_one_clock and not full.counts_steps
     assert in_a_file(full)["engine"]["async"] is False and in_a_file(full)["model"]["eos_token_ids"] == []
@@ -119,9 +120,17 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ("model", {"name": ["m"]}, "the model's name is of the wrong kind."),
         ("model", {"vocab_size": 0}, "the model's vocab_size is not a count."),
         ("model", {"windows": [0]}, "the model's windows are not lengths."),
+        ("model", {"parameters": -1}, "the model's parameters is not a count."),
+        ("model", {"kv_bytes_per_token": -4096}, "the model's kv_bytes_per_token is not a count."),
         ("model", {"layers": 2, "windows": [None]}, "the model has 2 layers but 1 windows."),
         ("model", {"eos_token_ids": [-1]}, "the model's eos_token_ids are not token ids."),
         ("model", None, "the header has no model."),
+        ("engine", None, "a run of this engine leaves nothing absent or to be deduced."),
+        ("source", "recorded", "a simulated run has a cost model, and no other has one."),
+        ("cost", None, "a simulated run has a cost model, and no other has one."),
+        ("threads", 0, "the header's threads is not a count."),
+        ("tensor_parallel", -8, "the header's tensor_parallel is not a count."),
+        ("memory", {"peak": -1}, "the header's memory is not a number of bytes."),
         ("engine", "vLLM", "the header does not say which engine this was."),
         ("engine", {"name": "vLLM", "rank": "first"}, "the engine's rank is of the wrong kind."),
         ("execution", [1], "the header's execution is not an object."),

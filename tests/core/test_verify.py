@@ -20,6 +20,7 @@ from core.measure.verify import PROOFS, Verdict, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace import file
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from visualizer.documents.catalogue import TRACES
 from worlds.small import memory_engine, memory_trace, request
 
@@ -202,6 +203,10 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "a prompt that is not the workload's": ("continuous", lambda r: r[1].update(tokens=[1, *asked(r, "r0")["prompt_token_ids"][1:]])),
     "negative timings": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(0, -1.0)),
     "timings of a billion seconds": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(2, 1e9)),
+    "timings that are not the passes'": ("continuous", lambda r: steps(r)[2].update(timings=[0, 0, 0, 0])),
+    "passes that take no time": ("continuous", lambda r: [p.__setitem__(6, p[5]) for e in steps(r) for p in e["passes"]]),
+    "a part of a step not recorded": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(1, None)),
+    "a vocabulary that nobody knows": ("continuous", lambda r: r[0]["model"].pop("vocab_size")),
     "an arrival after the first pass": ("split", lambda r: first(r, "arrived")["arrived"][0].__setitem__(1, first(r, "arrived")["t_end"])),
     "an arrival long before its step": ("continuous", lambda r: steps(r)[1]["arrived"][0].__setitem__(1, 0.0)),
     "a bucket of a billion": ("continuous", lambda r: [p.__setitem__(8, 10**9) for e in steps(r) for p in e["passes"]]),
@@ -276,6 +281,74 @@ def test_tokens_and_margins_are_computed_again() -> None:
     asked(rows, "r0")["sampling"]["temperature"] = 0.5  # else the margin gives it away
     checked(rows)
     assert "what the model gives it" in refusal(rows, engine=engine)
+
+
+def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None:
+    rows = copied("continuous")
+    rows[0]["execution"] = {"cuda_graphs": True}
+    forward = steps(rows)[0]["passes"][0]
+    for bucket in (forward[3], 64):
+        forward[8] = bucket
+        checked(rows)
+    for bucket in (forward[3] - 1, 65, 2048):
+        forward[8] = bucket
+        assert "cannot have been a CUDA graph" in refusal(rows)
+    padded = copied("static")
+    padded[0]["execution"] = {"cuda_graphs": True}
+    decode = next(p for e in steps(padded) for p in e["passes"] if p[2] == 1 and p[1] > 1)
+    decode[8] = decode[1]
+    checked(padded)
+    decode[8] = decode[1] + 1
+    refusal(padded)
+
+
+def test_the_model_and_the_leak_are_what_a_rerun_finds(copied: Callable[[str], Rows]) -> None:
+    def engine(header: Any) -> Any:
+        return memory_engine(max_num_seqs=3, max_num_batched_tokens=8, block_size=4, num_blocks=12)
+
+    true = checked(copied("continuous"), engine=engine)
+    assert true.proof_of("header.model") == "rerun" != checked(copied("continuous")).proof_of("header.model")
+    for name, lie in (("parameters", 10**12), ("type", "gpt5"), ("context", 10**9), ("windows", [4]), ("kv_bytes_per_token", 1)):
+        rows = copied("continuous")
+        rows[0]["model"][name] = lie
+        assert checked(rows).proof_of("header.leak") == "sealed"
+        assert f"the model's {name} is" in refusal(rows, engine=engine)
+
+
+def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) -> None:
+    """Whoever makes a limit larger, wherever it stands, is refused, or told that nothing shows how large it was."""
+
+    def lanes(rows: Rows, more: int) -> None:
+        rows[0]["config"]["max_num_seqs"] += more
+
+    def budget(rows: Rows, more: int) -> None:
+        rows[0]["config"]["max_num_batched_tokens"] += more
+        for event in steps(rows):
+            if event["budget"][0] is not None:
+                event["budget"][0], event["budget"][3] = event["budget"][0] + more, event["budget"][3] + more
+
+    def blocks(rows: Rows, more: int) -> None:
+        rows[0]["num_blocks"] += more
+        rows[0]["config"]["num_blocks"] = rows[0]["num_blocks"]
+        for event in steps(rows):
+            event["kv"][1] += more
+
+    outcomes = set()
+    for name, true in made.items():
+        policy = POLICIES[true[0]["policy"]]
+        for enlarge in (lanes, budget, blocks):
+            if (enlarge is lanes and policy.one_lane) or (enlarge is budget and not policy.token_budget):
+                continue  # the policy has no such limit
+            rows = copy.deepcopy(true)
+            enlarge(rows, 7)
+            try:
+                found = checked(rows)
+            except InvalidTrace:
+                outcomes.add("refused")
+            else:
+                outcomes.add("believed")
+                assert enlarge.__name__ in found.never_bound, name
+    assert outcomes == {"believed", "refused"}
 
 
 # -- forged at random: every field of every record, wherever it stands ---------------------------------------------------
@@ -387,4 +460,4 @@ def test_every_fact_of_a_trace_is_in_the_table(made: dict[str, Rows]) -> None:
         .split()
     }
     assert {f.name for f in fields(StepEvent)} <= told
-    assert set(made["continuous"][0]) - {"kind", "schema"} <= told
+    assert {f.name for f in fields(Header)} - {"more", "arrival_unit"} <= told

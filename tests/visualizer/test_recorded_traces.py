@@ -8,10 +8,12 @@ import pytest
 
 from core.engine.engine import Engine
 from core.errors import InvalidTrace
+from core.measure.mistakes import leaky_engine
 from core.measure.verify import verify
 from core.models.cache import Models
 from core.models.load import BUILTIN_FOLDER
 from core.recorders.raw import lines_of
+from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import LEAKS, RUNS, TRACES
@@ -25,6 +27,10 @@ QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-tw
 @pytest.fixture(scope="module")
 def models() -> Models:
     return Models()
+
+
+def engine_of(header: Header, *parts) -> Engine:
+    return leaky_engine(*parts) if header.leak else Engine(*parts)
 
 
 def recorded(name: str) -> Trace:
@@ -71,6 +77,12 @@ def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Mode
     assert trace.header.leak and trace.header.source == "recorded"
     assert differences(trace, run_leak(PRESETS[name], models)) == []
     assert trace.outputs != recorded(name).outputs
+    for one, leaks in ((trace, True), (recorded(name), False)):
+        model, config = models.get(one.header.model.name, "cpu"), one.config
+        assert verify(one.lines(), engine=lambda header, m=model, c=config: engine_of(header, *m, c)).rerun
+        one.header = dataclasses.replace(one.header, leak=not leaks)
+        with pytest.raises(InvalidTrace, match="the model"):
+            verify(one.lines(), engine=lambda header, m=model, c=config: engine_of(header, *m, c))
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -1,0 +1,66 @@
+"""What `check` refuses in the traces of other engines, whose decisions are not taken again: reasons, drafts, and what is said to be absent."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InvalidTrace
+from core.measure.verify import verify
+from core.recorders.convert import to_trace
+from core.recorders.raw import read_raw
+from core.trace import file
+from core.trace.trace import Trace
+from visualizer.documents.catalogue import TRACES
+
+SPECULATION = Path(__file__).parents[1] / "data" / "vllm-0.32-speculation.raw.jsonl.gz"
+Rows = list[dict[str, Any]]
+
+
+def rows_of(trace: Trace) -> Rows:
+    return [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in trace.lines()]
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Rows]:
+    traces = {"pressure": Trace.load(TRACES / "vllm-kv-pressure.jsonl"), "drafts": to_trace(read_raw([SPECULATION])[0])}
+    for trace in traces.values():
+        found = verify(trace.lines())
+        assert found.not_replayed and found.never_bound
+    return {name: rows_of(trace) for name, trace in traces.items()}
+
+
+def first(rows: Rows, has: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    return next(r for r in rows if "step" in r and has(r))
+
+
+def draft_of(rows: Rows, drafted: int) -> list[Any]:
+    return first(rows, lambda r: any(d[1] == drafted for d in r["drafts"]))["drafts"][0]
+
+
+FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
+    "a reason with more free than there is": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(1, 77), "a reason"),
+    "a reason of a limit that it does not have": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"), "a reason"),
+    "a reason that leaves a limit out": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["blocks", 1, 1, 900]), "a reason"),
+    "held back by another limit than who waits": ("pressure", lambda r: first(r, lambda e: not e["waiting"][0])["budget"].__setitem__(4, "blocks"), "held back"),
+    "a probability that nobody recorded": ("pressure", lambda r: first(r, lambda e: e["sampled"])["sampled"][0].__setitem__(3, -1.0), "nobody recorded"),
+    "a part of a step that nobody recorded": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(3, 1e-6), "that were recorded"),
+    "parts left out, and not said to be": ("pressure", lambda r: r[0].update(absent=[]), "that were recorded"),
+    "more drafts taken than tokens": ("drafts", lambda r: draft_of(r, 3).__setitem__(2, draft_of(r, 3)[2] ^ 1), "tokens in one pass"),
+    "fewer drafts than positions for them": ("drafts", lambda r: draft_of(r, 3).__setitem__(1, 2), "does not have"),
+    "drafts in the middle of a prompt": ("drafts", lambda r: (e := first(r, lambda e: e["segments"][0][5] > 2 and not e["drafts"]))["drafts"].append([e["segments"][0][1], 1, 1]), "does not have"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_recording_is_refused(made: dict[str, Rows], forgery: str) -> None:
+    of, forge, said = FORGED[forgery]
+    rows = copy.deepcopy(made[of])
+    forge(rows)
+    with pytest.raises(InvalidTrace, match=said):
+        verify(file.sealed(rows))
