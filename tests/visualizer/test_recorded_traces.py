@@ -16,7 +16,7 @@ from core.recorders.raw import lines_of
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import LEAKS, RUNS, TRACES
+from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
 from visualizer.documents.comparison_files import RECORDED
 from visualizer.documents.record import MISTAKES, differences, run_leak, run_mistake, run_preset
 from visualizer.server.store import Store
@@ -66,6 +66,7 @@ def test_a_recording_that_is_opened_and_saved_is_the_same_file():
 def test_nothing_is_on_record_but_presets_engines_leaks_and_mistakes():
     assert {str(p.relative_to(TRACES).with_suffix("")) for p in TRACES.rglob("*.jsonl")} == {
         *RUNS,
+        *(f"{name}.rank{number}" for name in RANKED for number in (0, 1)),
         *LEAKS.values(),
         *MISTAKES,
     }
@@ -111,7 +112,7 @@ def test_a_difference_is_named():
 
 def test_the_catalogue_lists_them_in_order(tmp_path):
     entries = Store(tmp_path, 2**24, lambda path: f"file={path.name}").catalogue()
-    assert [e["name"] for e in entries] == list(RUNS)
+    assert [e["name"] for e in entries] == [*RUNS, *RANKED]
     for entry in entries:
         assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"
         assert (tmp_path / f"{entry['id']}.json").exists()
