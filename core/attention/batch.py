@@ -32,8 +32,8 @@ class PackedBatch:
     """One forward pass: R rows of W positions (R = 1 in the packed layout).
 
     input_ids, position_ids: int64 `[R, W]`. slot_mapping: int64 `[R * W]`, where each position's K and V go (pads: the trash slot).
-    sample_rows: int64 `[n]`, flat positions whose logits are sampled, in order of the segments that sample. Who attends to what is told
-    by `segments`, or to the paged kernel by `paged` alone.
+    sample_rows: int64 `[n]`, flat positions whose logits are sampled, in order of the segments that sample. `segments` say who
+    attends to what; the paged kernel reads `paged` alone.
     """
 
     layout: str
@@ -46,7 +46,7 @@ class PackedBatch:
     _masks: dict[tuple[int, int | None, int], torch.Tensor | None] = field(default_factory=dict, repr=False)
 
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
-        """Whom the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
+        """The keys that the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
 
         Queries are the pads of a padded row (which attend to nothing) and then the real ones. Keys are the last ones that any
         query can see: all, or with a window the last `window + queries - 1`. Built once a pass for all layers.

@@ -52,7 +52,7 @@ class Observation:
     _masks: list[tuple[torch.Tensor, MaskRule]] = field(default_factory=list)
 
     def build_mask(self, q_length: int, kv_length: int, mask_function, device, **kwargs) -> torch.Tensor:
-        """Stands in for transformers' builders of masks: a boolean mask `[1, 1, Q, K]`, its rule kept."""
+        """Stands in for transformers' mask builders: a boolean mask `[1, 1, Q, K]`, its rule kept."""
         zero = torch.zeros((), dtype=torch.long, device=device)
 
         def rule(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

@@ -98,8 +98,8 @@ def plan_tiles(
     """Divide a pass into tiles of about equal work, the longest first, so that none starts late and runs on alone.
 
     query_lens, kv_lens: `[S]`, see `PagedLayout`. A sequence with one query is a decode, one with more is cut into prefill tiles of
-    `queries` queries. Decodes are split where the device would else wait for its longest program: a split has about as many keys as
-    there are for each of 4 programs a multiprocessor, but four key blocks at least (the last may be partly filled). Capacities fix
+    `queries` queries. Decodes are split where the device would otherwise wait for its longest program: a split has about as many keys as
+    each of 4 programs per multiprocessor would get, but at least four key blocks (the last may be partly filled). Capacities fix
     the lists' lengths; None makes them as long as needed.
 
     Splitting follows Flash-Decoding (Dao et al. 2023), the list of tiles FlashInfer's plan (Ye et al. 2025).

@@ -19,7 +19,7 @@ def gpu(
     parts: Annotated[str | None, typer.Option(help="Which parts, separated by commas.", show_default="all")] = None,
     quick: Quick = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the parts that --out holds already.")] = False,
-    minutes: Annotated[float, typer.Option(min=0, help="No part begins that would end later.")] = 8.0,
+    minutes: Annotated[float, typer.Option(min=0, help="Parts that would end later are not begun.")] = 8.0,
     out: Out = None,
     json: Json = False,
 ) -> None:

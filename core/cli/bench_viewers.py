@@ -14,20 +14,22 @@ from core.cli.output import Work, finish, line, number, table
 
 
 def viewers(
-    viewers: Annotated[int, typer.Option(min=1, help="Who watch at once.")] = 200,
-    rounds: Annotated[int, typer.Option(min=1, help="Pairs of a time alone and a time watched.")] = 5,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of each time.")] = 8.0,
+    viewers: Annotated[int, typer.Option(min=1, help="How many watch at once.")] = 200,
+    rounds: Annotated[int, typer.Option(min=1, help="Pairs of a run without viewers and a run with them.")] = 5,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Length of each run.")] = 8.0,
     lanes: Annotated[int, typer.Option(min=1, help="Requests kept under way.")] = 8,
-    tokens: Annotated[int, typer.Option(min=1, help="Of each request.")] = 200,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each request.")] = 200,
     url: Annotated[
         str | None,
-        typer.Option(help="A server that runs already, e.g. a page's http://127.0.0.1:7860/serve.", show_default=False),
+        typer.Option(help="A server that is running already, e.g. a page's http://127.0.0.1:7860/serve.", show_default=False),
     ] = None,
     events: Annotated[
         str | None,
         typer.Option(help="What is watched there, e.g. http://127.0.0.1:7860/inflight/live/steps.", show_default="URL/events"),
     ] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="Of a server of its own, without --url.")] = BUILTIN_MODELS[0],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Model of the server that is started where there is no --url.")
+    ] = BUILTIN_MODELS[0],
     out: Out = None,
     json: Json = False,
 ) -> None:

@@ -26,7 +26,7 @@ def check(
 ) -> None:
     """Check a trace: checksums, the rules of every run, and every decision taken again by the scheduler under the recorded policy.
 
-    Exit code 1 and the line at fault if it fails. What was proved and what had to be believed is said at the end.
+    Exit code 1 and the line at fault if it fails. At the end it says what was proved and what had to be believed.
     """
     if not trace.is_file():
         raise InflightError(f"There is no file {trace}.")

@@ -38,7 +38,7 @@ SLO = Annotated[
     typer.Option("--slo", help="A limit for goodput, in seconds: ttft=0.5, tpot=0.05 or e2e=3; may be given several times."),
 ]
 Burstiness = Annotated[float, typer.Option(help="1 is Poisson, below 1 burstier.")]
-Seed = Annotated[int, typer.Option(help="Of arrivals and lengths.")]
+Seed = Annotated[int, typer.Option(help="Seed of arrivals and lengths.")]
 Tokens = Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")]
 TraceFile = Annotated[Path, typer.Argument(help="A recorded trace (JSON lines).", show_default=False)]
 
@@ -144,8 +144,8 @@ def check_policy(policy: str) -> None:
 
 
 def engine_for(model: str, config: EngineConfig, place: Place, execution: Execution | None = None) -> Engine:
-    """Load a model, quietly: this program prints its own lines."""
-    import torch  # seconds, which those who only read traces need not wait
+    """Load a model without its progress bars: this program prints its own lines."""
+    import torch  # takes seconds, which reading a trace does not need
     from transformers.utils import logging
 
     from core.engine.engine import Engine
@@ -158,7 +158,7 @@ def engine_for(model: str, config: EngineConfig, place: Place, execution: Execut
 
 
 def parse_slos(given: list[str] | None) -> SLOs | None:
-    """`ttft=0.5` and the like; raises InflightError for anything else."""
+    """Limits given as `ttft=0.5` and the like; raises InflightError for anything else."""
     if not given:
         return None
     limits: dict[str, float] = {}

@@ -77,7 +77,7 @@ def headline(trace: Trace) -> Text:
 
 
 def circumstances(header: Header) -> list[str]:
-    """How passes were computed and what memory that took, where it is on record; then what was not as one would expect."""
+    """How passes were computed and what memory that took, where it is on record; then what one would not expect."""
     lines = []
     if execution := header.execution:
         words = (

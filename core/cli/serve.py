@@ -24,8 +24,8 @@ def serve(
         str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id; clients can ask for no other.")
     ] = BUILTIN_MODELS[0],
     policy: Annotated[str, typer.Option(help="How requests are batched.")] = "continuous",
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets in the network.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets the network in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 8000,
     api_key: Annotated[
         str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="What clients must send as a bearer token.", show_default=False)
     ] = None,
@@ -40,11 +40,11 @@ def serve(
         typer.Option(help="A page that may call from a browser; may be given several times.", show_default=False),
     ] = None,
     max_requests: Annotated[int, typer.Option(min=1, help="Requests under way at once, waiting ones included.")] = 1024,
-    max_requests_per_client: Annotated[int, typer.Option(min=1, help="Of them, of one address.")] = 1024,
-    max_prompt_tokens: Annotated[int, typer.Option(min=1, help="Of a request.")] = 16_384,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Of a request.")] = 4096,
+    max_requests_per_client: Annotated[int, typer.Option(min=1, help="The same, for one address.")] = 1024,
+    max_prompt_tokens: Annotated[int, typer.Option(min=1, help="Most prompt tokens of a request.")] = 16_384,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Most new tokens of a request.")] = 4096,
     drain_seconds: Annotated[
-        float, typer.Option(min=0, help="What requests under way are given when the server is told to end.")
+        float, typer.Option(min=0, help="Seconds that requests under way get to finish when the server is told to end.")
     ] = 30,
     *,
     limits: dict[str, Any],
@@ -53,7 +53,7 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: /generate, OpenAI's /v1, /health, /metrics and live /events; /docs describes them.
 
-    It listens at loopback unless told otherwise. SIGTERM or Ctrl-C lets what is under way finish.
+    It listens on loopback unless told otherwise. SIGTERM or Ctrl-C lets requests under way finish.
     """
     wait_passively()  # nothing has loaded torch yet
     from core.serving.engine import ServingEngine

@@ -22,9 +22,9 @@ def workload(
     model: Annotated[
         str, typer.Option("--model", "-m", help="Whose vocabulary and context the requests must fit.")
     ] = "shakespeare-bpe",
-    requests: Annotated[int, typer.Option(min=1, help="The first so many.")] = 50,
-    speed: Annotated[float, typer.Option(min=0.0, help="How much faster than on record they arrive.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of made-up tokens.")] = 0,
+    requests: Annotated[int, typer.Option(min=1, help="How many, from the start of the file.")] = 50,
+    speed: Annotated[float, typer.Option(min=0.0, help="Factor by which arrivals are faster than on record.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the made-up tokens.")] = 0,
     json: Json = False,
 ) -> None:
     """Turn what a real service recorded into requests that this model can run: lengths are scaled to its context, and the scale is shown."""

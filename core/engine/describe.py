@@ -52,8 +52,8 @@ def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: Arri
 
 
 def as_executed(header: Header, adapter: ModelAdapter, runner: Runner, notes: Sequence[str], pool_bytes: int) -> Header:
-    """With what is known once passes have been computed: options in effect, memory on CUDA, and a sentence for each thing that is not as one
-    would expect. The same for passes computed one by one on a CPU.
+    """With what is known once passes have been computed: options in effect, memory on CUDA, and a sentence for each thing that one would
+    not expect. Of passes computed one by one on a CPU there are only the notes.
     """
     notes, memory, device = [*notes, *runner.notes], header.memory, adapter.device
     if device.type == "cuda":

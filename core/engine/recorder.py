@@ -14,7 +14,7 @@ from core.workload.request import Request
 
 
 class Recorder:
-    """Keeps a run whole. about: fields of the header that say something else than what the engine says of itself."""
+    """Keeps a run whole. about: header fields that replace what the engine says of itself."""
 
     trace: Trace
 
@@ -34,7 +34,7 @@ class Recorder:
         self.trace.asked[request.id] = Asked(request, list(prompt))
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:
-        """A step was taken; what `event` makes of it."""
+        """A step was taken; the event that `event` makes of it."""
         made = event()
         self.trace.events.append(made)
         return made

@@ -32,7 +32,7 @@ _POLICIES = {"vllm": "continuous", "transformers": "transformers"}  # the engine
 
 @dataclass(frozen=True)
 class Agreement:
-    """steps: that the other engine took. first_differences: by kind of decision, in how many workloads that is where the two part first."""
+    """steps: that the other engine took. first_differences: by kind of decision, the number of workloads in which the two first differ in it."""
 
     workloads: int
     identical: int
@@ -49,7 +49,7 @@ class Agreement:
 
 
 def agree(path: Path) -> Agreement:
-    """Replay every workload of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for what is no such recording."""
+    """Replay every workload of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for anything that is not such a recording."""
     workloads = steps = 0
     differences: Counter[str] = Counter()
     for number, recorded in _lines(path):
@@ -94,7 +94,7 @@ def replay(recorded: dict[str, Any]) -> list[Decisions]:
 
 
 def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | None:
-    """The kind of decision in which the two part first, or None; "steps" where one goes on when the other has ended."""
+    """The kind of decision in which the two first differ, or None; "steps" where one goes on after the other has ended."""
     for before, after in zip_longest(theirs, ours):
         if before is None or after is None:
             return "steps"
@@ -135,5 +135,5 @@ def _state(recorded: dict[str, Any]) -> RequestState:
 
 
 def next_token(request: str, num_tokens: int) -> int:
-    """What a request says after so many tokens."""
+    """The next token of a request after so many tokens."""
     return zlib.crc32(f"{request}:{num_tokens}".encode()) % 1000

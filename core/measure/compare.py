@@ -1,4 +1,4 @@
-"""The same requests under several contenders, timed in rounds and compared token by token. Knows an engine only as what streams steps."""
+"""The same requests under several contenders, timed in rounds and compared token by token. Knows an engine only as something that streams steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SURE = 0.1
 
 @dataclass(frozen=True)
 class Verdict:
-    """A contender against the baseline, round by round. ratios: the baseline's seconds ÷ its own; above 1 it was the faster one."""
+    """A contender against the baseline, round by round. ratios: the baseline's seconds ÷ its own; above 1, the contender was faster."""
 
     ratios: tuple[float, ...]
 
@@ -33,7 +33,7 @@ class Verdict:
 
     @property
     def faster(self) -> int:
-        """Rounds in which it was the faster one."""
+        """Rounds in which it was faster."""
         return sum(ratio > 1 for ratio in self.ratios)
 
     @property
@@ -93,7 +93,7 @@ class Comparison:
 
     @property
     def fastest(self) -> str:
-        """The contender of the least median time."""
+        """The contender with the lowest median time."""
         return min(self.names, key=lambda name: statistics.median(self.walls[name]))
 
     @property
@@ -152,7 +152,7 @@ def compare(
     clock: Callable[[], float] = time.perf_counter,
     on_run: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
-    """Time every contender `repeats` times in rotated order, and compare all that anybody wrote with what was written first.
+    """Time every contender `repeats` times in rotated order, and compare every output with the first one written.
 
     Raises InflightError for no contenders, two of the same name, or fewer than one repeat.
     """
@@ -257,6 +257,6 @@ def first_differences(reference: Run, run: Run, name: str) -> list[dict[str, Any
 
 
 def nearest_to_median(values: Sequence[float]) -> int:
-    """Which value is nearest to the median; the first of those that are equally near."""
+    """The index of the value nearest to the median; the first of several that are equally near."""
     middle = statistics.median(values)
     return min(range(len(values)), key=lambda i: abs(values[i] - middle))

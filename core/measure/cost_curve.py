@@ -81,7 +81,7 @@ def cost_curve(
     clock: Callable[[], float] = time.perf_counter,
     on_point: Callable[[int, int], None] = lambda done, total: None,
 ) -> CostCurve:
-    """Measure both curves, in rounds over the whole grid so that a busy moment spoils no single point.
+    """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a single point.
 
     Contexts beyond the model's own are left out. After `seconds` no further round begins; every point is measured at least once.
     on_point: told how many of how many measurements are done; it may raise to stop.
@@ -90,7 +90,7 @@ def cost_curve(
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
     blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
-    from core.runner.eager import ModelRunner  # with torch, which those who read a curve need not
+    from core.runner.eager import ModelRunner  # loads torch, which reading a curve does not need
 
     runner = ModelRunner(model, blocks, _BLOCK, clock=clock)
     params = {f"r{i}": SamplingParams() for i in range(max(n for n, _ in grid.values()))}

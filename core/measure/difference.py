@@ -1,7 +1,7 @@
-"""Why one run took less time than another, as a sum: measured from the two traces, and adding up to the difference. Knows no policy.
+"""Why one run took less time than another, as a sum whose parts are measured in the two traces and add up to the difference. Knows no policy.
 
-What a pass and a position cost is fitted to the passes of both runs together; every count is exact. What this leaves over stands in the sum
-as a part of its own: of steps that mix prefill and decode, and of everything else.
+The cost of a pass and of a position is fitted to the passes of both runs together; every count is exact. What the fit leaves over is a part
+of its own in the sum: one for steps that mix prefill and decode, one for everything else.
 
     seconds(after) − seconds(before) = passes × Δpasses + position × Δpositions + KV × ΔKV + left over
 
@@ -26,7 +26,7 @@ FINISHED, IDLE, WORK, PASSES, PADDING, TOKENS, KV, MIXED, REST = (
 
 @dataclass(frozen=True)
 class Part:
-    """What the second run takes longer for (below 0: shorter), in seconds. before, after: what was counted in each, None for times.
+    """What makes the second run longer (below 0: shorter), in seconds. before, after: what was counted in each, None for times.
 
     finished, idle, work: steps for which lanes were held by requests that had finished, by nobody, by somebody at work. passes: those
     beyond one a step. padding, tokens: positions. kv: cached positions read. mixed, rest: seconds beyond the fit, of steps that mix

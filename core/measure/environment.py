@@ -1,4 +1,4 @@
-"""Where and on what something was measured, and whether that machine was quiet: what a number needs beside it."""
+"""Where and on what something was measured, and whether that machine was quiet: what must be known beside a number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def machine(
 
 
 def too_busy(load: float | None, cpus: int | None) -> bool:
-    """Whether a machine had too much else to do; one that does not tell counts as quiet."""
+    """Whether a machine was too busy with other work; one that reports no load counts as quiet."""
     return load is not None and bool(cpus) and load > QUIET * (cpus or 1)
 
 

@@ -1,4 +1,4 @@
-"""A request alone and the same request in company: its texts, its logits, and where they part. The oracle of the mask.
+"""A request alone and the same request in a batch: its texts, its logits, and where they part. The oracle of the mask.
 
 Greedy requests are also written by `model.generate`, which shares no code with the engine.
 Runs engines; changes none of them.
@@ -139,7 +139,7 @@ def equivalence(
     """Run every request alone, by the engine and by `model.generate`, then all of them under `config`, and compare.
 
     leak: in the batch, every request may also read its neighbour's keys. on_step: told of each step; it may raise to stop.
-    Raises InflightError for a leak in a model whose attention is not ours to loosen.
+    Raises InflightError for a leak in a model that makes its own attention masks.
     """
     engine = leaky_engine(model, tokenizer, config) if leak else Engine(model, tokenizer, config, backend=backend)
     room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))  # tokens a request

@@ -1,6 +1,6 @@
 """A sweep of request rates that draws throughput against latency.
 
-Knows engines only as something that runs a workload in seconds; a simulated engine will do.
+Knows an engine only as something that runs a workload whose arrivals are in seconds; a simulated one will do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for answers to end
 
 @dataclass(frozen=True)
 class Sweep:
-    """seconds: at most, for a point. rates: requests a second, or None for `fractions` of the measured capacity.
+    """seconds: the most that a point may take. rates: requests a second, or None for `fractions` of the measured capacity.
 
     shapes: lengths by request, used in turn; None draws from `lengths`. With arrivals of their own, they are replayed faster or slower to
     give each rate.
@@ -98,7 +98,7 @@ def _shapes(sweep: Sweep) -> Iterator[Shape]:
 
 
 def capacity(sweep: Sweep, engine: Engine, requests: int = 64) -> float:
-    """Requests a second that the engine finishes when all are there from the start; measured within a point's time."""
+    """Requests a second that the engine finishes when all of them arrive at the start; measured within a point's time."""
     vocab_size, context = engine.adapter.vocab_size, engine.adapter.max_model_len
     many = [request(i, shape, 0.0, vocab_size, context, sweep.seed) for i, shape in enumerate(islice(_shapes(sweep), requests))]
     trace, _ = _run(engine, Workload(many, "capacity", "s"), sweep.seconds)
@@ -106,7 +106,7 @@ def capacity(sweep: Sweep, engine: Engine, requests: int = 64) -> float:
 
 
 def _requests_per_s(trace: Trace) -> float:
-    """Of whole answers, the share of an unfinished one counted by its tokens."""
+    """Requests a second, an unfinished one counted by the share of its tokens."""
     wanted = {request: one.request.sampling.max_new_tokens for request, one in trace.asked.items()}
     done = sum(len(ids) / wanted[request] for request, ids in trace.outputs.items())
     wall = trace.events[-1].t_end - trace.events[0].t_start if trace.events else 0.0

@@ -60,7 +60,7 @@ DEFINITIONS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class SLOs:
-    """What a good request must keep to, in seconds; None asks for nothing. Raises InflightError for a limit that is not positive."""
+    """The limits that a good request must meet, in seconds; None sets no limit. Raises InflightError for a limit that is not positive."""
 
     ttft_s: float | None = None
     tpot_s: float | None = None
@@ -92,7 +92,7 @@ class RequestTimes:
 
     @property
     def is_done(self) -> bool:
-        """Ended by itself."""
+        """Whether it ended by itself."""
         return self.finish_reason in ("length", "stop")
 
     @property
@@ -157,8 +157,8 @@ def request_times(trace: Trace) -> dict[str, RequestTimes]:
 def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dict[str, float | int | None]:
     """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the counts where there is nothing.
 
-    at_least: for what has not happened yet, how long it has been waited for. These are left out of the count, and with any of them the
-    numbers are lower bounds, as each of them can only grow.
+    at_least: how long has been waited for what has not happened yet. These are left out of the count; where there are any, the numbers are
+    lower bounds, as each of them can only grow.
     """
     observed, waiting = np.fromiter(values, dtype=float), np.fromiter(at_least, dtype=float)
     counts = {"count": int(observed.size), "left_out": int(waiting.size)}

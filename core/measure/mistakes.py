@@ -1,5 +1,5 @@
-"""The mistakes that a mask prevents, made on purpose, to measure and show what they do. Each is an `Attend` to run an engine with; no engine
-takes one by itself.
+"""The mistakes that a mask prevents, made on purpose, to measure and show what they do. Each is an `Attend` to run an engine with; no engine uses one
+unless it is given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def leaky_engine(
 ) -> Engine:
     """An engine in which every request also reads its neighbour's keys. Its traces say so.
 
-    Raises InflightError for a model whose attention is not ours to loosen.
+    Raises InflightError for a model that makes its own attention masks.
     """
     if getattr(model, "plug", "attention") == "cache":
         raise InflightError(f"{model.name} makes its own attention masks, so there is none to take away.")
@@ -58,8 +58,8 @@ def unmasked_pads(
 ) -> torch.Tensor:
     """An `Attend` that forgets the padding: every token of a padded row also reads the pads before it.
 
-    All pads of a pass are alike, the same token at the same position that reads nothing, so the slot that takes what they write
-    stands for each of them.
+    All pads of a pass are alike: the same token at the same position, attending to nothing. So the slot that they all write to stands for
+    each of them.
     """
     rows, heads, width, _ = query.shape
     groups = heads // keys.shape[1]

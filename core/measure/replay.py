@@ -69,7 +69,7 @@ class Replay:
         return None
 
     def fault(self, event: StepEvent) -> str | None:
-        """What was decided otherwise, if anything."""
+        """The decision that is not the policy's, as a sentence, or None."""
         try:
             if self._header.is_asynchronous:
                 self._follow(event)
@@ -88,7 +88,7 @@ class Replay:
         return None
 
     def fault_at_end(self, complete: bool) -> str | None:
-        """The same of the last step. That of an asynchronous run that was cut short is not judged: the next may have been launched."""
+        """The same for the last step. In an asynchronous run that was cut short it is not judged: the next step may have been launched."""
         if self._launched is None or not complete:
             return None
         try:
@@ -133,7 +133,8 @@ class Replay:
             self._arrive(request, times)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
-        """Who arrives now. By the clock that is read, as far as the clock allows it; by steps it follows from the workload."""
+        """Who arrives now. With arrivals in steps it follows from the workload; with arrivals in seconds it is read from the record, as far as the
+        clock allows it."""
         if self._header.is_interactive:
             yield from [request for request in times if request in self._states]
             return
@@ -223,7 +224,7 @@ class Replay:
     # -- judging -----------------------------------------------------------------------------------------------------
 
     def _judge(self, step: Step, event: StepEvent) -> None:
-        """Compare the step with the event; the first decision that is another is told."""
+        """Compare the step with the event; raises Differs for the first decision that is not the same."""
         limit = self._header.config.max_num_batched_tokens if self._header.batching.token_budget else None
         again = step.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
         again = replace(again, timings=event.timings)

@@ -1,7 +1,7 @@
 """The one way to time: contenders take turns in rounds, in an order that rotates from round to round. Knows no engine and no model.
 
-Everybody runs once to warm up; then each round runs all of them, so that none always runs first or after the same neighbour. What is
-divided is what ran within the same round, where the machine's mood was the same. Setting up and tearing down are timed apart.
+Everybody runs once to warm up; then each round runs all of them, so that none always runs first or after the same neighbour. Ratios are
+taken within a round, where the machine was in the same state. Setting up and tearing down are timed apart.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Run:
     """What one timed run left behind.
 
     outputs: generated ids by request. metrics: the numbers of `core.measure.metrics`, None for what cannot be observed. margins: for each
-    token, how far the best logit was ahead of the runner-up, where known. trace: of an engine's run. seconds: what counts instead of the
-    stopwatch's time, of a step rather than of the whole turn, say.
+    token, how far the best logit was ahead of the runner-up, where known. trace: of an engine's run. seconds: counts instead of the stopwatch's
+    time, for example where a step is measured and not the whole turn.
     """
 
     outputs: Mapping[str, Sequence[int]]
@@ -70,7 +70,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Progress:
-    """Before each turn: which one of how many, whose, and in which round (0 is the warm-up)."""
+    """A turn that is about to begin: its number out of how many, the contender, and the round (0 is the warm-up)."""
 
     index: int
     total: int
@@ -152,5 +152,5 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """Of the last minute, over all CPUs; None where the system does not tell."""
+    """The load average of the last minute, over all CPUs; None where the system does not report it."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

@@ -82,7 +82,7 @@ class Verdict:
     rerun: int | None = None
 
     def proof_of(self, fact: str) -> Proof:
-        """How a fact of `PROOFS` is known after all."""
+        """How a fact of `PROOFS` is known for this trace."""
         proof = PROOFS[fact][0]
         if self.rerun is None and fact in _ONLY_RERUN:
             return "sealed"
@@ -98,8 +98,8 @@ def verify(
 ) -> Verdict:
     """Check a trace; raises InvalidTrace naming the line at fault.
 
-    tokenizer: that of a model by its name, None where it is not here. engine: makes one for the model of a header; with it the model
-    runs again, each request alone of its arrivals, and its tokens are compared.
+    tokenizer: gives that of a model by its name, None where it is not here. engine: makes an engine for the model of a header; with it the
+    requests run again, all arriving at once, and their tokens are compared.
     """
     with _uncollected():
         return _verify(Reader(lines), tokenizer, engine)
@@ -107,7 +107,7 @@ def verify(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles, of which records have none: it would look through the header again and again."""
+    """Without the collector of reference cycles: records have none, and it would scan the header again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -234,9 +234,9 @@ def _compare_models(here: Header, on_record: Header) -> None:
 
 
 def _rerun(engine: Engine, header: Header, written: _Written) -> int:
-    """Run the requests again, all arriving at once, and compare what each wrote; how many tokens that were.
+    """Run the requests again, all arriving at once, and compare what each wrote; the number of tokens compared.
 
-    Who shared a batch with whom is another, which changes no token: that is the engine's promise, and here it is put to the test. Of
+    Requests share other batches than on record, which must not change a token: that is the engine's promise, tested here. Of
     requests that read each other's keys they arrive as they did, as it does change theirs.
     """
     _compare_models(engine.trace.header, header)

@@ -44,8 +44,8 @@ def may_arrive(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: boo
 
 
 def may_be_best(s: Sampled, vocab_size: int | None) -> bool:
-    """Whether a token can be the most probable one: its probability follows from its margin, except for how probable the others are, each at
-    most as probable as the runner-up.
+    """Whether a token can be the most probable one, given its probability and its margin: every other token is at most as probable as the
+    runner-up.
     """
     runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
     least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)

@@ -13,7 +13,7 @@ _PATIENCE = 3  # tokens that a character's bytes may stay incomplete: it has at 
 class Detokenizer:
     """Feeds on one sequence's ids; `tokenizer` is any transformers tokenizer, or None for models without one.
 
-    context: the ids before the sequence. One that ends inside a character is no help and left out.
+    context: the ids before the sequence; left out where they end inside a character.
     """
 
     def __init__(self, tokenizer: Any | None, context: Iterable[int] = ()) -> None:

@@ -75,7 +75,7 @@ class FinishedRow(NamedTuple):
 class Pass(NamedTuple):
     """One forward pass of `rows` x `width` positions: `tokens` real ones, `padding` the rest. Rows are in lane order.
 
-    bucket: positions of the CUDA graph that was replayed, those for nobody after the row's end included; None where there was none.
+    bucket: positions of the CUDA graph that was replayed, including unused ones after the row's end; None where there was no graph.
     """
 
     layout: str
@@ -127,7 +127,7 @@ class Finished(NamedTuple):
 class Left(NamedTuple):
     """A request that was over gave up its lane and its blocks, before the passes of the step or after them.
 
-    `Preempted` says it of those that go on: they leave before the passes.
+    Preempted requests leave before the passes, and have a `Preempted` instead.
     """
 
     request: str
@@ -160,7 +160,7 @@ class KV(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The token budget (None where the policy has none), its split, and by name the limit that kept the step from doing more."""
+    """The token budget (None where the policy has none), how it was split, and the name of the limit that kept the step from doing more."""
 
     limit: int | None
     decode: int

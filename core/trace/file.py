@@ -7,7 +7,7 @@
     end                             how many steps, and whether the run is complete
 
 Every line ends with a checksum chained to the line before, so that a missing, moved or altered line is found and named. Reading checks
-the lines against the rules as they come and keeps none of them, and of requests that are over nothing but their ids. Older files open too:
+the lines against the rules as they come and keeps none of them; of requests that are over it keeps only the ids. Older files open too:
 those of schema 2 have all requests in the header and all texts after the steps, those of schema 1 all texts in the last line.
 """
 

@@ -24,8 +24,8 @@ Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 class LaneRow(NamedTuple):
     """A held lane. doing: what its request computed, pass by pass, `length` tokens in all; then its cache holds `kv_len`.
 
-    A request that is over still holds its lane until its wave ends ("finished": a row computed as padding), or until a step is over that
-    was launched before it had stopped ("overrun": what that step computed for it).
+    A request that is over may still hold its lane: until its wave ends ("finished": its row is computed as padding), or until the end of a step
+    that was launched before it had stopped ("overrun": what that step computed for it).
     """
 
     lane: int
@@ -66,7 +66,7 @@ class Frame:
 class Fold:
     """What the events so far add up to. Per event: `begin` (all up to its passes), read, `end` (its passes and what they ended).
 
-    Both are made of the verbs below, each of them one record's; the rules take them one by one.
+    Both are made of the verbs below, one for each kind of record; the rules call them one by one.
     """
 
     num_tokens: dict[str, int]  # prompt and generated, by request
@@ -184,7 +184,7 @@ class Fold:
                 self.leave(event.step, left)
 
     def finish(self, step: int, finished: Finished) -> None:
-        """A request is over; its lane, if it holds one, it keeps until it leaves."""
+        """A request is over; if it holds a lane, it keeps it until it leaves."""
         self.finished[finished.request] = step
         if finished.when == "before" and finished.request in self.waiting:
             self.waiting.remove(finished.request)
@@ -195,7 +195,7 @@ class Fold:
             self.tables.pop(left.request, None)
 
     def forget(self, request: str) -> None:
-        """A request that is over, holds no lane and is asked after no more."""
+        """Drop a request that is over and holds no lane, once nothing asks for it any more."""
         for facts in (
             self.num_tokens,
             self.since,

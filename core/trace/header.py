@@ -1,7 +1,7 @@
 """The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file it is plain data, checked when read.
 
-Whatever a newer version or another program says beside stays plain data (`more`) and goes back into the file. Knows neither events nor who
-asked for what.
+Whatever else a newer version or another program wrote there stays plain data (`more`) and goes back into the file. Knows no events and no
+requests.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts(Facts):
-    """The model that ran; of another engine's less is known.
+    """The model that ran; of another engine's model less is known.
 
-    parameters: how many. context: tokens that a request may come to. eos_token_ids: tokens that end a request unless it ignores them.
+    parameters: how many. context: the most tokens a request may have, prompt and answer. eos_token_ids: tokens that end a request unless it ignores them.
     windows: tokens that each layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
     """
 
@@ -60,8 +60,8 @@ class ModelFacts(Facts):
 class ClockFacts(Facts):
     """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
 
-    monotonic_ns: of the clock that all processes of the machine share until it starts anew. boot: stands for that start of the machine.
-    whole_seconds: the wall clock's time is known to the second alone.
+    monotonic_ns: of the clock that all processes of the machine share until it restarts. boot: identifies that start of the machine.
+    whole_seconds: the wall clock's time is known only to the second.
     """
 
     monotonic_ns: int | None = None
@@ -109,7 +109,7 @@ class ExecutionFacts(Facts):
 
 @dataclass(frozen=True, kw_only=True)
 class Header(Facts):
-    """What ran, under which limits. Who asked for what is the trace's.
+    """What ran, and under which limits. The requests are in the trace, not here.
 
     created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran, and tokens are invented). engine: None for
     our own. deduced: what another engine did not say, and how it was worked out; absent: what nobody knows. threads: of the host.
@@ -167,7 +167,7 @@ class Header(Facts):
 
     @property
     def counts_steps(self) -> bool:
-        """Whether arrivals count steps, else seconds."""
+        """Whether arrivals are given in steps; otherwise they are in seconds."""
         return self.arrival_unit == "step"
 
     def _known(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def _model(data: object) -> ModelFacts:
 
 
 def _batching(data: object, policy: str) -> BatchingPolicy:
-    """The policy as it was when it ran: its other fields may be another version's, what it is may not."""
+    """The policy as it was when it ran. The fields of `_WHAT_IT_IS` must be today's; the others may be those of another version."""
     found = POLICIES[policy]
     known = found.to_json()
     given = {**known, **data} if isinstance(data, dict) else {}

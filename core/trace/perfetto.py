@@ -1,4 +1,4 @@
-"""A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track a lane, counters for budget and KV.
+"""A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each lane, counters for budget and KV.
 
 Times are microseconds since the run began. Knows the trace alone.
 """

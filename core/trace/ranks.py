@@ -37,9 +37,9 @@ class Rank:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks that are here, by number, of `count` that there are. The common clock begins with the earliest of them.
+    """The ranks at hand, by number, out of `count`. The common clock begins with the earliest of them.
 
-    faults: a sentence for whatever is wrong and could be borne.
+    faults: a sentence for each fault that does not keep them from being shown.
     """
 
     ranks: tuple[Rank, ...]

@@ -33,8 +33,8 @@ class FromSchema1:
     def event(self, event: StepEvent) -> StepEvent:
         """The event with its binding limit, and with who left which lane: those that gave back blocks without being preempted.
 
-        A cancelled request left before the passes; so did, at the barrier, every other that was not at work in them: the wave that had ended
-        with it.
+        A cancelled request left before the passes. At the barrier so did the rest of a wave that ended with it: every request that computed
+        nothing in these passes.
         """
         preempted = {p.request for p in event.preempted}
         cancelled = {f.request for f in event.finished if f.when == "before"}

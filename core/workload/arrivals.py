@@ -66,7 +66,7 @@ class Lengths:
             _parsed(text)
 
     def shapes(self, seed: int = 0) -> Iterator[Shape]:
-        """Without end, seeded."""
+        """Pairs of lengths without end, drawn from the seed."""
         draw = random.Random(seed)
         prompt, output = _parsed(self.prompt), _parsed(self.output)
         while True:

@@ -7,7 +7,7 @@
     ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
     our own    JSONL: see `core.workload.arrivals.shapes_in`
 
-None of them has texts but ShareGPT. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes are shared as they were.
+Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes are shared as they were.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Dataset:
     """What a file holds.
 
     shapes: in order of arrival. hash_ids: of each prompt's blocks, empty where the file has none. skipped: requests without a prompt or an answer.
-    scale: what lengths were multiplied with. block_tokens: in a block of `hash_ids`, after scaling.
+    scale: the factor on all lengths. block_tokens: in a block of `hash_ids`, after scaling.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Dataset:
         return replace(self, shapes=self.shapes[:count], hash_ids=self.hash_ids[:count])
 
     def scaled(self, context: int) -> Dataset:
-        """Lengths multiplied so that the longest prompt and its answer fit `context` tokens; at their own size where they do."""
+        """Lengths scaled down so that the longest prompt and its answer fit `context` tokens; unchanged where they do."""
         longest = max(shape.prompt_tokens + shape.output_tokens for shape in self.shapes)
         scale = min(1.0, context / longest)
         if scale == 1.0:
@@ -73,7 +73,7 @@ class Dataset:
 
     def within(self, context: int, output: int, total: int, block: int) -> Dataset:
         """Scaled further where that is needed: answers of at most `output` tokens, prompts and answers of at most `total` together, shared
-        blocks of at most `block`. Raises InvalidWorkload where they cannot be made so short.
+        blocks of at most `block`. Raises InvalidWorkload where they cannot be made that short.
         """
         longest = max(shape.prompt_tokens + shape.output_tokens for shape in self.shapes)
         room = min(context, longest)

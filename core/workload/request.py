@@ -1,4 +1,4 @@
-"""What is asked: `Request` and `SamplingParams`, frozen. How far a request has come is the scheduler's to know."""
+"""What is asked: `Request` and `SamplingParams`, frozen. The scheduler knows how far a request has come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Phase = Literal["prefill", "decode"]
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a finite number."""
+    """Whether a value is a finite number."""
     try:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # a whole number beyond every float

@@ -1,4 +1,4 @@
-"""What else could serve the same requests: transformers' own ways, and the GPT-2 article's. No engine of ours is used here.
+"""Other ways to serve the same requests: transformers' own, and the GPT-2 article's. None of them uses our engine.
 
 Each baseline answers every request greedily, goes on past end-of-sequence tokens as `ignore_eos` does, and hands back plain
 records. What it cannot show stays None, "not observable". Setting up (caches, threads) comes before the stopwatch, as it does for us.

@@ -1,4 +1,4 @@
-"""Continuous batching as the GPT-2 article writes it: one cache for all, joined before every pass and dealt out again after it."""
+"""Continuous batching as the GPT-2 article does it: the caches are joined into one before every pass and split again after it."""
 
 from __future__ import annotations
 

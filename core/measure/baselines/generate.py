@@ -15,7 +15,7 @@ from core.measure.baselines.job import BaselineRun, Job, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
-    """Notes when each token of a wave was there; stops it at `deadline`, on the same clock."""
+    """Notes when each token of a wave was generated; stops the wave at `deadline`, on the same clock."""
 
     def __init__(self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float) -> None:
         self.times: list[float] = []

@@ -82,7 +82,7 @@ class TransformersContinuous:
         self.model, self.work = model, work
         self._attention_before = model.config._attn_implementation
         settings = ContinuousBatchingConfig(**{**continuous_settings(work, lanes, budget, variant), **(limits or {})})
-        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it complains that psutil is not there
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it warns where psutil is not installed
         self.steps = 0
         self._done: dict[str, Any] = {}
         self._manager: Any = None
@@ -133,7 +133,7 @@ class TransformersContinuous:
 
     @property
     def has_work(self) -> bool:
-        """Whether requests have been submitted that have not ended."""
+        """Whether some of the requests submitted have not ended."""
         return self._manager.input_queue.qsize() > 0 or self._processor.scheduler.has_pending_requests()
 
     @property
@@ -144,7 +144,7 @@ class TransformersContinuous:
 
     @property
     def outputs(self) -> dict[str, list[int]]:
-        """Generated ids by request, of those that run and those that are done."""
+        """Generated ids by request, running ones included."""
         running = self._processor.scheduler.active_requests
         return {request: list(state.generated_tokens) for request, state in (running | self.finished()).items()}
 
@@ -172,7 +172,7 @@ class TransformersContinuous:
 def ready(
     model: Any, work: Sequence[Job], lanes: int, budget: int = 256, clock: Callable[[], float] = time.perf_counter
 ) -> Iterator[Callable[[], BaselineRun]]:
-    """A pool and a loop, set up and at the end torn down; what is handed over runs it once.
+    """Sets up a pool and a loop, and tears them down at the end; the function handed over runs the loop once.
 
     A run goes from the first submission to the last result; it raises InflightError if a request is dropped.
     """
