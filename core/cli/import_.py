@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from core.cli.options import Json
 from core.cli.output import line, print_json, sentence
 from core.recorders.convert import to_trace
+from core.recorders.opening import those_that_open
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import named_tokenizer
 from core.trace.phrases import ALIGNMENTS
@@ -30,17 +32,19 @@ def import_(
     """Open what `inflight-vllm` or another recorder wrote, check it, and save it as a trace that the page and `show` open."""
     recordings = read_raw(raw)
     told = named_tokenizer(tokenizer) if tokenizer else None
-    traces = [to_trace(recording, told) for recording in recordings]
-    ranks = Ranks.of((recording.name, trace) for recording, trace in zip(recordings, traces, strict=True))
+    opened = those_that_open((recording.name, partial(to_trace, recording, told)) for recording in recordings)
+    ranks = Ranks.of(opened.traces, opened.refused)
+    by_rank = {recording.rank: recording for recording in recordings}
     rows = []
-    for recording, trace in zip(recordings, traces, strict=True):
-        path = out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{recording.rank}{out.suffix}")
+    for rank, trace in ((rank.number, rank.trace) for rank in ranks.ranks):
+        recording = by_rank[rank]
+        path = out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{rank}{out.suffix}")
         trace.save(path)
         Trace.load(path)  # its rules are every trace's: what breaks them is not handed on as one
         rows.append(_row(recording, trace, path))
     for fault in ranks.faults if ranks.count > 1 else recordings[0].faults:
         sentence(fault)
-    if ranks.count > 1:
+    if len(ranks.ranks) > 1:
         sentence(ALIGNMENTS[ranks.alignment])
     if json:
         print_json(rows)

@@ -7,9 +7,7 @@ Knows nothing of the process that recorded.
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count, takewhile
@@ -18,7 +16,7 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
-from core.recorders.raw import Recording, gathered, is_raw, read_raw
+from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.trace.events import (
     KV,
@@ -105,24 +103,15 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     return trace
 
 
-def open_texts(files: Iterable[tuple[str, str]]) -> list[tuple[str, Trace]]:
-    """The traces of some files, given as name and text: each a saved trace of ours or another engine's raw recording, by what is in it. The parts
-    of a recording are one trace. Raises InvalidTrace for anything else.
-    """
-    raw, traces = [], []
-    for name, text in files:
-        if is_raw(text.partition("\n")[0]):
-            raw.append((name, io.StringIO(text)))
-        else:
-            traces.append((name, Trace.from_lines(text.removesuffix("\n").split("\n"))))
-    found = [(recording.name, to_trace(recording)) for recording in (gathered(raw) if raw else ())]
-    return traces + [(name, Trace.from_lines(trace.lines())) for name, trace in found]  # its rules are every trace's
+def ruled(recording: Recording) -> Trace:
+    """Its trace, which its rules accept as every trace's: raises InvalidTrace."""
+    return Trace.from_lines(to_trace(recording).lines())
 
 
 def open_recording(path: Path) -> Trace:
     """The trace of a recording of one rank in one file; raises InvalidTrace."""
     (recording,) = read_raw([path])
-    return Trace.from_lines(to_trace(recording).lines())  # its rules are every trace's
+    return ruled(recording)
 
 
 def _followable(recording: Recording) -> list[dict[str, Any]]:

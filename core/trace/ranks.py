@@ -48,8 +48,10 @@ class Ranks:
     faults: tuple[str, ...]
 
     @classmethod
-    def of(cls, traces: Iterable[tuple[str, Trace]]) -> Ranks:
-        """traces: with the names of their files. Raises InvalidTrace for files that are not of one engine."""
+    def of(cls, traces: Iterable[tuple[str, Trace]], refused: Iterable[str] = ()) -> Ranks:
+        """traces: with the names of their files. refused: a sentence for each file that could not be opened. Raises InvalidTrace for files that
+        are not of one engine.
+        """
         places = sorted((_Place.of(name, trace) for name, trace in traces), key=lambda place: place.rank)
         if not places:
             raise InvalidTrace("there is no recording to open.")
@@ -57,7 +59,7 @@ class Ranks:
         alignment, offsets = _aligned(places)
         ranks = tuple(Rank(p.rank, p.trace, offset) for p, offset in zip(places, offsets, strict=True))
         count = max(max(p.ranks, p.rank + 1) for p in places)  # of a dense model's ranks none knows how many there are
-        return cls(ranks, count, alignment, tuple(_faults(ranks, places, count, alignment)))
+        return cls(ranks, count, alignment, (*refused, *_faults(ranks, places, count, alignment)))
 
 
 @dataclass(frozen=True)

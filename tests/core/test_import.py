@@ -18,7 +18,8 @@ from core import Trace, metrics
 from core.assets import BUILTIN_MODELS
 from core.cli import main
 from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
-from core.recorders.convert import open_texts, to_trace
+from core.recorders.convert import to_trace
+from core.recorders.opening import open_texts
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import model_folder, named_tokenizer, tokenizer_of
 from core.trace.detokenize import pieces
@@ -173,7 +174,7 @@ def test_two_ranks_of_one_engine_make_two_traces(tmp_path, capsys):
     assert [(t.header.engine.rank, t.header.engine.ranks) for t in traces] == [(0, 2), (1, 2)]
     assert [(len(t.prompts), len(t.events), t.complete) for t in traces] == [(6, 77, True), (4, 40, True)]
     assert not traces[0].prompts.keys() & traces[1].prompts.keys()
-    saved = Ranks.of(open_texts((file.name, file.read_text()) for file in files))
+    saved = Ranks.of(open_texts((file.name, file.read_text()) for file in files).traces)
     recorded = ranks(text(0), text(1))
     assert [rank.offset for rank in saved.ranks] == [rank.offset for rank in recorded.ranks] and saved.ranks[1].offset > 0
     with pytest.raises(SystemExit):
@@ -212,7 +213,7 @@ def test_the_command_watches_to_the_end(tmp_path, raw, capsys):
 
 
 def open_text(text: str) -> Trace:
-    ((_, trace),) = open_texts([("This file", text)])
+    ((_, trace),) = open_texts([("This file", text)]).traces
     return trace
 
 

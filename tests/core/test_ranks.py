@@ -67,6 +67,26 @@ def test_what_is_wrong_is_said_and_the_rest_opens():
     assert parted.startswith("Rank 0 had ended 5") and parted.endswith("s before rank 1 began: these may be two runs.")
 
 
+@pytest.mark.parametrize(
+    ("damaged", "why"),
+    [
+        (text(1, clock={"monotonic_ns": "x", "wall_ns": 1}), "damaged"),
+        (text(1, ranks="x"), "wrong kind"),
+        ("".join(text(1).splitlines(keepends=True)[:1] + text(1).splitlines(keepends=True)[20:]), "an earlier part is missing"),
+        ("this is no recording\n", "line 1"),
+    ],
+    ids=["clock", "ranks", "beginning", "text"],
+)
+def test_a_rank_that_cannot_be_opened_is_told_of_and_the_others_open(damaged, why):
+    opened = ranks(text(0), damaged)
+    assert [rank.number for rank in opened.ranks] == [0]
+    refused, *missing = opened.faults
+    assert refused.startswith("1.raw.jsonl cannot be opened: ") and why in refused
+    assert missing == (["Of 2 ranks, rank 1 is not among these files."] if why != "line 1" else [])  # who it is, a header says
+    with pytest.raises(InvalidTrace, match=why):
+        ranks(damaged)
+
+
 def test_a_clock_that_runs_backwards_and_a_file_that_breaks_off_are_told_of_their_rank():
     header, *steps = records(1)
     for step in steps[20:]:
@@ -86,11 +106,9 @@ def test_a_clock_that_runs_backwards_and_a_file_that_breaks_off_are_told_of_thei
         ((text(0), text(1, model="another")), "recordings of two engines: their model differs"),
         ((text(0), text(1, engine="other")), "recordings of two engines: their name differs"),
         ((text(0), "\n".join(memory_trace((3,)).lines()) + "\n"), "is a run of this engine"),
-        ((text(0), text(1, clock={"monotonic_ns": "x", "wall_ns": 1})), "damaged"),
         ((text(0), text(1, clock={"monotonic_ns": 1, "wall_ns": 10**30})), "a time that no clock shows"),
         ((text(0), text(1, rank=[])), "does not say which rank"),
         ((text(0), text(1, rank=-1)), "does not say which rank"),
-        ((text(0), text(1, ranks="x")), "wrong kind"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(files, sentence):

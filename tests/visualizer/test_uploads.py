@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -94,26 +95,28 @@ def test_a_reader_with_too_little_memory_says_so(store):
 
 def test_two_are_read_at_once_and_the_others_wait_or_are_told(store, monkeypatch):
     most = {"now": 0, "ever": 0}
+    release = threading.Event()
 
-    def slowly(reader, data, arguments):
+    def held(reader, data, arguments):
         most["now"] += 1
         most["ever"] = max(most["ever"], most["now"])
-        time.sleep(0.05)
+        release.wait()
         most["now"] -= 1
         return {"error": "x"}
 
-    monkeypatch.setattr(apart, "_run", slowly)
+    monkeypatch.setattr(apart, "_run", held)
     monkeypatch.setattr(apart, "_WAIT", 0.01)
 
-    def one(_):
-        try:
+    def one() -> str:
+        with pytest.raises(InflightError) as refused:
             open_upload(b"x", store, HERE)
-        except InflightError as error:
-            return str(error)
+        return str(refused.value)
 
     with ThreadPoolExecutor(6) as pool:
-        said = list(pool.map(one, range(6)))
-    assert most["ever"] == 2 and sum("try again in a moment" in words for words in said) == 4
+        all_six = [pool.submit(one) for _ in range(6)]
+        told = [done.result() for done in islice(as_completed(all_six), 4)]  # while two hold their places
+        release.set()
+    assert most["ever"] == 2 and all("try again in a moment" in words for words in told)
 
 
 def test_depth_is_that_of_brackets():

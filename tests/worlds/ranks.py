@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from core.recorders.convert import open_texts
+from core.recorders.opening import open_texts
 from core.trace.ranks import Ranks
 
 FILES = [Path(__file__).parents[1] / "data" / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz" for rank in (0, 1)]
@@ -27,4 +27,5 @@ def text(rank: int, /, drop: tuple[str, ...] = (), **header: Any) -> str:
 
 def ranks(*texts: str) -> Ranks:
     """Files opened together; they are called 0.raw.jsonl, 1.raw.jsonl, …"""
-    return Ranks.of(open_texts((f"{number}.raw.jsonl", content) for number, content in enumerate(texts)))
+    opened = open_texts((f"{number}.raw.jsonl", content) for number, content in enumerate(texts))
+    return Ranks.of(opened.traces, opened.refused)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from core.errors import InvalidTrace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from visualizer.server.apart import answer, read_apart
@@ -51,18 +52,20 @@ def check_lines(text: str) -> None:
                 raise Refused(f"line {number}: this is no line of a trace, but brackets within brackets.")
 
 
-def _put(traces: list[tuple[str, Trace]], store: Store) -> dict[str, Any]:
-    """Traces with the names of their files."""
+def _put(traces: Sequence[tuple[str, Trace]], refused: Sequence[str], store: Store) -> dict[str, Any]:
+    """traces: with the names of their files. refused: what is said of those that could not be opened."""
     trace = traces[0][1]
-    if len(traces) == 1 and trace.header.engine is None:
-        return store.put(trace, UPLOADED)
-    ranks = Ranks.of(traces)
-    return store.put(trace, UPLOADED) if ranks.count == 1 else store.put_ranks(ranks, UPLOADED)
+    ranks = Ranks.of(traces, refused) if len(traces) > 1 or trace.header.engine is not None else None
+    if ranks is not None and (ranks.count > 1 or refused):
+        return store.put_ranks(ranks, UPLOADED)
+    if refused:
+        raise InvalidTrace(refused[0])
+    return store.put(trace, UPLOADED)
 
 
 def main() -> None:
     """The reader: see above."""
-    from core.recorders.convert import open_texts
+    from core.recorders.opening import open_texts
 
     def read(text: str) -> dict[str, Any]:
         texts = text.split(SEPARATOR)
@@ -71,7 +74,8 @@ def main() -> None:
         names = sys.argv[2:] if len(sys.argv) == 2 + len(texts) else ["This file"] * len(texts)
         store = Store(Path(sys.argv[1]), quota=sys.maxsize)
         try:
-            return _put(open_texts(zip(names, texts, strict=True)), store)
+            opened = open_texts(zip(names, texts, strict=True))
+            return _put(opened.traces, opened.refused, store)
         except NotKept as error:
             return {"error": f"{error} The file itself may be fine."}
 
