@@ -29,7 +29,7 @@ from visualizer.documents.comparison_files import load as load_comparison
 from visualizer.documents.comparison_table import NOT_OBSERVABLE, csv_text, table
 from visualizer.documents.record_comparisons import record_comparisons
 from visualizer.words import findings, verdicts
-from worlds.comparison import CURVE, ENVIRONMENT
+from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.visual import record, request
 
 REQUESTS = [request("a", 5, 12), request("b", 3, 3), request("c", 4, 6), request("d", 6, 4)]
@@ -335,9 +335,9 @@ def test_a_quiet_machine_records_what_is_shown(tmp_path):
     assert {f["name"] for f in made["figures"]} >= {"total_time", "difference"}
 
 
-def test_saved_and_loaded_it_is_the_same_document(comparison, tmp_path):
+def test_saved_and_loaded_it_is_the_same_document(tmp_path):
     shown = Shown(
-        comparison,
+        measured(),
         "small",
         ENVIRONMENT,
         "recorded",
@@ -349,6 +349,11 @@ def test_saved_and_loaded_it_is_the_same_document(comparison, tmp_path):
     )
     folder = save(shown, tmp_path / "small")
     assert document(load_comparison(folder)) == document(shown)
+    plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    plain["policies"]["static"]["wall_s"]["runs"][0] += 9
+    (folder / "comparison.json").write_text(json.dumps(plain), encoding="utf-8")
+    with pytest.raises(InflightError, match="small says wall_s of static"):
+        load_comparison(folder)
 
 
 def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison):

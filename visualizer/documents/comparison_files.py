@@ -9,6 +9,7 @@ from pathlib import Path
 from core.assets import ASSETS
 from core.errors import InflightError
 from core.measure.compare import Comparison
+from core.measure.comparison_faults import fault_of
 from core.measure.cost_curve import CostCurve
 from core.measure.rounds import Run
 from core.recorders.raw import lines_of
@@ -44,7 +45,7 @@ def save(shown: Shown, folder: Path) -> Path:
 
 
 def load(folder: Path) -> Shown:
-    """Inverse of `save`; raises InflightError for a folder that is not one."""
+    """Inverse of `save`; raises InflightError for a folder that is not one, and for one that contradicts itself or its runs."""
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -64,6 +65,8 @@ def load(folder: Path) -> Shown:
             {name: entries[name]["shown_round"] for name in names if "shown_round" in entries[name]},
             {name: entries[name]["apart"] for name in names if "apart" in entries[name]},
         )
+        if fault := fault_of(comparison, plain):
+            raise InflightError(f"The comparison {folder.name} {fault}.")
         cost = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
         return Shown(
             comparison, plain["workload"], plain["environment"], plain["source"], plain["title"], plain["shows"], plain["created"], cost,
