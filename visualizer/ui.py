@@ -19,6 +19,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 import gradio as gr
 from gradio.context import LocalContext
 from gradio.routes import templates
+from gradio.utils import colab_check, is_hosted_notebook
 from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -38,8 +39,8 @@ from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.folder import own_folder
 from visualizer.server.followed import Followed
-from visualizer.server.limits import Limits, are_strangers, is_space, limits
-from visualizer.server.middleware import Described, MaxBody, OnlyAsked
+from visualizer.server.limits import LOOPBACK, Limits, are_strangers, is_space, limits
+from visualizer.server.middleware import Described, MaxBody, OnlyAsked, OwnVisitors
 from visualizer.server.origins import origins
 from visualizer.server.packed import Shared
 from visualizer.server.routes import routes
@@ -168,7 +169,9 @@ def launch(
         raise InflightError("The page runs in one process: start it without torchrun.")
     wait_passively()  # nothing has loaded torch yet: the first run does, or the page once it is served
     elsewhere = origins(trace_hosts)
-    host = "shared" if options.get("share") else options.get("server_name")
+    share = is_shared(options.pop("share", None))
+    host = "shared" if share else options.get("server_name")
+    is_home = not (is_space() or trust_visitors or are_strangers(host, False) or options.get("root_path"))
     here = here or limits(host=host, trusted=trust_visitors)
     try:
         store = Store(own_folder(), here.kept_bytes)
@@ -200,6 +203,7 @@ def launch(
         app_kwargs={
             "middleware": [
                 Middleware(OnlyAsked, origins=elsewhere),
+                Middleware(OwnVisitors, hosts=LOOPBACK if is_home else None),
                 Middleware(MaxBody, question=here.question_bytes, file=here.upload_bytes),
                 Middleware(Shared, is_everybodys=store.is_pinned),
                 Middleware(Described, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
@@ -214,6 +218,8 @@ def launch(
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
         max_threads=_EVERYBODY,
+        share=share,
+        pwa=False,
         run_history=False,
         ssr_mode=False,
         prevent_thread_lock=True,
@@ -226,6 +232,13 @@ def launch(
     if not prevent_thread_lock:
         _serve_until_interrupted(server)
     return served
+
+
+def is_shared(asked: bool | None) -> bool:
+    """Whether the page gets a public address through Gradio's tunnel, as Gradio decides where it is not told: strangers come by it."""
+    if asked is not None:
+        return asked
+    return colab_check() or is_hosted_notebook() or os.environ.get("GRADIO_SHARE", "").lower() == "true"
 
 
 def _serve_until_interrupted(server: Server) -> None:

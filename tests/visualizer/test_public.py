@@ -36,6 +36,14 @@ def test_where_strangers_can_ask_the_smaller_limits_hold():
     assert limits({"SPACE_ID": "me/it"}, "127.0.0.1", trusted=True) == SPACE
 
 
+def test_a_tunnel_that_gradio_opens_by_itself_lets_strangers_in(monkeypatch):
+    from visualizer.ui import is_shared
+
+    assert not is_shared(None) and is_shared(True)
+    monkeypatch.setenv("GRADIO_SHARE", "True")
+    assert is_shared(None) and not is_shared(False)
+
+
 @pytest.mark.parametrize(
     ("behind_proxy", "forwarded", "found"),
     [
@@ -79,11 +87,37 @@ def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
         ("POST", "gradio_api/component_server"),
         ("GET", "monitoring"),
         ("GET", "gradio_api/runs"),
+        ("GET", "manifest.json"),
+        ("GET", "pwa_icon/512"),  # which Gradio makes at any size
+        ("GET", "static/" + "a" * 300),  # a name too long for a disk
     ],
 )
 def test_what_the_page_does_not_use_is_shut(page_url, http, method, path):
     answer = http.request(method, f"{page_url}/{path}")
     assert answer.status_code == 404 and answer.json() == {"error": "There is nothing at this address."}
+
+
+@pytest.mark.parametrize("path", ["inflight/jobs", "inflight/uploads", "inflight/live/requests", "gradio_api/call/state"])
+def test_a_page_of_another_site_sends_nothing_here(page_url, http, path):
+    """A visitor's browser would send a body of plain text for any site, and reaches what that site cannot: a page at home."""
+    for site in ("cross-site", "same-site"):
+        answer = http.post(
+            f"{page_url}/{path}", content=b'{"kind": "run"}', headers={"sec-fetch-site": site, "content-type": "text/plain"}
+        )
+        assert answer.status_code == 403 and answer.json() == {"error": "A page of another site may not ask this."}
+        assert http.get(page_url, headers={"sec-fetch-site": site}).status_code == 200, "links lead here"
+    own = http.post(f"{page_url}/inflight/jobs", content=b"{}", headers={"sec-fetch-site": "same-origin"})
+    assert own.status_code == 200
+
+
+def test_a_page_at_home_answers_to_no_name_that_others_gave_it(page_url, space_url, http):
+    """A site whose name is made to point to this machine would be of the same origin as this page."""
+    for host in ("evil.example", "evil.example:7860", "127.0.0.1.evil.example", "[::2]:80", ""):
+        answer = http.get(f"{page_url}/inflight/state", headers={"host": host})
+        assert answer.status_code == 403 and "answers to localhost" in answer.json()["error"]
+    for host in ("localhost", "LOCALHOST:80", "127.0.0.1:7860", "[::1]:7860"):
+        assert http.get(f"{page_url}/inflight/state", headers={"host": host}).status_code == 200
+    assert http.get(f"{space_url}/inflight/state", headers={"host": "me-it.hf.space"}).status_code == 200
 
 
 def test_every_answer_says_what_a_browser_may_do_with_it(page_url, http):

@@ -82,6 +82,9 @@ SPACE = Limits(
 )
 
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
 def is_space(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this is a Space, behind the proxy of Hugging Face."""
     return bool(environment.get("SPACE_ID"))
@@ -97,7 +100,7 @@ def limits(environment: Mapping[str, str] = os.environ, host: str | None = None,
 
 def are_strangers(host: str | None, trusted: bool) -> bool:
     """Whether the page's visitors may be anybody: see `limits`."""
-    return not trusted and host not in (None, "", "127.0.0.1", "localhost", "::1")
+    return not trusted and host not in (None, "", *LOOPBACK)
 
 
 class Spec(NamedTuple):

@@ -1,5 +1,5 @@
-"""Stands between the network and Gradio: bounds the size of requests, answers only the addresses that the page uses, adds security headers,
-and describes the first page. Knows nothing of what is asked.
+"""Stands between the network and Gradio: bounds the size of requests, answers only the addresses that the page uses and only those who visit
+it, adds security headers, and describes the first page. Knows nothing of what is asked.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ async def _refuse(send: Send, most: int) -> None:
     await _sentence(send, 413, f"This page takes at most {most >> 10:,} KiB at once here.")
 
 
+_LONGEST = 255  # characters of an address: no file has a longer name
 _ASKED = re.compile(  # by the page and by gradio_client; Gradio's others take uploads, fetch elsewhere for a visitor, or show its insides
-    r"/|/(config|theme\.css|favicon\.ico|manifest\.json|robots\.txt|pwa_icon(/\d+)?)/?|/(assets|static|inflight)/.+"
+    r"/|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight)/.+"
     r"|/serve/(generate|v1/(completions|chat/completions|models(/.+)?)|health|metrics|events|control|sessions?|openapi\.json)"  # the shared engine
     r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
 )
@@ -153,10 +154,43 @@ class OnlyAsked:
                 message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in given)]
             await send(message)
 
-        if _ASKED.fullmatch(path_of(scope)):
+        path = path_of(scope)
+        if len(path) <= _LONGEST and _ASKED.fullmatch(path):
             await self._app(scope, receive, safely)
         else:
             await _sentence(safely, 404, "There is nothing at this address.")
+
+
+_OUR_OWN = (b"same-origin", b"none")  # `none`: by the visitor's own hand
+
+
+class OwnVisitors:
+    """Answers 403 in a sentence where a page of another site asks by a visitor's browser, which may reach what that site cannot: one that sends
+    something here, as browsers say, or one that has its own name point here (DNS rebinding).
+
+    hosts: names that this page answers to, None for any.
+    """
+
+    def __init__(self, app: Callable[..., Any], hosts: Sequence[str] | None) -> None:
+        self._app = app
+        self._hosts = None if hosts is None else {f"[{host}]" if ":" in host else host for host in hosts}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (refusal := self._refusal(scope["method"], dict(scope["headers"]))):
+            await _sentence(send, 403, refusal)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refusal(self, method: str, headers: dict[bytes, bytes]) -> str:
+        asked = headers.get(b"host")
+        if self._hosts is not None and asked is not None and _PORT.sub("", asked.decode("latin-1").lower()) not in self._hosts:
+            return "This page answers to localhost: start it with --host for others, or behind a proxy with --trust-visitors."
+        if method not in ("GET", "HEAD", "OPTIONS") and headers.get(b"sec-fetch-site", b"none") not in _OUR_OWN:
+            return "A page of another site may not ask this."
+        return ""
+
+
+_PORT = re.compile(r":\d*$")
 
 
 async def _sentence(send: Send, status: int, sentence: str) -> None:
