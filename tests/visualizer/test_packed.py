@@ -136,13 +136,13 @@ def test_how_long_it_is_kept_goes_by_the_name():
     ]  # fmt: skip
 
 
-def test_the_page_is_the_same_for_everybody(page_url, http):
+def test_the_page_is_the_same_for_everybody(space_url, http):
     """The real one: Gradio's own answers depend on the Host that a visitor makes up, and the first one's stays for all."""
     hostile = {"Host": "evil.example", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"}
     for path in ("", "config", "gradio_api/info", "theme.css", "?page=none", "config?deep_link=none"):
-        first, second = http.get(f"{page_url}/{path}", headers=hostile), http.get(f"{page_url}/{path}")
+        first, second = http.get(f"{space_url}/{path}", headers=hostile), http.get(f"{space_url}/{path}")
         assert first.status_code == second.status_code == 200 and first.content == second.content
         assert b"evil.example" not in second.content and b"inflight.invalid" not in second.content
-    page = http.get(page_url).text
+    page = http.get(space_url).text
     outside = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
     assert "document.baseURI" in page and "document.baseURI" not in outside
