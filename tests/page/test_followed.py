@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from playwright.sync_api import Page
 
 from core.recorders.convert import open_recording
 from worlds.page_server import serve
+from worlds.ranks import FILES as RANKS
 from worlds.recording_writer import writing
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -63,3 +66,26 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     with writing(SPECULATION, folder / "run.raw.jsonl"):  # started again, in the same file
         bo.wait_for_function("() => inflight.run.events.some(e => e.drafts.length) && inflight.run.stepOf(0) === 0")
     assert not bo.evaluate("inflightLive.batch.broken")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_ranks_are_followed_one_by_one_and_axe_finds_nothing_serious(url, folder, visit, size):
+    for rank, file in enumerate(RANKS):
+        (folder / f"run.rank{rank}.raw.jsonl").write_bytes(gzip.decompress(file.read_bytes()))
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    for scheme in ("light", "dark"):
+        page = opened(visit, url, size=size, color_scheme=scheme)
+        page.wait_for_function("() => inflight.drawn >= 0 && inflightLive.batch.state.followed.streams.length === 2")
+        assert "Each recording is followed by itself." in page.inner_text(".followed")
+        page.get_by_role("button", name="recordings, rank 1").click()
+        page.wait_for_function(
+            "() => inflightLive.batch.run?.length === 40 && inflight.run === inflightLive.batch.run && inflight.drawn >= 0"
+        )
+        assert "rank 1" in page.inner_text(".followed h2")
+        page.evaluate(axe + ";0")
+        found = page.evaluate(
+            "axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))"
+        )
+        assert found == [], scheme
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -17,7 +17,8 @@ export class FollowedView {
     this.file = h("p", { class: "followed-file" });
     this.note = h("p", { class: "followed-note" });
     this.streams = h("nav", { class: "followed-streams", "aria-label": "Recordings" });
-    section.append(this.title, this.file, this.streams, this.note);
+    this.alone = h("p", { class: "followed-note" }, "Each recording is followed by itself. Opened together on the Watch tab, those of one engine's ranks are on one clock.");
+    section.append(this.title, this.file, this.streams, this.alone, this.note);
   }
 
   draw(/** @type {any} */ followed, run) {
@@ -27,7 +28,7 @@ export class FollowedView {
     setText(this.title, engine ? `${engine.name} ${engine.version}${engine.ranks > 1 ? `, rank ${engine.rank} of ${engine.ranks}` : ""}` : "Another engine");
     setText(this.file, `Recorded in ${followed.file}`);
     setText(this.note, `It is somebody else's engine: it can be watched, not steered. ${notRecorded(run)}${followed.texts ? "" : " Its texts are hidden, as others reach this page."}`.trim());
-    this.streams.hidden = followed.streams.length < 2;
+    this.streams.hidden = this.alone.hidden = followed.streams.length < 2;
     const key = JSON.stringify([followed.streams, followed.of]);
     if (key === this._key) return;
     this._key = key;
