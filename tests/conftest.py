@@ -9,11 +9,15 @@ os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_ANALY
 
 import pytest
 import torch
+from hypothesis import settings
 from transformers.utils import logging
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run on CPU tensors; read when a module that has kernels is imported
 
+# Properties are tried on a third of their examples (`worlds.examples`); CI names a profile with all of them, `--hypothesis-profile=ci`.
+settings.register_profile("quick", settings(), max_examples=33)
+settings.load_profile("quick")
 torch.set_num_threads(1)
 logging.disable_progress_bar()
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core import Trace, Workload
@@ -14,6 +14,7 @@ from core.config import POLICIES
 from core.errors import InvalidConfig
 from core.measure.metrics import metrics
 from core.measure.replay import Replay
+from worlds.examples import examples
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import checker_of, generate, memory_engine, request, requests
 
@@ -184,7 +185,7 @@ def test_a_failing_launch_keeps_what_was_under_way_and_the_engine_runs_again():
     assert engine.run(workload).outputs["r0"] == generate(request("r0", 3, 20))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(data=st.data())
 def test_any_run_says_what_each_request_says_alone(data):
     policy = data.draw(st.sampled_from(list(POLICIES)))
@@ -220,7 +221,7 @@ def test_any_run_says_what_each_request_says_alone(data):
     assert engine._scheduler.pool.num_used == 0
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data())
 def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
     policy = data.draw(st.sampled_from(list(POLICIES)))

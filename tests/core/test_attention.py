@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention import cpu, dense, plug
@@ -11,13 +11,14 @@ from core.attention.kv_pool import KVPool, KVShape
 from core.attention.observe import LayerCall, PrivateMask, window_of
 from core.attention.spec import AttentionSpec, Backend
 from core.measure.mistakes import leaky_mask
+from worlds.examples import examples
 from worlds.families import RUNS, WINDOW, world
 from worlds.passes import BLOCK, passes
 
 CPU = torch.device("cpu")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     scheduled=passes(),
     window=st.sampled_from([None, 1, 2, 5, 100]),
@@ -44,7 +45,7 @@ def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, g
         torch.testing.assert_close(mine[real], oracle[real], atol=1e-5, rtol=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(scheduled=passes())
 def test_mask_of_the_cache_plug_shows_the_same_keys(scheduled):
     """Row by row and key by key: the slots that a query sees, whichever way the keys are laid out."""

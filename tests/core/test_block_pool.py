@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from core.scheduler.block_pool import BlockPool
+from worlds.examples import examples
 
 
 def test_a_planned_sequence_stays_consecutive() -> None:
@@ -132,5 +132,5 @@ class Sequences(RuleBasedStateMachine):
         assert self.pool.num_used == 0
 
 
-Sequences.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Sequences.TestCase.settings = examples(60, stateful_step_count=25)
 TestSequences = Sequences.TestCase

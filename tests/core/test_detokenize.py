@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from core.trace.detokenize import Detokenizer, StopWatch, pieces
+from worlds.examples import examples
 
 
 def byte_tokenizer(*merges: tuple[str, str]) -> PreTrainedTokenizerFast:
@@ -74,7 +75,7 @@ def test_stray_bytes_before_an_emoji_do_not_swallow_it() -> None:
 
 
 @given(st.lists(st.integers(0, len(BYTES) - 1), max_size=40))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_tokens(ids: list[int]) -> None:
     assert "".join(pieces(BYTES, ids)) == whole(ids)
 
@@ -86,7 +87,7 @@ hard = st.lists(
 
 
 @given(hard)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_broken_utf8(parts: list[bytes]) -> None:
     data = b"".join(parts)
     ids = ids_of(data)
@@ -94,7 +95,7 @@ def test_broken_utf8(parts: list[bytes]) -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_prompt_and_output_join(prompt: str, output: str) -> None:
     first, second = ids_of(prompt.encode()), ids_of(output.encode())
     assert "".join(pieces(BYTES, first)) == prompt
@@ -155,7 +156,7 @@ def test_stop_strings_token_by_token(text: str, stop: tuple[str, ...], at: int |
     st.lists(st.sampled_from(["a", "b", "ab", "😀"]), max_size=12),
     st.lists(st.sampled_from(["ab", "ba", "b😀a", "aab"]), min_size=1, max_size=2),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_stop_strings_are_found_at_the_token_that_completes_them(parts: list[str], stop: list[str]) -> None:
     ids = ids_of("".join(parts).encode())
     watch = StopWatch(BYTES, tuple(stop))

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import POLICIES, EngineConfig
@@ -16,6 +16,7 @@ from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metri
 from core.runner.eager import ModelRunner
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
+from worlds.examples import examples
 from worlds.small import MemoryModel, SchedulerWorld
 from worlds.small import request as small_request
 from worlds.visual import record, request
@@ -175,7 +176,7 @@ def test_every_number_has_a_definition():
 rows = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 8), st.integers(0, 6)), min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(policy=st.sampled_from(list(POLICIES)), plan=rows, blocks=st.integers(10, 30), lanes=st.integers(1, 4))
 def test_an_independent_computation_agrees(policy, plan, blocks, lanes):
     """From the JSON lines, by lane and by position, with none of the module's helpers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention.batch import pack
@@ -19,6 +19,7 @@ from core.attention.paged_layout import (
     prefill_capacity,
     queries_per_tile,
 )
+from worlds.examples import examples
 from worlds.passes import BLOCK, passes
 
 
@@ -56,7 +57,7 @@ sequences = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(sequences=sequences, kv_heads=st.sampled_from([1, 3, 8, 32, 71]), group=st.sampled_from([1, 2, 3, 7, 71]))
 def test_everything_is_covered_once(sequences, kv_heads, group):
     query_lens = [length for length, _ in sequences]
@@ -115,7 +116,7 @@ def test_nothing_to_do():
     assert tiles.split_count.tolist() == [0, 0]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(scheduled=passes())
 def test_layout_leads_to_the_slots_that_the_pass_was_packed_with(scheduled):
     output, num_blocks = scheduled

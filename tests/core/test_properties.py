@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from core import Engine, EngineConfig, Request, StepEvent, Workload
 from core.config import POLICIES
 from core.scheduler.state import RequestState
+from worlds.examples import examples
 from worlds.small import MemoryModel, SchedulerWorld, checker_of, generate, memory_engine, request
 
 ROOM = 60  # tokens: the longest request fits the smallest pool
@@ -150,7 +151,7 @@ def follow(case: Case) -> Engine:
 
 
 @given(cases())
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_every_rule_after_every_step(case: Case) -> None:
     follow(case)
 
@@ -164,7 +165,7 @@ def test_every_rule_after_every_step_at_length(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
     """Checked at the moment of the decision, from the scheduler's own books of before and after."""
     world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
@@ -210,7 +211,7 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
 
 
 @given(cases([p.name for p in POLICIES.values() if p.preemption == "newest"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
     """Whoever is in the budget has its blocks, nobody joins, and the last to be preempted would not have fitted in."""
     world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
@@ -224,7 +225,7 @@ def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
 
 
 @given(cases([p.name for p in POLICIES.values() if p.preemption == "stall"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
     """Just before a preemption every running request is at the end of its blocks and none is free."""
     world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)

@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.runner.sampling import SamplingRow, choose, gumbel_noise, noise_key
 from core.workload.request import SamplingParams
+from worlds.examples import examples
 from worlds.triton_cases import DEVICE, sampling_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, where infinities meet
@@ -42,7 +43,7 @@ def check_same(logits: torch.Tensor, temperatures: list[float], seed: int = 0) -
 TEMPERATURES = [0.0, 1.0, 0.7, 0.05, 3.0, 1e-30, 1e30]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     vocab_size=st.sampled_from([1, 2, 31, 32, 33, 100, 161]),
     temperatures=st.lists(st.sampled_from(TEMPERATURES), min_size=1, max_size=6),

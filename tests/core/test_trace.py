@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core import InflightError, Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
+from worlds.examples import examples
 from worlds.small import memory_engine, memory_trace, request, requests
 
 SMALL = ((5, 3), (9, 2), (2, 4, 1))
@@ -298,7 +299,7 @@ def replace_somewhere(draw, value):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_only_an_invalid_trace_ever_escapes(small: Trace, data) -> None:
     rows = rows_of(small)
     index = data.draw(st.sampled_from([0, 0, *range(len(rows))]))

@@ -7,12 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core import InflightError, Request, SamplingParams, Workload
 from core.errors import InvalidWorkload
 from core.workload.presets import PRESETS, preset
+from worlds.examples import examples
 from worlds.small import request
 
 GOOD = {
@@ -82,7 +83,7 @@ shaped = st.dictionaries(fields, values | st.dictionaries(fields, values, max_si
 
 
 @given(values | shaped | st.fixed_dictionaries({"requests": st.lists(shaped | st.just(GOOD["requests"][0]), max_size=3)}))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_only_an_inflight_error_ever_escapes(data: object) -> None:
     try:
         made = Workload.from_json(data)
@@ -93,7 +94,7 @@ def test_only_an_inflight_error_ever_escapes(data: object) -> None:
 
 
 @given(field=fields, value=values, where=st.sampled_from(["top", "request", "sampling"]))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_one_field_of_another_kind(field: str, value: object, where: str) -> None:
     data = json.loads(json.dumps(GOOD))
     target = {"top": data, "request": data["requests"][0], "sampling": data["requests"][0]["sampling"]}[where]

@@ -50,7 +50,8 @@ def start(folder: Path, tests: list[str]) -> int:
     sys.path[:0] = [str(folder), str(folder / "tests")]
     said = os.open("said", os.O_CREAT | os.O_WRONLY)
     os.dup2(said, 1), os.dup2(said, 2)
-    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
+    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options += ["--hypothesis-seed=0", "--hypothesis-profile=default"]
     code = 4
     try:
         code = pytest.main([*options, *(f"tests/{test}" for test in tests)])

@@ -1,0 +1,12 @@
+"""How many examples properties are tried on: the profile says how many of a hundred. See tests/conftest.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+
+
+def examples(number: int, **more: Any) -> settings:
+    """`number` where the profile has Hypothesis' own hundred (`--hypothesis-profile=ci` or `=default`), else its share of them."""
+    return settings(max_examples=max(number * settings().max_examples // 100, 1), deadline=None, **more)
