@@ -29,6 +29,7 @@ from core.errors import InflightError
 from core.models.cache import Models
 from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
+from core.serving.arriving import headers_within
 from core.threads import wait_passively
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import ICON, PICTURE, head
@@ -49,6 +50,8 @@ from visualizer.server.store import Store, address
 
 # Gradio's page for a shared address asks its scripts from elsewhere, which our policy forbids: its page for this address is as good there.
 _ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
+_SILENT = 10.0  # seconds in which the headers of a call must come
+_LAST_WORDS = 1.0  # seconds for what is still being written at the end
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
@@ -225,12 +228,13 @@ def launch(
         prevent_thread_lock=True,
         **options,
     )
+    page.server.config.http_protocol_class = headers_within(_SILENT)
     if isinstance(shared, Followed):
         shared.start()
     if shared is not None:
         print(shared.announce(*served[1:3], options.get("server_name")), flush=True)
     if not prevent_thread_lock:
-        _serve_until_interrupted(server)
+        _serve_until_interrupted(server, shared if isinstance(shared, SharedEngine) else None, page.server)
     return served
 
 
@@ -241,13 +245,18 @@ def is_shared(asked: bool | None) -> bool:
     return colab_check() or is_hosted_notebook() or os.environ.get("GRADIO_SHARE", "").lower() == "true"
 
 
-def _serve_until_interrupted(server: Server) -> None:
-    """Wait for Ctrl-C or an order to end, then end: engines at their next step, the folder with its files, and no thread is waited for longer."""
-    interrupted = threading.Event()
+def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listening: Any) -> None:
+    """Wait for Ctrl-C or an order to end, then end: what the shared engine has under way is finished, unless a second order comes; other
+    engines end at their next step, the folder with its files, and no thread is waited for longer."""
+    interrupted, again = threading.Event(), threading.Event()
     for order in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(order, lambda number, frame: interrupted.set())
+        signal.signal(order, lambda number, frame: (again if interrupted.is_set() else interrupted).set())
     interrupted.wait()
+    if shared is not None:
+        shared.drain(again)
     server.jobs.stop(seconds=0.5)
+    listening.should_exit = True  # answers that are being written come to their end
+    listening.thread.join(_LAST_WORDS)
     shutil.rmtree(server.store.folder, ignore_errors=True)
     sys.stdout.flush()
     os._exit(0)  # a thread inside torch would abort an interpreter that shuts down around it

@@ -69,6 +69,7 @@ class Admission:
     def cancel(self, stream: TokenStream) -> None:
         """One that has ended stays as it is."""
         if stream.id in self._delivery.streams:
+            stream.is_leaving = True
             self._engine.cancel(stream.id)
         elif self.held.pop(stream.id, None) is not None:
             self._delivery.cancelled(stream)
@@ -79,10 +80,13 @@ class Admission:
         self._take_step()  # in which they leave
 
     def rejoin(self, streams: Iterable[TokenStream]) -> None:
-        """Queue the requests again that waited when their run ended."""
+        """Queue the requests again that waited when their run ended, but for those who wanted to leave."""
         for stream in streams:
-            stream.times.arrived = 0.0
-            self.accept(stream)
+            if stream.is_leaving:
+                self._delivery.cancelled(stream)
+            else:
+                stream.times.arrived = 0.0
+                self.accept(stream)
 
     @property
     def all(self) -> list[TokenStream]:
@@ -120,7 +124,8 @@ class Admission:
     def _hold_waiting(self) -> None:
         """Requests without a lane leave this run; its record calls them cancelled."""
         running = self._engine.running
-        waiting = [s for s in self._delivery.streams.values() if s.times.admitted is None and s.id not in running]
+        streams = self._delivery.streams.values()
+        waiting = [s for s in streams if s.times.admitted is None and s.id not in running and not s.is_leaving]
         for stream in waiting:
             self._engine.cancel(stream.id)
         self.held |= {stream.id: stream for stream in waiting}

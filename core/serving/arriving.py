@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -13,7 +13,7 @@ _LOOKS = 10
 T = TypeVar("T")
 
 
-async def within(seconds: float, coming: Coroutine[Any, Any, T]) -> T:
+async def within(seconds: float, coming: Awaitable[T]) -> T:
     """What comes; raises TimeoutError where it has not come within so many seconds during which this process listened.
 
     It looks ten times: a process that stood still itself, short of a core, must not blame its client for that.

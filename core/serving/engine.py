@@ -68,10 +68,11 @@ class ServingEngine:
             None
         )  # called by the thread when other limits are in force or waited for, and as the record fills
         self._draining = False
+        self._config_asked_for: EngineConfig | None = None  # until the thread has seen it
         self._loop = Loop(lambda: engine.has_work, self._step, self._end)
         self._delivery = Delivery(self.metrics, self._intake, self._say)
         self._runs = Runs(engine, self._session, self._delivery)
-        self._admission = Admission(engine, self._runs, self._delivery, lambda: self._loop.pace.ask(1), lambda: self.on_change())
+        self._admission = Admission(engine, self._runs, self._delivery, lambda: self._loop.pace.owe(), lambda: self.on_change())
 
     # -- for everybody -----------------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class ServingEngine:
     def config_to_come(self) -> EngineConfig | None:
         """The limits of a run that is about to begin."""
         to_come = self._admission.to_come
-        return to_come.config if to_come is not None else None
+        return self._config_asked_for or (to_come.config if to_come is not None else None)
 
     @property
     def steps_per_s(self) -> float | None:
@@ -158,7 +159,14 @@ class ServingEngine:
 
         when: "barrier" lets no request into a lane from now on; those that wait, and those that arrive meanwhile, join the new run.
         """
-        self.ask(lambda: self._admission.change(config, when))
+        self._config_asked_for = config
+
+        def change() -> None:
+            if self._config_asked_for is config:
+                self._config_asked_for = None
+            self._admission.change(config, when)
+
+        self.ask(change)
 
     def session(self, run: int | None = None) -> Trace:
         """A run so far, by default the latest in which something happened: a trace that passes `check`. May take a while: not for an event loop.

@@ -61,6 +61,8 @@ class Loop:
                             self.pace.stepped()
                             self._step()
                             self.do_what_was_asked()
+                if not self._has_work():
+                    self.pace.rest()
         finally:
             self._at_end()
 

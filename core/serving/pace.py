@@ -11,7 +11,8 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.steps_per_s: float | None = None
-        self._clock, self._last, self._asked = clock, -float("inf"), 0
+        self._clock, self._last = clock, -float("inf")
+        self._asked, self._owed = 0, False
 
     def set(self, steps_per_s: float | None) -> None:
         """Set the pace from the next step on; single steps that were asked for are forgotten."""
@@ -21,10 +22,18 @@ class Pace:
         """Take this many steps, at any pace."""
         self._asked += steps
 
+    def owe(self) -> None:
+        """Take a step, at any pace and whatever the pace is set to before it."""
+        self._owed = True
+
+    def rest(self) -> None:
+        """There is nothing to do: steps that were asked for are not kept for later."""
+        self._asked, self._owed = 0, False
+
     @property
     def wait_s(self) -> float | None:
         """Seconds until the next step may be taken, 0 for now; None until it is asked for."""
-        if self.steps_per_s is None or self._asked:
+        if self.steps_per_s is None or self._asked or self._owed:
             return 0.0
         if self.steps_per_s == 0:
             return None
@@ -32,4 +41,4 @@ class Pace:
 
     def stepped(self) -> None:
         """A step was taken."""
-        self._last, self._asked = self._clock(), max(0, self._asked - 1)
+        self._last, self._asked, self._owed = self._clock(), max(0, self._asked - 1), False

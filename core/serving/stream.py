@@ -78,6 +78,7 @@ class TokenStream:
         self.likeliest = likeliest  # tokens told beside each one
         self.times = Times(arrived)
         self.num_tokens = 0  # of the engine's thread: handed over
+        self.is_leaving = False  # of the engine's thread: cancelled, which the next step tells
         self.finish_reason: FinishReason | None = None  # once the last piece has been read
         self.loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[None] = self.loop.create_future()

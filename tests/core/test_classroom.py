@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import random
+import threading
 import tracemalloc
 
 import pytest
@@ -102,6 +103,46 @@ def test_who_is_held_can_leave_and_a_barrier_with_nobody_in_a_lane_is_none():
     with serving(memory_engine(max_num_seqs=2)) as made:
         asyncio.run(change(made))
         assert checked(made.session()).complete
+
+
+def test_who_left_before_a_change_does_not_come_back_in_the_new_run():
+    """Though the batch stands still, so that no step has told of the leaving yet."""
+
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        made.set_pace(0)
+        stays, leaves = [await made.submit((4, 5, i), greedy(4)) for i in range(2)]
+        made.step()
+        while made.engine.num_steps < 1:
+            await asyncio.sleep(0.001)
+        leaves.cancel()
+        room.configure(policy="static")
+        made.set_pace(None)
+        assert [p.finish_reason for p in await whole(leaves)] == ["cancelled"]
+        assert tokens(await whole(stays)) == generate(request("r", (4, 5, 0), 4))
+        await idle(made)
+        while room.state["changing"]:
+            await asyncio.sleep(0.001)
+        assert made.engine.config.policy == "static" and made.sessions == [(0, 4)]
+
+    with serving(memory_engine(max_num_seqs=1)) as made:
+        asyncio.run(change(made))
+
+
+def test_of_two_changes_at_once_neither_undoes_the_other():
+    """Two teachers: the second begins from what the first has asked for, though the engine has not seen that yet."""
+
+    async def change(made: ServingEngine):
+        room, seen = Classroom(made), threading.Event()
+        made.ask(lambda: seen.wait(30))  # the engine's thread is at work
+        room.configure(policy="static")
+        assert room.configure(max_num_seqs=1).policy == "static" and room.state["changing"]
+        seen.set()
+        await whole(await made.submit((4, 5), greedy(3)))
+        assert (made.engine.config.policy, made.engine.config.max_num_seqs, room.state["changing"]) == ("static", 1, False)
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        asyncio.run(change(made))
 
 
 def test_a_change_when_idle_keeps_nobody_out():
@@ -266,12 +307,17 @@ async def bustle(made: ServingEngine, rng: random.Random, rounds: int) -> None:
             policy = rng.choice(["continuous", "static", "split", "dynamic", "shortest-first", "stall"])
             more = {"prefix_caching": True} if policy == "continuous" and rng.random() < 0.5 else {}
             room.configure(policy=policy, max_num_seqs=rng.randrange(1, 5), when=rng.choice(["idle", "barrier"]), **more)
-        elif choice < 0.9:
+        elif choice < 0.88:
             made.clear()
+        elif choice < 0.94:
+            made.set_pace(rng.choice([0, 0, 500, None]))
+            made.step(rng.randrange(3))
         else:
+            made.set_pace(None)
             await asyncio.gather(*map(whole, under_way))
             under_way = []
         await asyncio.sleep(rng.random() * 0.004)
+    made.set_pace(None)
     await asyncio.gather(*map(whole, under_way))
     await idle(made)
 

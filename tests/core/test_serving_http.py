@@ -90,6 +90,9 @@ def test_completions(client):
     assert "".join(c.choices[0].text for c in chunks[:-1]) == text and chunks[-2].choices[0].finish_reason == "length"
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == 29
     assert all(c.usage is None for c in chunks[:-1])
+    so_far = {"include_usage": True, "continuous_usage_stats": True}  # as GuideLLM asks
+    counted = [c.usage.completion_tokens for c in client.completions.create(**asked, stream=True, stream_options=so_far)]
+    assert counted == [*range(1, 21), 20]
 
 
 def test_several_prompts_and_choices_each_with_a_seed_of_its_own(client):

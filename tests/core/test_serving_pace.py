@@ -42,6 +42,34 @@ def test_the_pace_is_set_and_single_steps_are_taken():
         assert asyncio.run(slowly(made)) == ([0, 1, 4], generate(request("r", (4, 5), 6)))
 
 
+def test_a_step_with_nobody_there_is_not_kept_for_who_comes_later():
+    async def alone(made: ServingEngine):
+        made.set_pace(0)
+        made.step(5)
+        made.clear()
+        while made._loop.pace.wait_s is not None:
+            await asyncio.sleep(0.001)
+        stream = await made.submit((4, 5), greedy(2))
+        assert made._loop.pace.wait_s is None and made.engine.num_steps == 0
+        made.set_pace(None)
+        await whole(stream)
+
+    with serving(memory_engine()) as made:
+        asyncio.run(alone(made))
+
+
+def test_those_who_are_cleared_leave_though_the_batch_then_stands_still():
+    async def clear(made: ServingEngine):
+        made.set_pace(0)
+        stream = await made.submit((4, 5), greedy(3000))
+        made.ask(lambda: (made.clear(), made.set_pace(0)))  # between two steps
+        assert (await whole(stream))[-1].finish_reason == "cancelled"
+        await idle(made)
+
+    with serving(memory_engine()) as made:
+        asyncio.run(clear(made))
+
+
 def test_pace_by_the_clock():
     now = [10.0]
     pace = Pace(lambda: now[0])

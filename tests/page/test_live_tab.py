@@ -217,6 +217,11 @@ def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # no
             "axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))"
         )
         assert found == [], scheme
+        if size == "desk":  # what the teacher shows is on the screen beside what sets it
+            bottom, top = (
+                f"document.querySelector('.live {what}').getBoundingClientRect()" for what in (".shadow table", ".ask")
+            )
+            assert page.evaluate(f"{bottom}.bottom <= {top}.top")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         if size == "phone":
             small = "[...document.querySelectorAll('.live button, .live input:not([type=checkbox]), .live select, .live textarea')].filter(e => e.getClientRects().length && e.getBoundingClientRect().height < 43.5).map(e => e.outerHTML.slice(0, 90))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from visualizer.server import fanout
+from visualizer.server import fanout, routes
 from visualizer.server.fanout import Feed
 
 
@@ -91,3 +91,25 @@ def test_texts_that_have_no_utf8_travel_all_the_same():
     feed.append({"text": "\ud800\n\u2028é"})
     feed.close()
     assert asyncio.run(all_of(feed))[0][0]["text"] == "\ud800\n\u2028é"
+
+
+def test_a_reader_that_takes_nothing_is_let_go(monkeypatch):
+    """And what it followed is told at once, so that its place is another's."""
+    monkeypatch.setattr(routes, "_TAKING", 0.05)
+    left = []
+
+    async def pieces():
+        try:
+            yield b"data: 1\n\n"
+        finally:
+            left.append(True)
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def go():
+        await routes.streamed(pieces())({"type": "http", "asgi": {"spec_version": "2.3"}}, asyncio.Event().wait, send)
+        assert left == [True]
+
+    asyncio.run(go())

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,6 +133,23 @@ def test_a_body_that_comes_slowly_is_given_up(page):
         assert status(made) == 408
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("used", [False, True])
+def test_headers_that_come_slowly_are_given_up(page, used):
+    """Of a connection's first call and of a later one; hundreds at once keep nobody out."""
+    first = b"GET /serve/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" if used else b""
+    slow = [connected(page, first) for _ in range(200)]
+    for made in slow:
+        if used:
+            assert status(made) == 200
+        made.sendall(b"POST /serve/generate HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: a")
+    unhurt(page)
+    for made in slow:
+        while made.recv(4096):  # until the server closes
+            pass
+        made.close()
+
+
 @pytest.mark.parametrize("when", ["at once", "after the headers", "after a token", "half closed", "reset"])
 def test_clients_that_leave_at_any_stage(page, when):
     gone = [connected(page, ask({**ENDLESS, "stream": i % 2 == 0})) for i in range(8)]
@@ -168,6 +187,28 @@ def test_viewers_that_stall_leave_or_come_in_crowds_slow_nobody(page):
         made.close()
 
 
+@pytest.mark.slow
+def test_a_viewer_that_reads_late_is_told_what_it_missed(page):
+    """Or let go, where the engine took longer than a viewer may stall. The small segments keep the system from reading in its stead."""
+    page.post("/serve/control", {"max_num_seqs": 1}, headers=TEACHER).raise_for_status()
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+    made.settimeout(120)
+    made.connect(("127.0.0.1", page.port))
+    made.sendall(STEPS)
+    asked = {"prompt": "Hark", "max_tokens": 240, "ignore_eos": True}
+    for _ in range(8):
+        assert page.post("/serve/generate", asked).json()["finish_reason"] == "length"
+    read, missed = b"", None
+    while missed is None and (piece := made.recv(2**16)):
+        read += piece
+        missed = re.search(rb'"missed":\s*[1-9]', read)
+    assert missed or len(read) > 1000
+    made.close()
+    page.post("/serve/control", {"max_num_seqs": 8}, headers=TEACHER).raise_for_status()
+
+
 def test_a_flood_of_orders_while_people_ask(page):
     """Of the teacher's and of others', a policy shown beside and run for real among them."""
     orders = [
@@ -201,6 +242,31 @@ def test_a_thousand_connections(page):
 
     with ThreadPoolExecutor(64) as pool:
         list(pool.map(one, range(1000)))
+
+
+@pytest.mark.slow
+def test_an_order_to_end_lets_fifty_streams_finish():
+    """Though the batch stands still: its pace is for those who watch."""
+    body = {"prompt": "Hark", "max_tokens": 30, "stream": True, "ignore_eos": True}
+    begun = threading.Semaphore(0)
+    own = serve((sys.executable, "app.py", "--live-model", MODEL), INFLIGHT_TEACHER_TOKEN="t" * 22)
+
+    def one(url: str) -> list[dict]:
+        with httpx.stream("POST", f"{url}/serve/generate", json=body, timeout=600, trust_env=False) as response:
+            begun.release()
+            return [json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: ")]
+
+    with own as url, ThreadPoolExecutor(50) as pool:
+        Page(url).post("/serve/control", {"steps_per_s": 0}, headers=TEACHER).raise_for_status()
+        answers = [pool.submit(one, url) for _ in range(50)]
+        for _ in answers:
+            begun.acquire()
+        Page(url).post("/serve/control", {"steps": 3}, headers=TEACHER).raise_for_status()
+        own.process.terminate()
+        for answer in answers:
+            *tokens, rest = answer.result()
+            assert [t["index"] for t in tokens] == list(range(30)) and rest["finish_reason"] == "length"
+        assert own.process.wait(60) == 0
 
 
 # -- good clients --------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class serve:
 
     def __exit__(self, *_) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
         self.log.close()
 
 

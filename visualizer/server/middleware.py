@@ -9,6 +9,8 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+from core.serving.arriving import within
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -19,6 +21,7 @@ def path_of(scope: MutableMapping[str, Any]) -> str:
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
+_SILENT = 10.0  # seconds without a piece of a body that has not come to its end
 FILES = ("/inflight/uploads", "/inflight/datasets")  # what visitors open is sent there, as it is
 _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 
@@ -54,7 +57,7 @@ class Described:
 
 
 class MaxBody:
-    """Answers 413 in a sentence to a body that is too large, whether it announces its length or not.
+    """Answers 413 in a sentence to a body that is too large, whether it announces its length or not, and 408 to one that stops coming.
 
     question: bytes of what is asked, which is parsed where everybody is served: megabytes of brackets would stall them all. file: bytes of a
     file that a visitor opens, which goes unparsed to a process of its own.
@@ -72,14 +75,18 @@ class MaxBody:
         if not announced.isdigit() or int(announced) > most:
             await _refuse(send, most)
             return
-        received, started, refused = 0, False, False
+        received, more, started, refused = 0, True, False, 0
 
         async def counted() -> Message:
-            nonlocal received, refused
-            message = await receive()
-            received += len(message.get("body", b""))
+            nonlocal received, more, refused
+            try:
+                message = await (within(_SILENT, receive()) if more else receive())
+            except TimeoutError:
+                refused = 408
+                return {"type": "http.disconnect"}
+            received, more = received + len(message.get("body", b"")), message.get("more_body", False)
             if received > most:
-                refused = True
+                refused = 413
                 return {"type": "http.disconnect"}
             return message
 
@@ -95,8 +102,12 @@ class MaxBody:
         except Exception:
             if not refused:
                 raise
-        if refused and not started:
+        if started:
+            return
+        if refused == 413:
             await _refuse(send, most)
+        elif refused:
+            await _sentence(send, 408, f"Nothing more came for {_SILENT:g} seconds.")
 
 
 async def _refuse(send: Send, most: int) -> None:

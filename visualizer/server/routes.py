@@ -18,6 +18,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,6 +27,7 @@ from anyio import CapacityLimiter, WouldBlock, to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Message, Send
 
 from core.errors import InflightError
 from visualizer.server.apart import BUSY
@@ -36,6 +38,7 @@ from visualizer.server.store import PLOTLY
 _FILES = 16  # that visitors open at once; more would take the memory of all
 _PIECE = 2**16  # bytes of a file that are in memory for one reader
 _SENDING = 60  # seconds that a file may take to arrive
+_TAKING = 30  # seconds that a reader may take for what it is sent
 
 
 def routes(
@@ -144,10 +147,23 @@ def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(json.dumps(data), status, headers, "application/json")  # in ASCII: a lone surrogate has no UTF-8
 
 
+class _Events(StreamingResponse):
+    """Ends where its reader takes nothing for so long: its place is another's then."""
+
+    async def stream_response(self, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            async with asyncio.timeout(_TAKING):
+                await send(message)
+
+        async with aclosing(self.body_iterator):  # type: ignore[type-var]
+            with suppress(TimeoutError):
+                await super().stream_response(sent)
+
+
 def streamed(events: AsyncIterator[bytes]) -> Response:
     """Server-sent events, which nothing on their way may gather or keep."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    return _Events(events, media_type="text/event-stream", headers=headers)
 
 
 def number_from(request: Request, name: str) -> int | None:

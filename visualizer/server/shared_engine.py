@@ -12,6 +12,7 @@ import json
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,16 @@ class SharedEngine:
                 )  # every newcomer sees the run from its first step
                 self._serving = serving
             return self._serving
+
+    def drain(self, enough: threading.Event) -> None:
+        """Take no more requests, and return once those under way are over, their time is up, or it is enough."""
+        serving = self._serving
+        if serving is None:
+            return
+        serving.drain()
+        until = time.monotonic() + serving.limits.drain_s
+        while serving.num_requests and time.monotonic() < until and not enough.wait(0.05):
+            pass
 
     def late(self, make: Callable[[ServingEngine], App]) -> App:
         """What `make` makes of the engine, as an ASGI application that is made when it is first called."""

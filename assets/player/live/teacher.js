@@ -61,6 +61,7 @@ export class Teacher {
 
   _toggle(on = this.panel.hidden) {
     this.panel.hidden = !on;
+    this.live.$(".live-card").classList.toggle("teaches", on);
     this.button.setAttribute("aria-expanded", String(on));
   }
 
@@ -105,11 +106,11 @@ export class Teacher {
       check("accepting", "Take requests", (on) => ({ accepting: on })));
     this.panel.replaceChildren(
       h("h2", {}, "Teacher"), this.error, this.limits,
-      h("div", { class: "pace" }, h("span", { class: "label" }, "Pace"), this.pace, this.paceSays,
-        act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null }))),
-      h("div", { class: "waves" }, h("span", { class: "label" }, "Waves"), ...waves.map((w) => act(w.name, () => ({ wave: w.name }), `${w.shows} ${plural(w.requests, "request")}.`))),
-      h("label", { class: "beside" }, h("span", { class: "label" }, "Beside it"), this.shadow), this.checks,
-      h("div", { class: "waves" }, act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")));
+      h("div", { class: "pace" }, h("span", { class: "label" }, "Pace"), this.pace, this.paceSays),
+      h("div", { class: "acts" }, act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null })),
+        act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")),
+      h("div", { class: "acts" }, h("span", { class: "label" }, "Waves"), ...waves.map((w) => act(w.name, () => ({ wave: w.name }), `${w.shows} ${plural(w.requests, "request")}.`))),
+      h("label", { class: "beside" }, h("span", { class: "label" }, "Beside it"), this.shadow), this.checks);
   }
 
   _fields() {

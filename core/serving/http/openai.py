@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from core.serving.engine import ServingEngine
 from core.serving.http.answers import Asked, answered, event_stream, gathered, merged, submitted, usage
 from core.serving.http.errors import UnknownModel
-from core.serving.http.schemas import ChatBody, CompletionBody
+from core.serving.http.schemas import ChatBody, CompletionBody, StreamOptions
 from core.serving.stream import Piece, TokenStream
 
 
@@ -45,7 +45,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
             ids = await asyncio.to_thread(serving.check, prompt, samplings[0])
             asked += [(ids, sampling) for sampling in samplings]
         shape = _Completions(
-            serving, f"cmpl-{secrets.token_hex(12)}", body.include_usage, body.logprobs is not None, body.logprobs or 0
+            serving, f"cmpl-{secrets.token_hex(12)}", body.streamed, body.logprobs is not None, body.logprobs or 0
         )
         return await _answer(serving, shape, asked, body.n or 1, body.stream, request)
 
@@ -57,7 +57,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
         samplings = body.samplings(body.max_completion_tokens or body.max_tokens or room)
         ids = await asyncio.to_thread(serving.check, ids, samplings[0])
-        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.include_usage, bool(body.logprobs), body.likeliest)
+        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.streamed, bool(body.logprobs), body.likeliest)
         return await _answer(serving, shape, [(ids, sampling) for sampling in samplings], len(samplings), body.stream, request)
 
     return router
@@ -86,13 +86,17 @@ async def _whole(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: i
 
 
 async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> AsyncIterator[dict[str, Any] | str]:
-    head = shape.head(shape.chunk_kind) | ({"usage": None} if shape.include_usage else {})
+    options, written = shape.options, 0
+    head = shape.head(shape.chunk_kind) | ({"usage": None} if options.include_usage else {})
     for index in range(len(streams)):
         for choice in shape.first(index):
             yield {**head, "choices": [choice]}
     async for index, piece in merged(streams):
+        written += piece.token_id is not None
+        if options.include_usage and options.continuous_usage_stats:
+            head["usage"] = usage(prompt_tokens, written)
         yield {**head, "choices": [shape.delta(index, piece)]}
-    if shape.include_usage:
+    if options.include_usage:
         yield {**head, "choices": [], "usage": usage(prompt_tokens, sum(stream.num_tokens for stream in streams))}
     yield "[DONE]"
 
@@ -103,7 +107,7 @@ class _Shape:
 
     serving: ServingEngine
     id: str
-    include_usage: bool
+    options: StreamOptions
     logprobs: bool
     likeliest: int
     created: int = field(default_factory=lambda: int(time.time()))

@@ -72,7 +72,10 @@ class GenerateBody(_Adjusting):
 
 
 class StreamOptions(_Body):
+    """continuous_usage_stats: beside include_usage, the usage so far with each event; vLLM's extension."""
+
     include_usage: bool = False
+    continuous_usage_stats: bool = False
 
 
 class _OpenAIBody(_Adjusting):
@@ -121,8 +124,8 @@ class _OpenAIBody(_Adjusting):
         return [self._sampling(max_tokens, seed, choice) for choice in range(self.n or 1)]
 
     @property
-    def include_usage(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_usage
+    def streamed(self) -> StreamOptions:
+        return self.stream_options or StreamOptions()
 
 
 class CompletionBody(_OpenAIBody):
