@@ -14,7 +14,7 @@ from gradio_client import Client
 from core.config import POLICIES
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import RUNS
+from visualizer.documents.catalogue import RANKED, RUNS
 from worlds.page_server import begin, call, follow, last_of, run
 from worlds.visitors import endless, spec
 
@@ -24,7 +24,7 @@ def test_the_state_names_what_can_be_run(page_url, http):
     assert [p["name"] for p in state["presets"]] == list(PRESETS)
     assert {"shakespeare-bpe", "shakespeare-char"} == set(state["models"])
     assert state["limits"]["steps"] and [p["name"] for p in state["policies"]] == list(POLICIES)
-    assert [e["name"] for e in state["catalogue"]] == list(RUNS)
+    assert [e["name"] for e in state["catalogue"]] == [*RUNS, *RANKED]
 
 
 def test_a_run_streams_and_leaves_a_replay(page_url, http):
