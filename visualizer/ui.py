@@ -120,9 +120,13 @@ def _api(server: Server, page: gr.Blocks) -> None:
         """The address of a lesson's sheet. kind: teacher, learner, offline (the lesson as one file), or plan."""
         return server.lesson_file(lesson, kind, language)
 
-    def export(kind: str, run: str, step: int | None = None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
-        """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay; rank, at: where ranks open."""
-        return server.export(kind, run, step, rank, at)
+    def export(kind: str, run: str, step: int | None = None) -> dict[str, Any]:
+        """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
+        return server.export(kind, run, step)
+
+    def export_ranks(run: str, step: int | None = None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
+        """All ranks of an engine as one page. run: the id of their document; it opens at a rank's step, or at a moment of all, in seconds."""
+        return server.export_ranks(run, step, rank, at)
 
     def attention(run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
         """The model's real attention weights in a pass of a step, one layer and head."""
@@ -136,7 +140,7 @@ def _api(server: Server, page: gr.Blocks) -> None:
         """The address of a recorded comparison, `{"url"}`."""
         return server.comparisons.open(name)
 
-    for endpoint in (run, cancel, state, lessons, lesson_file, export, comparisons, open_comparison):
+    for endpoint in (run, cancel, state, lessons, lesson_file, export, export_ranks, comparisons, open_comparison):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
     gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
 

@@ -127,10 +127,17 @@ class Server:
         except InflightError as error:
             return {"error": f"This file cannot be opened as a workload: {error}"}
 
-    def export(self, kind: object, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
-        """`{"url", "name"}` of a run as a file, see `Store.export`; or why not."""
+    def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
+        """`{"url", "name"}` of a run as a file, or why not."""
         try:
-            return self.store.export(kind, run, step, rank, at)
+            return self.store.export(kind, run, step)
+        except InflightError as error:
+            return {"error": str(error)}
+
+    def export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
+        """`{"url", "name"}` of all ranks as a page, or why not."""
+        try:
+            return self.store.export_ranks(run, step, rank, at)
         except InflightError as error:
             return {"error": str(error)}
 

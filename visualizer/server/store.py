@@ -132,16 +132,16 @@ class Store:
             raise InflightError(_NOT_HERE) from None
         return file, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
 
-    def export(self, kind: object, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
+    def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
 
-        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, or that of all ranks, opened at the step), "plotly" (a step as a figure).
-        run: its id or its replay's url. rank, at: of ranks, which is opened, or the moment in seconds at which all are.
+        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure).
+        run: its id or its replay's url.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
             raise InflightError(f"There is no export {str(kind)[:20]!r}; there are jsonl, perfetto, html and plotly.")
         if kind == "html":
-            return self._page(self._path(run, ".json"), {"step": step, "rank": rank, "at": at})
+            return self._page(self._path(run, ".json"), {"step": step})
         path = self._path(run)
         if kind == "jsonl":
             return self._named(path, "inflight-trace.jsonl")
@@ -155,6 +155,13 @@ class Store:
 
         page = step_figure(trace, step).to_html(include_plotlyjs=False, full_html=True).replace("<body>", f"<body>{PLOTLY}", 1)
         return self._exported(path.with_suffix(f".{step}.html"), page, f"inflight-step-{step}.html")
+
+    def export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
+        """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError where they are not here. run: the id of their document.
+
+        step and rank: which of them opens where; at: the moment in seconds at which all do.
+        """
+        return self._page(self._path(run, ".json"), {"step": step, "rank": rank, "at": at})
 
     def trace(self, run: object) -> Trace:
         """A run's trace by its id or its replay's url; raises InflightError if it is not here."""

@@ -74,7 +74,7 @@ export async function take(app, kind) {
     if (kind === "replay") return await saveReplay(app);
     if (!app.runId) return app.toast("Only recorded, uploaded and finished runs can be exported.");
     const place = { step, rank: null, at: null, ...app.ranks.place };
-    const answer = await (kind === "html" ? app.server.call("export", kind, app.entry.id, place.step, place.rank, place.at) : app.server.call("export", kind, app.runId, step));
+    const answer = await (kind === "html" && app.ranks.current ? app.server.call("export_ranks", app.entry.id, place.step, place.rank, place.at) : app.server.call("export", kind, app.runId, step));
     if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
     const file = FILES[kind];
     const blob = await (await fetch(answer.url)).blob();
