@@ -15,6 +15,7 @@ from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
+from visualizer.words.vocabulary import milliseconds
 from worlds.visual import record, request
 
 
@@ -242,6 +243,12 @@ def test_a_frame_agrees_with_the_event():
                 f.request for p in e.passes for f in p.finished_rows
             }
             assert len(frame.blocks) == e.kv.used
+
+
+def test_a_duration_is_rounded_as_the_player_rounds_it():
+    """The same cases as in `tests/js/parts.test.js`: exact halves, which Python alone would round to the even digit."""
+    assert [milliseconds(s) for s in (0.001125, 0.01025, 0.1005)] == ["1.13 ms", "10.3 ms", "101 ms"]
+    assert [milliseconds(s) for s in (0.00123, 0.0123, 0.123)] == ["1.23 ms", "12.3 ms", "123 ms"]
 
 
 def test_every_preset_has_a_line_on_what_it_shows():

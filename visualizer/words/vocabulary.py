@@ -6,6 +6,7 @@ A sentence is a list of spans: plain text, or `{"r": request}` where the page dr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from core.trace.events import Pass
@@ -77,9 +78,10 @@ def ending(actors: Sequence[Any], ending: str) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """As the player writes a duration."""
-    ms = seconds * 1000
-    return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms"
+    """As the player writes a duration: halves are rounded up, as JavaScript does."""
+    ms = Decimal(seconds * 1000)
+    places = "1" if ms >= 100 else "0.1" if ms >= 10 else "0.01"
+    return f"{ms.quantize(Decimal(places), ROUND_HALF_UP)} ms"
 
 
 def is_are(number: int) -> str:

@@ -1,0 +1,70 @@
+"""What each metric of the server means, by hand: requests that are served one after the other, on a clock whose steps take ten milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from core.config import EngineConfig
+from core.serving.delivery import Delivery
+from core.serving.intake import Intake
+from core.serving.limits import ServingLimits
+from core.serving.metrics import PREFIX, ServingMetrics
+from core.serving.stream import TokenStream
+from core.serving.text import ClientText
+from core.trace.trace import Trace
+from worlds.small import memory_engine
+from worlds.visual import record, request
+
+
+def told_of(trace: Trace) -> ServingMetrics:
+    """The metrics of a server whose engine took these steps, and that one more client left before it was in the engine."""
+    metrics = ServingMetrics("m", lambda: 0, lambda: 0, lambda: 0)
+
+    async def serve() -> None:
+        delivery = Delivery(metrics, Intake(memory_engine(), ServingLimits(), "m"), lambda message: None)
+        delivery.begin(0, trace.header)
+        for asked, prompt in trace.asked.values():
+            stream = TokenStream(asked.id, prompt, asked.sampling, ClientText(None), "c", None, 0.0, lambda stream: None)
+            delivery.queued(stream, asked)
+        for event in trace.events:
+            delivery.tell(event)
+        delivery.cancelled(TokenStream("gone", (1, 2), asked.sampling, ClientText(None), "c", None, 0.0, lambda stream: None))
+
+    asyncio.run(serve())
+    return metrics
+
+
+def value(metrics: ServingMetrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(PREFIX + name, {"model_name": "m", "engine": "0", **labels})
+
+
+def test_every_number_by_hand() -> None:
+    """`a` has a lane from 0 ms and its tokens at 1, 11, 21 and 31; `b`, two blocks of whose prompt are cached, from 40 ms, and 41 and 51."""
+    limits = EngineConfig(max_num_seqs=1, block_size=4, prefix_caching=True)
+    metrics = told_of(record(limits, request("a", 9, 4), request("b", 9, 2)))
+    counted = {"prompt_tokens": 18, "generation_tokens": 6, "prefix_cache_queries": 18, "prefix_cache_hits": 8, "num_preemptions": 0}
+    assert {name: value(metrics, f"{name}_total") for name in counted} == counted
+    milliseconds = {
+        "time_to_first_token_seconds": (2, 1 + 41),
+        "inter_token_latency_seconds": (4, 30 + 10),
+        "request_time_per_output_token_seconds": (2, 10 + 10),
+        "e2e_request_latency_seconds": (2, 31 + 51),
+        "request_queue_time_seconds": (2, 0 + 40),
+        "request_inference_time_seconds": (2, 31 + 11),
+        "request_prefill_time_seconds": (2, 1 + 1),
+        "request_decode_time_seconds": (2, 30 + 10),
+    }
+    for name, (times, total) in milliseconds.items():
+        assert value(metrics, f"{name}_count") == times and value(metrics, f"{name}_sum") == pytest.approx(total / 1000), name
+    assert value(metrics, "iteration_tokens_total_sum") == 9 + 3 + 1 + 1
+    assert value(metrics, "request_prompt_tokens_sum") == 9 + 9 + 2 and value(metrics, "request_generation_tokens_sum") == 4 + 2
+    assert value(metrics, "request_success_total", finished_reason="length") == 2
+    assert value(metrics, "request_success_total", finished_reason="abort") == 1
+
+
+def test_pads_are_no_tokens_and_nothing_is_looked_for_where_nothing_is_cached() -> None:
+    metrics = told_of(record(EngineConfig(policy="static", max_num_seqs=2), request("a", 3, 4), request("b", 5, 2)))
+    assert value(metrics, "iteration_tokens_total_sum") == 8 + 2 + 1 + 1
+    assert value(metrics, "prefix_cache_queries_total") == value(metrics, "prefix_cache_hits_total") == 0
