@@ -57,10 +57,11 @@ def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
 
 def test_setup_and_teardown_are_timed_apart_from_the_run():
     track = Track()
+    setups = iter([999, 50, 40, 90])
 
     @contextmanager
     def ready():
-        track.now += 50
+        track.now += next(setups)
         yield lambda: setattr(track, "now", track.now + 2) or Run(OUTPUTS)
         track.now += 7
 
@@ -68,8 +69,8 @@ def test_setup_and_teardown_are_timed_apart_from_the_run():
         track.now += 1000  # off every clock
         return run
 
-    result = compare([track.contender("a", [1] * 3), Contender("b", ready, read)], 2, clock=track.clock)
-    assert result.walls == {"a": [1, 1], "b": [2, 2]}
+    result = compare([track.contender("a", [1] * 4), Contender("b", ready, read)], 3, clock=track.clock)
+    assert result.walls == {"a": [1, 1, 1], "b": [2, 2, 2]}
     assert result.apart == {"a": {"setup_s": 0, "teardown_s": 0}, "b": {"setup_s": 50, "teardown_s": 7}}
     assert result.to_json()["policies"]["b"]["apart"]["setup_s"] == 50
 

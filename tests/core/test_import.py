@@ -57,6 +57,22 @@ def test_every_step_is_the_engines_own(raw, trace):
     assert any([s.lane for s in e.segments] != sorted(s.lane for s in e.segments) for e in trace.events)
 
 
+def test_what_was_found_in_the_prefix_cache_and_why_a_request_ended_are_the_engines_own(raw) -> None:
+    records = json.loads(json.dumps(raw))
+    first = next(r for r in records if r["kind"] == "step" and len(r["admitted"]) > 1)
+    first["admitted"][1]["cached"] = 4
+    ending = next(r for r in records if r["kind"] == "step" and r["finished"])
+    request, _ = ending["finished"][0]
+    steps = [r for r in records if r["kind"] == "step"]
+    reasons = {"FinishReason.STOP": "stop", "length": "length", "repetition": "stop", "of a kind yet to come": "error"}
+    for theirs, ours in reasons.items():
+        ending["finished"][0][1] = theirs
+        trace = to_trace(Recording("x", records[0], steps))
+        hits = [hit for event in trace.events for hit in event.kv.prefix_hits]
+        assert hits == [(first["admitted"][1]["request"], 4)]
+        assert [f.finish_reason for e in trace.events for f in e.finished if f.request == request] == [ours]
+
+
 def test_steps_of_two_recordings_are_shown_up_to_where_they_part(raw) -> None:
     """Four steps of later on in the place of others: from there on the numbers agree again, and the steps do not follow."""
     header, *steps = (r for r in raw if r["kind"] in ("header", "step"))

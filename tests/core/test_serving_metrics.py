@@ -44,7 +44,13 @@ def test_every_number_by_hand() -> None:
     """`a` has a lane from 0 ms and its tokens at 1, 11, 21 and 31; `b`, two blocks of whose prompt are cached, from 40 ms, and 41 and 51."""
     limits = EngineConfig(max_num_seqs=1, block_size=4, prefix_caching=True)
     metrics = told_of(record(limits, request("a", 9, 4), request("b", 9, 2)))
-    counted = {"prompt_tokens": 18, "generation_tokens": 6, "prefix_cache_queries": 18, "prefix_cache_hits": 8, "num_preemptions": 0}
+    counted = {
+        "prompt_tokens": 18,
+        "generation_tokens": 6,
+        "prefix_cache_queries": 18,
+        "prefix_cache_hits": 8,
+        "num_preemptions": 0,
+    }
     assert {name: value(metrics, f"{name}_total") for name in counted} == counted
     milliseconds = {
         "time_to_first_token_seconds": (2, 1 + 41),

@@ -1,4 +1,4 @@
-"""Faults that the tests have to notice: forty edits of the sources, each with the tests that fail under it.
+"""Faults that the tests have to notice: edits of the sources, each with the tests that fail under it.
 
 `make mutants` makes each in a copy and runs its tests; a fault under which they all pass has survived. The table in CONTRIBUTING.md is made from
 this list.
@@ -26,6 +26,8 @@ POOL, SCHEDULER, BLOCKS, PROPERTIES = (
     "core/test_properties.py::test_pressure_preempts_and_stays_exact",
 )
 RULES, SAMPLING, METRICS = "core/test_rules.py", "core/test_sampling.py", "core/test_metrics.py"
+VERIFY, OTHERS = "core/test_verify.py", "core/test_verify_others.py"
+COMPARISON, SERVING = "core/test_comparison_faults.py", "core/test_serving_metrics.py"
 ENGINE, ERRORS, ASYNC = "core/test_engine.py", "core/test_engine_errors.py", "core/test_async.py"
 
 FAULTS = (
@@ -120,6 +122,36 @@ FAULTS = (
     Fault("only the first run of a contender is compared", "core/measure/compare.py",
           "differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]",
           "differences += first_differences(reference, turn.run, turn.contender) if number == 0 else []", ("core/test_compare.py",)),
+    Fault("what is said of a comparison need not follow from its rounds", "core/measure/comparison_faults.py",
+          "if told.get(name) != follows[name]:", "if name not in told:", (COMPARISON,)),
+    Fault("a comparison's shares need not be its run's", "core/measure/comparison_faults.py",
+          "if comparison.medians[name].get(key) != value]", "if key not in comparison.medians[name]]", (COMPARISON,)),
+    Fault("the time in the queue lasts to the first token", "core/serving/metrics.py",
+          "self._queue.observe(max(0.0, times.admitted - times.arrived))", "self._queue.observe(max(0.0, times.first_token - times.arrived))",
+          (SERVING,)),
+    Fault("time per output token is divided by all tokens", "core/serving/metrics.py",
+          "(stream.num_tokens - 1))", "stream.num_tokens)", (SERVING,)),
+    Fault("the gap to the token before is taken to the first", "core/serving/metrics.py",
+          "self._itl.observe(t - times.last_token)", "self._itl.observe(t - (times.first_token or t))", (SERVING,)),
+    Fault("a metric counts pads as tokens", "core/serving/metrics.py",
+          "observe(sum(p.tokens for p in event.passes))", "observe(sum(p.rows * p.width for p in event.passes))", (SERVING,)),
+    Fault("durations are rounded to even in Python alone", "visualizer/words/vocabulary.py",
+          "ms.quantize(Decimal(places), ROUND_HALF_UP)", "ms.quantize(Decimal(places))", ("visualizer/test_captions.py",)),
+    # -- what check asks
+    Fault("timings need not be the passes'", "core/trace/bounds.py",
+          "return abs(prepare + forward + sample - passes) <= rounding and", "return", (VERIFY,)),
+    Fault("a graph may be of any size", "core/trace/bounds.py",
+          "min(_MOST_GRAPH, max(_LEAST_GRAPH, 2 * positions - 1))", "_MOST_GRAPH", (VERIFY,)),
+    Fault("a limit that never bound is not named", "core/measure/verify.py",
+          "for limit in limits if not absent.get(limit)])", "for limit in limits if absent.get(limit)])", (VERIFY,)),
+    Fault("a rerun believes the model's sizes", "core/measure/verify.py",
+          "if told is not None and told != found:", "if told is None:", (VERIFY,)),
+    Fault("another engine's reasons may have any numbers", "core/trace/bounds.py",
+          "(why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)", "why.limit in totals", (OTHERS,)),
+    Fault("drafts may stand within a prompt", "core/trace/rules.py",
+          " or (drafted and s.kv_len - drafted < num_tokens))", ")", (OTHERS,)),
+    Fault("what is said to be absent may be there", "core/trace/rules.py",
+          "for name in self._numbers_absent):", "for name in ()):", (OTHERS,)),
     Fault("a character is handed out before it is whole", "core/trace/detokenize.py",
           "return text[: len(text) - self._held]", "return text", ("core/test_detokenize.py",)),
 )  # fmt: skip
