@@ -4,6 +4,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { besidePlayer, fillPart, fillTabs, isTyping } from "../parts/look.js";
+import { keep, kept } from "../parts/kept.js";
 import { addressed, setAddress } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Choose } from "./choose.js";
@@ -14,6 +15,8 @@ import { t } from "../parts/speech.js";
 import { said, spoken } from "./spans.js";
 import { Stage } from "./stop.js";
 import { Terms } from "./terms.js";
+
+const LANGUAGE = "inflight-language";
 
 export class Learn {
   /**
@@ -39,7 +42,7 @@ export class Learn {
     document.addEventListener("keydown", (e) => this._key(e), true);
     new MutationObserver(() => this.app && this._speak()).observe(this.page, { attributes: true, attributeFilter: ["data-part"] });
     window.addEventListener("hashchange", () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow());
-    this.ready = this._begin(this._wanted().get("lang") || kept("inflight-language") || "en");
+    this.ready = this._begin(this._wanted().get("lang") || kept("good", LANGUAGE) || "en");
   }
 
   // -- the part is opened and left ---------------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ export class Learn {
   }
 
   async speak(language) {
-    keep("inflight-language", language);
+    keep("good", LANGUAGE, language);
     await this._load(language);
     if (this.lesson) await this.open(this._lesson(this.lesson.name), this.at);
     this._remember();
@@ -300,22 +303,6 @@ export class Learn {
 function take(e) {
   e.preventDefault();
   e.stopImmediatePropagation();
-}
-
-function kept(key) {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
-
-function keep(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // a page without storage of its own
-  }
 }
 
 /** Fill `holder` with the lessons of this script's markup and style, once. */

@@ -1,14 +1,12 @@
 // How far somebody has come, in this browser alone: {lesson: {at: index of the stop, done}}. Without storage nothing is kept.
 
+import { keep, keptData } from "../parts/kept.js";
+
 const KEY = "inflight-lessons";
 
 export class Progress {
   constructor() {
-    try {
-      this.lessons = JSON.parse(localStorage.getItem(KEY)) || {};
-    } catch {
-      this.lessons = {};
-    }
+    this.lessons = keptData("good", KEY) || {};
   }
 
   of(lesson) {
@@ -18,10 +16,6 @@ export class Progress {
   reached(lesson, at) {
     const done = this.of(lesson).done || at === lesson.stops.length - 1;
     this.lessons[lesson.name] = { at, done };
-    try {
-      localStorage.setItem(KEY, JSON.stringify(this.lessons));
-    } catch {
-      // a page without storage of its own
-    }
+    keep("good", KEY, JSON.stringify(this.lessons));
   }
 }

@@ -1,6 +1,7 @@
 // The form that adds a prompt to the batch. The name is remembered in this browser alone.
 
 import { setText } from "../parts/dom.js";
+import { keep, kept } from "../parts/kept.js";
 
 const NAME = "inflight-nickname"; // in the browser's storage
 
@@ -20,7 +21,7 @@ export class AskForm {
     this.error = form.querySelector(".ask-error");
     /** @type {HTMLButtonElement} */
     this.button = form.querySelector(".ask-button");
-    this.field("nickname").value = kept();
+    this.field("nickname").value = kept("good", NAME) || "";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
       this._send();
@@ -35,7 +36,7 @@ export class AskForm {
 
   async _send() {
     const nickname = this.field("nickname").value.trim();
-    keep(nickname);
+    keep("good", NAME, nickname);
     this.button.disabled = true;
     this._say("");
     try {
@@ -51,21 +52,5 @@ export class AskForm {
   _say(sentence) {
     setText(this.error, sentence);
     this.error.hidden = !sentence;
-  }
-}
-
-function kept() {
-  try {
-    return localStorage.getItem(NAME) || "";
-  } catch {
-    return "";
-  }
-}
-
-function keep(name) {
-  try {
-    localStorage.setItem(NAME, name);
-  } catch {
-    // a page without storage of its own
   }
 }

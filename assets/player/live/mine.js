@@ -1,5 +1,7 @@
 // One's own requests: asked, followed, cancelled. They stay in the session, so that a page that was loaded again finds them. Knows no DOM.
 
+import { keep, keptData } from "../parts/kept.js";
+
 const KEPT = "inflight-live-requests"; // in the session's storage
 const MOST = 20;
 const AGAIN = 1000; // ms before a stream that broke is taken up again
@@ -17,7 +19,7 @@ export class Mine {
     /** @type {AbortController | null} */
     this._stop = null;
     /** @type {Own[]} newest first */
-    this.requests = remembered().map(({ key, id, prompt }) => ({ key, id, prompt, text: "", next: 0, ended: null }));
+    this.requests = (keptData("visit", KEPT) || []).map(({ key, id, prompt }) => ({ key, id, prompt, text: "", next: 0, ended: null }));
     this._follow();
   }
 
@@ -77,19 +79,6 @@ export class Mine {
   }
 
   _remember() {
-    try {
-      sessionStorage.setItem(KEPT, JSON.stringify(this.requests.map(({ key, id, prompt }) => ({ key, id, prompt }))));
-    } catch {
-      // storage may be switched off, or full: they are then not found again
-    }
-  }
-}
-
-/** @returns {{key: string, id: string, prompt: string}[]} */
-function remembered() {
-  try {
-    return JSON.parse(sessionStorage.getItem(KEPT)) || [];
-  } catch {
-    return [];
+    keep("visit", KEPT, JSON.stringify(this.requests.map(({ key, id, prompt }) => ({ key, id, prompt }))));
   }
 }

@@ -4,6 +4,7 @@ import { h, setText } from "../parts/dom.js";
 import { setAddress } from "../parts/link.js";
 import { bareCard } from "../parts/card.js";
 import { plural } from "../parts/format.js";
+import { keep, kept } from "../parts/kept.js";
 import { paceWords } from "./words.js";
 
 const TOKEN = "inflight-teacher"; // in the session's storage
@@ -16,7 +17,7 @@ export class Teacher {
     /** @type {HTMLElement} */
     this.panel = live.$(".teacher");
     this.button = live.$(".teacher-button");
-    this.token = kept();
+    this.token = kept("visit", TOKEN) || "";
     this.isOn = false; // the server took the token
     this._asking = 0; // changes that the server has not answered
     this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
@@ -49,11 +50,11 @@ export class Teacher {
     try {
       const set = await this.live.server.get("serve/control", { "X-Teacher-Token": token });
       [this.token, this.isOn] = [token, true];
-      keep(token);
+      keep("visit", TOKEN, token);
       this._build(set);
       this._toggle(true);
     } catch (error) {
-      keep("");
+      keep("visit", TOKEN, null);
       if (byHand) this._ask(error.message);
     }
     this.live.redraw();
@@ -132,22 +133,5 @@ export class Teacher {
     const shown = set.next || set;
     if (!this._touched && !this.limits.contains(document.activeElement)) for (const field of this._fields()) field.value = String(shown[field.name] ?? "");
     if (!this._asking) for (const box of this.checks.querySelectorAll("input")) box.checked = Boolean(set[box.name]);
-  }
-}
-
-function kept() {
-  try {
-    return sessionStorage.getItem(TOKEN) || "";
-  } catch {
-    return "";
-  }
-}
-
-function keep(token) {
-  try {
-    if (token) sessionStorage.setItem(TOKEN, token);
-    else sessionStorage.removeItem(TOKEN);
-  } catch {
-    // storage may be switched off: the token is then typed again
   }
 }

@@ -1,5 +1,7 @@
 // One line that says what this is, until the page is used for the first time; `?` shows it again.
 
+import { keep } from "../parts/kept.js";
+
 const SEEN = "inflight-seen";
 
 export class Intro {
@@ -25,10 +27,6 @@ export class Intro {
   used() {
     if (this.el.hidden) return;
     this.el.hidden = true;
-    try {
-      localStorage.setItem(SEEN, "1");
-    } catch {
-      return; // shown again next time
-    }
+    keep("good", SEEN, "1");
   }
 }

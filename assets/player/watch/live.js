@@ -3,6 +3,7 @@
 
 import { setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { keep, keptData } from "../parts/kept.js";
 import { Refusal, fetchJson } from "../parts/server.js";
 import { Run } from "../run/run.js";
 
@@ -32,7 +33,7 @@ export class Live {
 
   /** The run that went on when the page was last loaded: {job, spec}, or null. */
   get left() {
-    return remembered();
+    return keptData("visit", GOES_ON);
   }
 
   /** Follow that run from its start on. */
@@ -157,19 +158,4 @@ function progressOf({ step, tokens, total_tokens: total, ahead }) {
   return [total ? tokens / total : 0, `${where}${tokens || 0} of ${plural(total || 0, "token")}.`];
 }
 
-function remember(run) {
-  try {
-    if (run) sessionStorage.setItem(GOES_ON, JSON.stringify(run));
-    else sessionStorage.removeItem(GOES_ON);
-  } catch {
-    // storage may be switched off, or full: the run is then not found again
-  }
-}
-
-function remembered() {
-  try {
-    return JSON.parse(sessionStorage.getItem(GOES_ON));
-  } catch {
-    return null;
-  }
-}
+const remember = (run) => keep("visit", GOES_ON, run && JSON.stringify(run));

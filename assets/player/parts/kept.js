@@ -1,0 +1,45 @@
+// What this browser keeps for the page: for good, or for this visit alone. Storage may be switched off or full: then nothing is kept, and
+// nothing is found.
+
+const STORES = { good: () => localStorage, visit: () => sessionStorage }; // where it is switched off, asking for it throws
+
+/**
+ * The text kept under a key, or null.
+ * @param {"good" | "visit"} store
+ * @param {string} key
+ */
+export function kept(store, key) {
+  try {
+    return STORES[store]().getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The data kept under a key as JSON, or null.
+ * @param {"good" | "visit"} store
+ * @param {string} key
+ */
+export function keptData(store, key) {
+  try {
+    return JSON.parse(kept(store, key));
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Keep a text; null drops it.
+ * @param {"good" | "visit"} store
+ * @param {string} key
+ * @param {string | null} text
+ */
+export function keep(store, key, text) {
+  try {
+    if (text === null) STORES[store]().removeItem(key);
+    else STORES[store]().setItem(key, text);
+  } catch {
+    // nothing is kept
+  }
+}
