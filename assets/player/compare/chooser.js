@@ -1,5 +1,5 @@
-// Which comparison is open: a button each, in the bar as many as fit whole and the others in a list; those under a heading in a list of their
-// own. On narrow pages one strip that scrolls. Knows no comparison but by its name, title and heading.
+// Which comparison is open: a button each, in the bar as many as fit whole and the others in a list; those under a heading have a list of their
+// own. On narrow pages one strip that scrolls. Knows only the name, title and heading of a comparison.
 
 import { h } from "../parts/dom.js";
 

@@ -16,7 +16,7 @@ import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/tooltip.js";
 
 /** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
-const LEGEND = [["waste", (c) => c.wasted - c.overrun], ["overrun", (c) => c.overrun], ["stalled", (c) => c.stalled], ["gone", (c) => c.preempted], ["waits", (c) => c.waiting]]; // what is not in every race
+const LEGEND = [["waste", (c) => c.wasted - c.overrun], ["overrun", (c) => c.overrun], ["stalled", (c) => c.stalled], ["gone", (c) => c.preempted], ["waits", (c) => c.waiting]]; // entries that not every race needs
 const NARROW = 900; // pixels, below which comparisons stand in a strip of their own
 
 export class Compare {
@@ -34,7 +34,7 @@ export class Compare {
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
     this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], most_repeats: 1, note: "" };
-    this.run = { request: () => null }; // tooltips are shown requests, never ids
+    this.run = { request: () => null }; // tooltips are given requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
     this.made = []; // comparisons of this visit: {title, shows, doc, spec}
@@ -289,7 +289,7 @@ export class Compare {
 
   // -- around it -----------------------------------------------------------------------------------------------------------
 
-  /** theme: also where it is the host's, for a link. */
+  /** theme: include it even where it is the host page's, for a link. */
   _hash(theme = false) {
     const p = new URLSearchParams({ part: "compare" });
     const { race } = this;

@@ -1,4 +1,4 @@
-// A figure's colours in another theme: the figure is data, and of its values those that are colours of the page's table are exchanged.
+// A figure's colours in another theme: the figure is data, and those of its values that are colours of the page's table are replaced.
 
 import { HUES, mix } from "../parts/colours.js";
 

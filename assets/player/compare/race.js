@@ -96,7 +96,7 @@ export class Race {
     this.span = Math.max(...this.racers.map((r) => r.length), 1e-9);
   }
 
-  /** The moment at which the first of them is done: the gap is then to be seen. */
+  /** The moment at which the first of them is done: that is when the gap shows. */
   opening() {
     return Math.min(...this.racers.map((r) => r.length), this.span);
   }
@@ -121,7 +121,7 @@ export class Race {
     this.seek(this.clock ? this.now + by * this.span / 100 : Math.round(this.now) + by);
   }
 
-  /** The next or last moment at which a request is done in any of them. */
+  /** The next or previous moment at which a request is done in any of them. */
   land(direction) {
     this.toggle(false);
     const key = this.clock ? "seconds" : "steps";

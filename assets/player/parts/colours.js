@@ -1,4 +1,4 @@
-// One colour table for prose and picture: hues, and what of them carries text. Knows nothing of runs.
+// One colour table for prose and picture: hues, and the fills on which text is legible. Knows nothing of runs.
 
 export const HUES = ["#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F"];
 const DARK_HUES = ["#3D9BDB", "#F0803C", "#22B88C", "#D67AAD", "#DBA52B", "#62BDE6", "#A08BEE", "#9DAE45"];

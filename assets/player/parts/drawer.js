@@ -1,4 +1,4 @@
-// The frame of a drawer: title and Close on top; below, what is said, how far it is, Run and Cancel. What stands between is its owner's.
+// The frame of a drawer: title and Close on top; below, a message, progress, Run and Cancel. Its owner fills what lies between.
 
 import { h, icon, clamp } from "./dom.js";
 import { putSentence } from "./look.js";

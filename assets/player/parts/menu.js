@@ -45,7 +45,7 @@ export class Menu {
     const up = below < Math.min(this.el.scrollHeight, 240) && above > below; // from the bar at the bottom it opens upwards
     const most = Math.min(560, up ? above : below);
     const middles = [...this.el.querySelectorAll("button")].map((row) => row.offsetTop + row.offsetHeight / 2);
-    const cut = middles.filter((middle) => middle <= most).at(-1) || most; // where there is more it ends in the middle of a row
+    const cut = middles.filter((middle) => middle <= most).at(-1) || most; // a longer one ends in the middle of a row, which shows that it scrolls
     this.el.style.maxHeight = `${this.el.scrollHeight > most ? cut : most}px`;
     this.el.style.top = up ? `${at.top - box.top - 6 - this.el.offsetHeight}px` : `${at.bottom - box.top + 6}px`;
     this.el.querySelector("button")?.focus();

@@ -1,4 +1,4 @@
-// The parts of the page, one at a time: Watch, which is there from the start, and parts whose code is fetched when first opened.
+// The parts of the page, one at a time: Watch, which is there from the start, and others whose code is fetched when they are first opened.
 //
 //   the DOM event "inflight-tab" {name, wish} (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
 

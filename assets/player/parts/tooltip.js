@@ -1,4 +1,4 @@
-// The words beside the pointer. Never takes focus, never leaves the view.
+// The words beside the pointer. Never takes the focus, never leaves the view.
 
 import { clamp, h } from "./dom.js";
 import { spans } from "./chips.js";

@@ -83,7 +83,7 @@ export class LengthsView {
     setAttr(surface.canvas, "aria-label", `${t("Cache lengths")}: ${frame.lanes.filter((l) => l.request).map((l) => `${l.request.letter} ${l.kvLen}`).join(", ") || t("all empty")}`);
   }
 
-  /** A cache that was just taken away: its length as an empty frame. */
+  /** A cache that was just freed by preemption: its length as an empty frame. */
   _lost(g, lost, label, y, height, room, size) {
     const { run, palette, focus } = this.app;
     g.globalAlpha = dims(focus, lost.request) ? 0.2 : 1;
@@ -242,7 +242,7 @@ export class BlocksView {
     }
   }
 
-  /** Below the fill, never on it: whose block it is, and, struck through, whose it was until this step. */
+  /** Below the fill, never on it: the owner's letter and, struck through, that of the owner until this step. */
   _label(g, owners, lost, x, y, w, strip) {
     const { palette } = this.app;
     setFont(g, `700 ${strip - 2}px ${palette.mono}`);

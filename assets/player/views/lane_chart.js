@@ -1,5 +1,5 @@
 // A run's lanes over time as ink: who held which lane when, prefill, decode, waste, preemptions, who waited below. The Watch tab has one, a
-// race one a run. Whoever draws says on which scale, how long the lanes are and what stands on the axis.
+// race one for each run. The caller gives the scale, the length of the lanes and the labels of the axis.
 //
 //   painted once per run, size, theme and focus; `show` puts the past at full strength and the rest faint
 
@@ -210,7 +210,7 @@ export class LaneChart {
       this._light(g, stay.request);
       const y = this.axis + (stay.lane + 0.5) * this.pitch;
       const dx = stay.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
-      g.fillStyle = palette.of(stay.request).tint; // a pale flag: ink reads on it whatever lies below
+      g.fillStyle = palette.of(stay.request).tint; // a pale background: text on it is legible whatever lies below
       g.fillRect(x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
       g.fillStyle = palette.ink;
       g.fillText(letter, x + dx, y + 0.5);

@@ -1,4 +1,4 @@
-// The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over measured time. Of a pair of runs the other one's
+// The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over measured time. In a pair of runs the other one's
 // chart stands above or below it, on the same axis.
 
 import { clockLabel, roundUnit } from "../run/axis.js";
@@ -11,7 +11,7 @@ import { GUTTER, LaneChart } from "./lane_chart.js";
 import { doingOf } from "./lane_words.js";
 
 const FUTURE = 0.22;
-const WHAT = 90; // right of the playhead: room for what stands on it
+const WHAT = 90; // right of the playhead: room for its words
 
 /** The run of a pair that is not on screen, lit as the one that is. */
 class OtherRun {
@@ -126,7 +126,7 @@ export class LanesView {
     setAttr(this.chart.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
 
-  /** What a lane did in how many steps, over the whole run. */
+  /** What the lanes did and in how many steps, over the whole run. */
   get _counts() {
     return this.counts.map(t).join(", ");
   }

@@ -1,5 +1,5 @@
-// The lanes of all ranks, one below the other on one clock, with one playhead in time. Of each rank the step at that moment is marked, and what
-// happens in it is said above its lanes. A click on a step opens that rank there.
+// The lanes of all ranks, one below the other on one clock, with one playhead in time. Each rank's step at that moment is marked, and a
+// sentence above its lanes says what happens in it. A click on a step opens that rank there.
 
 import { clamp, h, setAttr } from "../parts/dom.js";
 import { duration, plural } from "../parts/format.js";
@@ -58,7 +58,7 @@ class Band {
     return this.at.i;
   }
 
-  /** What it stands at: a step, between two, before its first, after its last. */
+  /** Where it stands, in words: at a step, between two, before its first, after its last. */
   words() {
     const { run } = this;
     const { i, inside } = this.at;
@@ -94,7 +94,7 @@ class Band {
     this.pill.classList.toggle("off", !this.at.inside);
     const held = new Set((this.at.i >= 0 ? this.run.holders[this.at.i] : []).map((stay) => this.run.stays[stay]?.request));
     this.sentence.replaceChildren(...spans(this, say.map((s) => (typeof s === "string" ? t(s) : s)), (r) => held.has(r)));
-    for (const chip of this.sentence.children) chip.removeAttribute("data-request"); // of the run on screen it means another one
+    for (const chip of this.sentence.children) chip.removeAttribute("data-request"); // in the run on screen the id means another request
     this.sentence.title = this.sentence.textContent;
   }
 
@@ -140,7 +140,7 @@ export class RankLanes {
     this.head = $(".playhead");
     this.bandsBox = $(".bands");
     this.axis = new Surface($(".rank-axis canvas"), () => app.redraw());
-    this.surface = { canvas: this.area }; // a table takes the place of all of it
+    this.surface = { canvas: this.area }; // a table replaces all of it
     /** @type {Band[]} */
     this.bands = [];
     this._point();

@@ -37,7 +37,7 @@ function startOf(run, request, i) {
   return event ? event.passes[event.segments.find((s) => s.request === request.id).passIndex].tStart : null;
 }
 
-/** What the cache of n positions takes: the model's own bytes a position, or null where they are not known. */
+/** The memory of n cached positions, in words, or null where the model's bytes per position are not known. */
 function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;

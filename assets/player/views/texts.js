@@ -47,7 +47,7 @@ export class TextsView {
     const { app } = this;
     const { run } = app;
     const held = frame.lanes.filter((l) => l.request).map((l) => l.request);
-    const since = frame.i - 12; // a finished text stays a while, greyed
+    const since = frame.i - 12; // a finished text stays for some steps, greyed
     const shown = [...new Set([
       ...held,
       ...frame.waiting.filter((w) => w.preempted).map((w) => w.request),

@@ -1,4 +1,4 @@
-// What of the Watch tab stands in the address: run, step, selection, view and theme, so that a link shows the same.
+// What the address holds of the Watch tab: run, step, selection, view and theme, so that a link shows the same.
 
 import { openAddress, openRacer } from "./opening.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
@@ -11,7 +11,7 @@ function viewFrom(text) {
 
 const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
-/** The addresses of the run on screen, of all ranks where it has others; none where it came otherwise. */
+/** The addresses of the run on screen, of all ranks where it has others; none where it came another way. */
 const tracesOf = (app) => [app.entry?.trace ?? []].flat();
 
 export class Address {
@@ -50,7 +50,7 @@ export class Address {
     return entry ? "What this run was asked is too long for an address." : "This run did not come to its end, and is kept nowhere.";
   }
 
-  /** theme: also where it is the host's, for a link. */
+  /** theme: include it even where it is the host page's, for a link. */
   _hash(theme = false) {
     const { app } = this;
     const p = new URLSearchParams();

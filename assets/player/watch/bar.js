@@ -1,4 +1,4 @@
-// The bar on top: parts, recorded runs, edit, share, export, more; and what it says of the run on screen.
+// The bar on top: parts, recorded runs, edit, share, export, more; and its labels for the run on screen.
 
 import { h, setText } from "../parts/dom.js";
 import { exportMenu } from "./export.js";
@@ -9,7 +9,7 @@ import { showWhatIf } from "./what_if.js";
 import { showRuns } from "./runs_card.js";
 import { t } from "../parts/speech.js";
 
-/** What an element takes when it is not shortened. */
+/** The width of an element when it is not shortened. */
 const widthOf = (el) => (el.matches(".policy-chip") && el.offsetWidth ? el.scrollWidth + 2 : el.offsetWidth);
 
 export class Bar {
@@ -86,7 +86,7 @@ export class Bar {
     mark.dataset.source = source;
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
-    for (const mark of root.querySelectorAll(".deduced")) { // another engine does not record it: by which rule it was worked out
+    for (const mark of root.querySelectorAll(".deduced")) { // another engine does not record it: the rule by which it was deduced
       mark.title = t((header.deduced || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
     }

@@ -1,6 +1,6 @@
-// The keyboard in a picture: arrow keys from token to token, cell to cell, block to block; Enter selects its request, Esc leaves. What lies
-// there, and where, a view says: `places()` → boxes in reading order, `hit(x, y)` as for the pointer. A listbox over the canvas holds the one
-// option that the keys are at, which is also the mark that is seen.
+// The keyboard in a picture: arrow keys from token to token, cell to cell, block to block; Enter selects its request, Esc leaves. A view says
+// what lies where: `places()` → boxes in reading order, `hit(x, y)` as for the pointer. A listbox over the canvas holds the one
+// option that the keys are at; it is also the visible mark.
 
 import { h, setAttr, setText } from "../parts/dom.js";
 import { plain } from "../parts/chips.js";

@@ -1,4 +1,4 @@
-// The workload editor: requests, limits and sampling as a form; what it says is a spec, which the engine runs.
+// The workload editor: requests, limits and sampling as a form. Its contents are a spec, which the engine runs.
 
 import { download, h, icon, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
@@ -51,7 +51,7 @@ export class Editor {
     if (on) await this._follow();
   }
 
-  /** The form says the run on screen, unless it has edits: those stay until they are given up. False where no engine answers. */
+  /** Fill the form with the run on screen, unless it has edits: those stay until they are given up. False where no engine answers. */
   async _follow() {
     if (!(await this.ready())) return false;
     const { run } = this.app;
@@ -61,12 +61,12 @@ export class Editor {
     return true;
   }
 
-  /** What makes the run on screen again, or null, with a word about it. */
+  /** The spec that runs the requests on screen again, or null. */
   async specOnScreen() {
     return (await this.ready()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
-  /** Say anew what depends on the language. */
+  /** Write again what depends on the language. */
   named() {
     if (!this.state) return;
     this.field("preset").options[0].textContent = t("the run on screen");
@@ -83,12 +83,12 @@ export class Editor {
     else if (this.frame.isOpen && this.state) this._follow();
   }
 
-  /** Whether the form says something else than what is on screen. */
+  /** Whether the form differs from the run on screen. */
   get changed() {
     return this.asShown !== JSON.stringify(this.spec());
   }
 
-  /** Whether it says what somebody wrote. */
+  /** Whether it holds edits of the visitor. */
   get edited() {
     return this.asShown !== undefined && this.changed;
   }
@@ -104,14 +104,14 @@ export class Editor {
     } });
   }
 
-  /** Say a spec in the form. */
+  /** Put a spec into the form. */
   async take(spec) {
     if (!(await this.ready())) return;
     this._setAside(() => this.fill(spec));
     this.shown = this.app.run;
   }
 
-  /** What the form says, for whoever else wants to run it: {spec, says}. Throws a sentence. */
+  /** The form for other parts that want to run it: {spec, says}. Throws a sentence. */
   async said() {
     if (!(await this._follow())) throw new Error(this.frame.message.textContent);
     const fault = this._fault();
@@ -233,7 +233,7 @@ export class Editor {
     }
   }
 
-  /** What the form says, as the engine takes it. */
+  /** The form as a spec for the engine. */
   spec() {
     const number = (name) => Number(this.field(name).value);
     const requests = this.rows.map(({ prompt, tokens, arrival, request, asGiven }, i) => {
@@ -260,7 +260,7 @@ export class Editor {
     for (let n = 0; ; n += 1) if (!taken.has(`r${n}`)) return `r${n}`;
   }
 
-  /** Picture and controls never disagree in silence. */
+  /** Say so where the form and the picture differ. */
   _touch() {
     const { changed } = this;
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
@@ -305,7 +305,7 @@ export class Editor {
     return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.app.visit.visitor, tell));
   }
 
-  /** Find the run again that went on when the page was last loaded; whether there was one. */
+  /** Return to the run that was under way when the page was last loaded; whether there was one. */
   async resume() {
     const { left } = this.app.live;
     if (!left || !(await this.ready())) return false;
@@ -346,18 +346,18 @@ export class Editor {
     return ran;
   }
 
-  /** A run that came to its end, among those of this visit. */
+  /** Keep a run that reached its end among those of this visit. */
   async keep(run, entry, spec, title) {
     entry.spec = await this.packed(spec);
     this.app.visit.add(run, entry, spec, title);
   }
 
-  /** A spec as a link says it. */
+  /** A spec as it stands in a link. */
   packed(spec) {
     return pack(this._brief(spec));
   }
 
-  /** What a run of a spec is called among those of this visit. */
+  /** The title of a run of this spec among those of this visit. */
   _titleOf(spec) {
     const asked = canonical(spec.workload);
     const preset = this.state.presets.find((p) => canonical(p.spec.workload) === asked);
@@ -374,7 +374,7 @@ export class Editor {
     return { preset: preset.name, config: Object.fromEntries(Object.entries(spec.config).filter(differs)), model: same("model"), device: same("device") };
   }
 
-  /** Run again what a link says, and go to its step. */
+  /** Run the spec of a link, and go to its step. */
   async restore(wanted) {
     if (!(await this.ready())) return;
     let spec;
@@ -390,7 +390,7 @@ export class Editor {
       spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model, device: spec.device || preset.spec.device };
     }
     this.fill(spec);
-    if (!this.state.models.includes(spec.model)) { // a path or a hub id: whoever follows a link has not asked for that
+    if (!this.state.models.includes(spec.model)) { // a path or a hub id: following a link must not load it
       await this.toggle(true);
       return this._say(`This link asks for the model ${spec.model}, which is not built in: run it if you trust it.`, true);
     }
@@ -420,7 +420,7 @@ export class Editor {
     this._touch();
   }
 
-  /** A workload that a service published, scaled by the server to the model in the form; what has become of it stays in sight. */
+  /** A workload that a service published, scaled by the server to the model in the form; the sentence about the scaling stays in view. */
   async _published(text, name) {
     this.frame.busy(true);
     this._say(`Reading ${name}.`);

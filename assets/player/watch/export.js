@@ -1,4 +1,4 @@
-// Take it away: the view as PNG, the replay as JSON; and what the server writes (JSONL, Perfetto, one HTML file).
+// Export: the view as PNG, the replay as JSON; and what the server writes (JSONL, Perfetto, one HTML file).
 
 import { download } from "../parts/dom.js";
 import { openFile } from "./opening.js";
@@ -27,7 +27,7 @@ export async function picture(app) {
   copy.style.height = `${height}px`;
   const fields = [...root.querySelectorAll("input, select, textarea")];
   [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) => said(field, fields[i]));
-  const css = [...document.querySelectorAll("style")].map((sheet) => sheet.textContent).filter((text) => text.includes(".inflight")).join("\n"); // as written: what a browser makes of it loses the fonts
+  const css = [...document.querySelectorAll("style")].map((sheet) => sheet.textContent).filter((text) => text.includes(".inflight")).join("\n"); // as written: a serialized style sheet loses the fonts
   const style = document.createElement("style");
   style.textContent = css;
   copy.prepend(style);
@@ -43,7 +43,7 @@ export async function picture(app) {
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
 }
 
-/** What somebody has put into a field, in a copy of it. */
+/** Copy the value of a form field into its clone. */
 function said(copy, field) {
   if (field.tagName === "SELECT") copy.options[field.selectedIndex]?.setAttribute("selected", "");
   else if (field.tagName === "TEXTAREA") copy.textContent = field.value;
@@ -51,7 +51,7 @@ function said(copy, field) {
   if (field.checked) copy.setAttribute("checked", "");
 }
 
-/** What files of the run on screen are called: the run, and the step where the file is of a step. */
+/** The name of a file of the run on screen: the run, and the step where the file is of one step. */
 function nameOf(app, step = null) {
   const { name, comparison, racer } = app.entry || {};
   const known = comparison ? `${comparison}-${racer}`.replace(/[^\w-]+/g, "-") : name;

@@ -1,4 +1,4 @@
-// What the run on screen ran on, as a list: model, device, limits, memory, and what its engine had to say about them. From the header alone.
+// The facts of the run on screen, as a list: model, device, limits, memory, and its engine's notes on them. From the header alone.
 
 import { showCard } from "../parts/card.js";
 import { h } from "../parts/dom.js";

@@ -16,7 +16,7 @@ export class Intro {
     try {
       el.hidden = Boolean(localStorage.getItem(SEEN)) || app.options.embedded;
     } catch {
-      el.hidden = true; // a frame that may store nothing would show it for ever
+      el.hidden = true; // where nothing can be stored it would be shown on every visit
     }
   }
 

@@ -11,10 +11,10 @@ export class Leak {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.working = ""; // how far the engine is
+    this.working = ""; // the engine's progress
   }
 
-  /** Whether it can be asked for: the run is over, and there is an engine, or else runs whose leak is on record. */
+  /** Whether it can be asked for: the run is over, and there is an engine or a recorded leak. */
   get offered() {
     const { app } = this;
     return Boolean((app.server || this._recorded.length) && !app.running && app.run && !app.run.goesOn);
@@ -65,7 +65,7 @@ export class Leak {
     return answer;
   }
 
-  /** Which runs it was recorded for, on a page without an engine. */
+  /** The runs that it was recorded for, on a page without an engine. */
   _sayWhere() {
     const { app } = this;
     const card = showCard(app.root, "Leak", h("p", {}, "To take the mask's wall away an engine runs the requests again, and this page has none. It was recorded for these runs:"),

@@ -1,5 +1,5 @@
-// A run as it happens: keeps the last picture until the first step is here, and comes back to it if the run fails: what ran until then is a
-// click away. The session knows the run that goes on, so that the page finds it when it is loaded again.
+// A run as it happens: keeps the last picture until the first step is here, and comes back to it if the run fails: what ran until then is one
+// click away. The session storage names the run under way, so that the page finds it when it is loaded again.
 
 import { setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
@@ -14,8 +14,8 @@ export class Live {
     this.app = app;
     this.id = null;
     this.going = false;
-    this.run = null; // the one that goes on, or went on last
-    this.ended = null; // {run, entry} of the last, where it came to an end
+    this.run = null; // the run under way, or the last one
+    this.ended = null; // {run, entry} of the last one that reached its end
   }
 
   /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
@@ -93,7 +93,7 @@ export class Live {
     return !ended.error;
   }
 
-  /** What the whole run cost, from what the server has kept of it. */
+  /** The totals of the whole run, from what the server has kept of it. */
   async _total(run, url) {
     if (!url) return;
     try {
@@ -104,7 +104,7 @@ export class Live {
     if (this.app.run === run) this.app.bar.marks();
   }
 
-  /** Say why; where a run was on screen before, it comes back, and the two can be changed for each other. */
+  /** Say why. If a run was on screen before, it comes back, and the visitor can switch between the two. */
   _failed(sentence, before, tell) {
     if (!this.run || !before.run || this.app.edge !== this) return tell.failed(sentence);
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };

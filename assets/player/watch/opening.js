@@ -1,8 +1,8 @@
 // Runs from elsewhere: a file of this machine, an address that the page's own address names (?trace=URL or #trace=URL), or a recorded
 // comparison. A replay is opened here; a trace or another engine's recording goes to the server, which reads it in a process of its own.
 //
-// The browser fetches an address, never the server: what it may reach is the visitor's own, without cookies, and other sites give a file only if
-// they allow it (CORS). Only this page's origin and the hosts that it was started with are asked; the page's policy (CSP) holds the same line.
+// The browser fetches an address, never the server: it can reach only what the visitor can, without cookies, and another site hands out a file only if
+// it allows that (CORS). Only this page's origin and the hosts that it was started with are asked; the page's policy (CSP) holds the same line.
 
 import { comparisonUrl } from "../parts/server.js";
 
@@ -53,7 +53,7 @@ async function textAt(app, url) {
     throw new Error(`${url.host} did not answer, or does not let other pages read it (CORS).`);
   }
   if (!answer.ok) throw new Error(`${url.host} answered ${answer.status}.`);
-  allowed(app, answer.url); // where it was sent on to
+  allowed(app, answer.url); // where it was redirected to
   return textOf(answer.body, mostOf(app));
 }
 
@@ -84,7 +84,7 @@ function allowed(app, address) {
 
 const mostOf = (app) => app.options.uploadBytes || MOST;
 
-/** The text of a stream, unpacked where it is packed; throws where it is larger than what is opened here. */
+/** The text of a stream, unpacked where it is packed; throws where it is larger than the limit. */
 async function textOf(stream, most) {
   const bytes = await bytesOf(stream, most);
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);

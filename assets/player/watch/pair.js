@@ -1,5 +1,5 @@
-// Two runs of the same requests, one of them on screen: as it was and as it becomes with something changed. Which of them is shown, where
-// they part, what is said of it. Who makes such a pair: what_if.js, leak.js.
+// Two runs of the same requests, one of them on screen: as it was, and with something changed. Which of them is shown, where
+// they part, and the words about it. what_if.js and leak.js make such pairs.
 
 import { h, setText } from "../parts/dom.js";
 
@@ -16,7 +16,7 @@ export class Pair {
   constructor(app) {
     this.app = app;
     /** @type {Member[]} */
-    this.members = []; // as it was, changed; or nobody
+    this.members = []; // as it was, changed; or none
     /** @type {number | null} */
     this.step = null; // the first that differs
     this.leaks = false;

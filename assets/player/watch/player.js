@@ -107,9 +107,9 @@ export class Player {
     this.start();
   }
 
-  /** What the run on screen came in: its replay, or that of all ranks. */
+  /** The document of the run on screen: its replay, or that of all ranks. */
   get document() { return this.ranks.current ? this.ranks.doc : this.replay; }
-  /** By what the server knows the run on screen, if it does. */
+  /** The server's id of the run on screen, if it has one. */
   get runId() { return (this.ranks.current || this.entry)?.id || null; }
 
   get running() { return Boolean(this.edge?.going); }
@@ -202,7 +202,7 @@ export class Player {
     this.look(wanted);
   }
 
-  /** Show of the run on screen what an address says. wanted: see `Address.read`. */
+  /** Show the run on screen as an address says. wanted: see `Address.read`. */
   look(wanted) {
     const { run } = this;
     if (Number.isInteger(wanted.step)) this.index = run.indexOf(wanted.step);
@@ -389,7 +389,7 @@ export class Player {
     if (this.run) this.redraw();
   }
 
-  /** The room for it has another size. */
+  /** Its element has another size. */
   sized() {
     if (this.presenter && this.root.clientWidth && !hasRoom(this)) return this.present(false);
     const width = this.$(".stage").clientWidth || this.root.clientWidth;

@@ -1,4 +1,4 @@
-// Pointing at requests: hover lights one everywhere, a click or tap pins it. On canvases by what a view says lies there, elsewhere by data-request.
+// Pointing at requests: hover lights one everywhere, a click or tap pins it. On a canvas its view says what lies under the pointer, elsewhere data-request does.
 
 import { Glossary } from "../parts/glossary.js";
 

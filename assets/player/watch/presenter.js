@@ -7,7 +7,7 @@ const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // the keys 1 to 
 export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientHeight >= ROOM[1];
 
 /**
- * Enter it or leave it. quiet: without a word of its keys, nor of a window that is too small for it.
+ * Enter it or leave it. quiet: no toast about its keys, or about a window that is too small for it.
  * @param {App} app
  */
 export function present(app, on, quiet) {

@@ -1,4 +1,4 @@
-// All runs that can be opened, as a card: those of this visit, then the recorded ones by the question they answer, each with its lanes in small.
+// All runs that can be opened, as a card: those of this visit, then the recorded ones by the question they answer, each with a small picture of its lanes.
 
 import { bareCard } from "../parts/card.js";
 import { h, icon } from "../parts/dom.js";
@@ -7,7 +7,7 @@ import { t } from "../parts/speech.js";
 
 const [WIDTH, HEIGHT] = [132, 40];
 
-/** A run's lanes in small. */
+/** A small picture of a run's lanes. */
 function thumbnail(app, { lanes, steps }) {
   const canvas = h("canvas", { class: "thumb", "aria-hidden": "true", width: WIDTH * 2, height: HEIGHT * 2 });
   const g = canvas.getContext("2d");

@@ -20,7 +20,7 @@ export async function pack(data) {
   return btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
 }
 
-/** The spec of an address. Throws where it is none. */
+/** The spec of an address. Throws where there is none. */
 export async function unpack(text) {
   const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
   const pieces = [];
@@ -34,7 +34,7 @@ export async function unpack(text) {
   return JSON.parse(await new Blob(pieces).text());
 }
 
-/** Whether what a link says can be a spec at all; what is wrong inside it the server says. */
+/** Whether the text of a link can be a spec at all; the server checks what is inside. */
 export function isSpec(spec) {
   const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
   if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
@@ -42,7 +42,7 @@ export function isSpec(spec) {
   return plain(spec.config) && plain(spec.workload) && Array.isArray(spec.workload.requests) && spec.workload.requests.every(plain);
 }
 
-/** A workload that was saved here, in a text; null where it is something else. */
+/** The workload in a text that was saved here; null where it is something else. */
 export function savedIn(text) {
   try {
     const data = JSON.parse(text);

@@ -25,12 +25,12 @@ export class Transport {
     });
   }
 
-  /** What is walked along: the steps of the run on screen, or the moments of all ranks. */
+  /** What the transport moves along: the steps of the run on screen, or the moments of all ranks. */
   get track() {
     return this.app.ranks.all ? this.app.ranks : this.app.run;
   }
 
-  /** Where on it. */
+  /** The present place on it. */
   get place() {
     return this.app.ranks.all ? this.app.ranks.at : this.app.index;
   }

@@ -1,4 +1,4 @@
-// Runs of this visit: what was run here since the page was opened, to be found again, shared, compared or removed. They go with the page.
+// Runs of this visit: what was run since the page was opened, to be found again, shared, compared or removed. They are lost when the page is closed.
 
 import { lanePieces } from "../run/lane_layout.js";
 import { OVERRUN, WASTED } from "../run/run.js";
@@ -16,7 +16,7 @@ export class Visit {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join(""); // who asks, to the server
+    this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join(""); // tells the server who asks
     this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
   }
 

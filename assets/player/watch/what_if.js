@@ -17,7 +17,7 @@ const NUMBERS = [
 const SWITCHES = [["chunked_prefill", "Prompts in chunks"], ["prefill_first", "Prefill before decode"], ["prefix_caching", "Prefix cache"]];
 
 /**
- * What can be changed, a setting each: its name, what it is now and others to try. That which held the step back comes first. knobs: those
+ * The settings that can be changed: name, present value, and others to try. The one that held the step back comes first. knobs: those
  * that the policy has.
  * @param {{config: any, knobs: string[]}} spec
  * @param {string[]} policies

@@ -1,4 +1,4 @@
-// The cells of a mask as ink: exact, or by their weight where the model's attention is asked for. Where they do not fit: tiles.js. Knows
+// The cells of a mask as ink: exact, or by their weight where the model's attention is asked for. tiles.js draws them where they do not fit. Knows
 // the geometry that it is given, nothing of labels and pointers.
 
 import { clamp } from "../../parts/dom.js";

@@ -1,5 +1,5 @@
 // The attention mask of one pass: queries down, keys across. Exact cells where they fit, else tiles by difference arrays in
-// O(rows + pixels). Who may look at whom comes from passes.js alone; ink, words, tools and pointers have rooms of their own.
+// O(rows + pixels). passes.js alone says who may attend to whom; ink, words, tools and pointers have files of their own.
 
 import { dims } from "../../parts/colours.js";
 import { clamp, setAttr, setText } from "../../parts/dom.js";

@@ -11,7 +11,7 @@ export class MaskTools {
     this._signature = "";
   }
 
-  /** Make them anew where what they say has changed. */
+  /** Make them again where their labels have changed. */
   show(frame, pass) {
     const { mask } = this;
     const { app } = mask;
