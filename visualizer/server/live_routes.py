@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from starlette.routing import Route, Router
 from core.errors import InflightError, TooManyRequests, Unavailable
 from visualizer.server.asks import Asks
 from visualizer.server.live import PERIOD, Live
-from visualizer.server.routes import answer, number_from, streamed
+from visualizer.server.routes import answer, number_from, object_in, streamed
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
@@ -72,11 +71,8 @@ def live_app(live: Callable[[str], Live], asks: Asks | None, address_of: Callabl
         return Router([Route("/steps", watch, methods=["GET"])])
 
     async def ask(request: Request) -> Response:
-        try:
-            asked = json.loads(await request.body())
-        except (ValueError, RecursionError):
-            asked = None
-        if not isinstance(asked, dict):
+        asked = await object_in(request)
+        if asked is None:
             return answer({"error": "A request is asked for as a JSON object with a key and a prompt."}, 400)
         try:
             return answer({"id": await asks.begin(asked, address_of(request))})

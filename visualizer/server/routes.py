@@ -47,11 +47,8 @@ def routes(
     """address_of: whom a request comes from. enter: called in the context in which its job will run."""
 
     async def begin(request: Request) -> Response:
-        try:
-            asked = json.loads(await request.body())
-        except (ValueError, RecursionError):
-            asked = None
-        if not isinstance(asked, dict):
+        asked = await object_in(request)
+        if asked is None:
             return answer({"error": "A job is asked for as a JSON object with a kind and a spec."}, 400)
         enter(request)
         address = address_of(request)
@@ -140,6 +137,15 @@ _TYPES = {
     ".gz": "application/gzip",
     ".png": "image/png",
 }
+
+
+async def object_in(request: Request) -> dict[str, Any] | None:
+    """The JSON object in a request's body, None where there is no such thing."""
+    try:
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
