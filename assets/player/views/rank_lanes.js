@@ -58,14 +58,14 @@ class Band {
     return this.at.i;
   }
 
-  /** Where it stands, in words: at a step, between two, before its first, after its last. */
+  /** Where it stands, in words: at a step, between two, before its first, after its last. A run's own sentences are in its language already. */
   words() {
     const { run } = this;
     const { i, inside } = this.at;
     if (inside) return { pill: `step ${run.stepOf(i)}`, say: run.captions[i] ? run.captions[i].say : [] };
     const [before, after] = [i >= 0 ? stretch(this.member, i)[1] : 0, i + 1 < run.length ? stretch(this.member, i + 1)[0] : null];
-    if (after !== null) return { pill: "idle", say: [i < 0 ? `Its first step begins at ${duration(after)}.` : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`] };
-    return { pill: run.complete ? "idle" : "over", say: [run.complete ? `Nothing after step ${run.stepOf(i)}.` : `Its recording breaks off after step ${run.stepOf(i)}.`] };
+    if (after !== null) return { pill: "idle", say: [t(i < 0 ? `Its first step begins at ${duration(after)}.` : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`)] };
+    return { pill: run.complete ? "idle" : "over", say: [t(run.complete ? `Nothing after step ${run.stepOf(i)}.` : `Its recording breaks off after step ${run.stepOf(i)}.`)] };
   }
 
   /** @param {number} per pixels a second */
@@ -93,7 +93,7 @@ class Band {
     tell(this.pill, pill);
     this.pill.classList.toggle("off", !this.at.inside);
     const held = new Set((this.at.i >= 0 ? this.run.holders[this.at.i] : []).map((stay) => this.run.stays[stay]?.request));
-    this.sentence.replaceChildren(...spans(this, say.map((s) => (typeof s === "string" ? t(s) : s)), (r) => held.has(r)));
+    this.sentence.replaceChildren(...spans(this, say, (r) => held.has(r)));
     for (const chip of this.sentence.children) chip.removeAttribute("data-request"); // in the run on screen the id means another request
     this.sentence.title = this.sentence.textContent;
   }
@@ -235,7 +235,7 @@ export class RankLanes {
         const { run } = band;
         return [
           String(band.member.rank), inside ? String(run.stepOf(i)) : t(pill), inside ? run.frame(i).lanes.map((l) => `${l.lane}: ${l.request ? `${l.request.letter} ${doingOf(l.status)}` : t("free")}`).join("; ") : "",
-          i < 0 ? "0" : String(run.numWaiting[i]), plain(band, say.map((s) => (typeof s === "string" ? t(s) : s))),
+          i < 0 ? "0" : String(run.numWaiting[i]), plain(band, say),
         ];
       }),
     };
