@@ -15,6 +15,7 @@ from core.config import POLICIES
 from visualizer.lessons.document import recorded
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, texts
+from visualizer.page.bundle import page_html
 from visualizer.page.lesson_file import lesson_html
 from visualizer.words.language import catalogue
 from worlds.browser import chromium, visit  # noqa: F401
@@ -170,6 +171,22 @@ def test_watch_is_german_where_a_lesson_leads_to_it(learn):
     page.evaluate("document.querySelector('#watch .drawer').hidden = false")
     said += page.evaluate(SAID)
     assert english(said, pieces(page)) == []
+
+
+def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language(visit, world):
+    options, parts, files = world
+    page = visit(files={**files, "": page_html(options, parts)}, hash="run=short-and-long&step=16&zoom=2,9,0,20&lang=de")
+    page.wait_for_function("inflight.speech.opened?.name === 'de' && !inflight._pending")
+    assert page.evaluate("[inflight.frame.event.step, inflight.mask.zoom.view.join()]") == [16, "2,9,0,20"]
+    assert english(page.evaluate(SAID), pieces(page)) == []
+    page.wait_for_function("location.hash.includes('lang=de') && location.hash.includes('step=16')")
+    page.click(".more-button")
+    page.click("[role=menuitem] >> text=Englisch")
+    page.wait_for_function("inflight.speech.name === 'en' && inflight.frame.caption.say.join(' ').includes('prompt tokens')")
+    page.wait_for_function("!location.hash.includes('lang')")
+    page.reload()
+    page.wait_for_function("window.inflight && inflight.drawn >= 0")
+    assert page.evaluate("[inflight.speech.name, document.querySelectorAll('.inflight-learn').length]") == ["en", 0]
 
 
 def test_english_would_be_found(learn):

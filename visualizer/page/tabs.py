@@ -12,9 +12,14 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, markup, script, style
 
-TABS = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare", "learn")]
+TABS = [
+    {"name": "watch", "title": "Watch"},
+    {"name": "compare", "title": "Compare"},
+    {"name": "learn", "title": "Learn", "speaks": LANGUAGES},  # it brings other languages
+]
 LIVE = {"name": "live", "title": "Live"}  # where an engine serves
 
 

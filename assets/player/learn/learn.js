@@ -4,7 +4,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { besidePlayer, fillPart, fillTabs, isTyping } from "../parts/look.js";
-import { keep, kept } from "../parts/kept.js";
+import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Choose } from "./choose.js";
@@ -16,7 +16,6 @@ import { said, spoken } from "./spans.js";
 import { Stage } from "./stop.js";
 import { Terms } from "./terms.js";
 
-const LANGUAGE = "inflight-language";
 
 export class Learn {
   /**
@@ -42,7 +41,7 @@ export class Learn {
     document.addEventListener("keydown", (e) => this._key(e), true);
     new MutationObserver(() => this.app && this._speak()).observe(this.page, { attributes: true, attributeFilter: ["data-part"] });
     window.addEventListener("hashchange", () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow());
-    this.ready = this._begin(this._wanted().get("lang") || kept("good", LANGUAGE) || "en");
+    this.ready = this._begin(wantedLanguage());
   }
 
   // -- the part is opened and left ---------------------------------------------------------------------------------------
@@ -61,10 +60,10 @@ export class Learn {
   /** The player speaks the language of the lessons on Learn and on Watch, where they lead to; the other parts are in English. */
   _speak() {
     const { app } = this;
-    const { part } = this.page.dataset;
+    const { part = "watch" } = this.page.dataset;
     app.speech.use(part === "learn" || part === "watch" ? this.speech : null);
     if (part !== "watch" || app.speech.opened === app.speech.language || !app.options.catalogue.includes(app.entry)) return;
-    app.open(app.entry, { step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab, ...app.ranks.place });
+    app.open(app.entry, { ...app.address.read(), step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab, view: null, ...app.ranks.place });
   }
 
   _wanted() {
@@ -101,7 +100,8 @@ export class Learn {
   }
 
   async speak(language) {
-    keep("good", LANGUAGE, language);
+    keepLanguage(language);
+    await this.ready;
     await this._load(language);
     if (this.lesson) await this.open(this._lesson(this.lesson.name), this.at);
     this._remember();

@@ -1,7 +1,10 @@
 // The parts of the page, one at a time: Watch, which is there from the start, and others whose code is fetched when they are first opened.
 //
 //   the DOM event "inflight-tab" {name, wish} (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
+//
+// One part may bring other languages, for Watch too: it is fetched unseen where one is wanted, and told of "inflight-language" {language}.
 
+import { wantedLanguage } from "./language.js";
 import { addressed, setAddress } from "./link.js";
 
 /** holder: where the parts go, each in an element of its own. parts: {name: {script, mounts, options}}; a script may be on the page already. */
@@ -20,6 +23,20 @@ function pageParts(holder, parts) {
     return mounted.get(name);
   };
 
+  const fetched = (name) => {
+    const part = parts[name];
+    if (!opened.has(name)) {
+      opened.set(name, mountOf(part) ? Promise.resolve(mount(name, part)) : new Promise((resolve, reject) => {
+        const script = document.createElement("script");
+        script.src = part.script;
+        script.onload = () => resolve(mount(name, part));
+        script.onerror = () => reject(new Error("the script could not be fetched"));
+        document.head.append(script);
+      }));
+    }
+    return opened.get(name);
+  };
+
   const open = async (name, wish) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();
@@ -35,17 +52,8 @@ function pageParts(holder, parts) {
       window.inflight?.transport.toggle(false);
       page.dataset.part = name;
     }
-    if (!opened.has(name)) {
-      opened.set(name, mountOf(part) ? Promise.resolve(mount(name, part)) : new Promise((resolve, reject) => {
-        const script = document.createElement("script");
-        script.src = part.script;
-        script.onload = () => resolve(mount(name, part));
-        script.onerror = () => reject(new Error("the script could not be fetched"));
-        document.head.append(script);
-      }));
-    }
     try {
-      (await opened.get(name)).shown(wish);
+      (await fetched(name)).shown(wish);
     } catch (error) {
       opened.delete(name);
       page.dataset.part = "watch";
@@ -62,6 +70,20 @@ function pageParts(holder, parts) {
     open(part);
   });
   if (parts[wanted()]) open(wanted());
+
+  const speaker = Object.keys(parts).find((name) => parts[name].options.tabs?.some((tab) => tab.name === name && tab.speaks));
+  const speak = async (language) => {
+    try {
+      await (await fetched(speaker)).speak(language);
+    } catch (error) {
+      opened.delete(speaker);
+      window.inflight?.toast(`This language could not be fetched: ${error.message}.`);
+    }
+  };
+  if (speaker) {
+    document.addEventListener("inflight-language", (/** @type {CustomEvent} */ e) => speak(e.detail.language));
+    if (wantedLanguage() !== "en" && !opened.has(speaker)) fetched(speaker).catch(() => opened.delete(speaker)); // English is there, as it was
+  }
   return open;
 }
 

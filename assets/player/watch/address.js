@@ -68,6 +68,7 @@ export class Address {
       if (layer !== null) p.set("layer", String(layer));
       if (app.pass !== Infinity) p.set("pass", String(app.pass));
     }
+    if (app.speech.name !== "en") p.set("lang", app.speech.name);
     if (app.layout !== "desk" && app.tab !== "mask") p.set("tab", app.tab);
     if (app.lanes.clock) p.set("axis", "time");
     if (app.presenter) p.set("present", "1");

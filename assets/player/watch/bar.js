@@ -67,6 +67,10 @@ export class Bar {
       { text: app.palette.dark ? "Light" : "Dark", act: () => app.setTheme(app.palette.dark ? "light" : "dark") },
       { text: app.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => app.tables.toggle() },
       { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.root, app.intro.words) });
+    const languages = app.options.tabs.find((tab) => tab.speaks)?.speaks || {};
+    for (const [language, text] of Object.entries(languages).filter(([name]) => name !== app.speech.name)) {
+      items.push({ text, act: () => app.root.dispatchEvent(new CustomEvent("inflight-language", { detail: { language }, bubbles: true })) });
+    }
     if (app.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(app.root, app.run) });
     return items;
   }

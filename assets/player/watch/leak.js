@@ -4,6 +4,7 @@
 import { showCard } from "../parts/card.js";
 import { h } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { t, told } from "../parts/speech.js";
 import { firstChange } from "../run/changes.js";
 import { Run } from "../run/run.js";
 
@@ -34,7 +35,7 @@ export class Leak {
     if (this.working || this.on) return;
     const recorded = app.entry?.leak;
     if (!recorded && !app.server) return this._sayWhere();
-    const before = { run: app.run, entry: app.entry, replay: app.replay, name: "with the mask" };
+    const before = { run: app.run, entry: app.entry, replay: app.replay, name: t("with the mask") };
     try {
       this._tell("starting");
       const answer = recorded ? { url: recorded } : await this._run();
@@ -44,9 +45,9 @@ export class Leak {
       const run = new Run(replay);
       const change = firstChange(before.run, run);
       app.pair.open({
-        members: [before, { run, entry: { name: null, id: answer.id, url: answer.url }, replay, name: "with the leak" }], leaks: true, step: change && change.step,
-        says: change ? `Every request also reads the next one's keys: ${change.texts} of ${plural(run.requests.length, "text")} change.` : "Every request also reads the next one's keys; no token changes.",
-        told: change ? ["The leak: ", { r: change.id }, ` writes “${change.writes}”, where it wrote “${change.wrote}” with the mask.`] : [],
+        members: [before, { run, entry: { name: null, id: answer.id, url: answer.url }, replay, name: t("with the leak") }], leaks: true, step: change && change.step,
+        says: t(change ? `Every request also reads the next one's keys: ${change.texts} of ${plural(run.requests.length, "text")} change.` : "Every request also reads the next one's keys; no token changes."),
+        told: change ? told(["The leak: ", { r: change.id }, ` writes “${change.writes}”, where it wrote “${change.wrote}” with the mask.`]) : [],
       });
     } catch (error) {
       app.toast(error.message, 8000);
@@ -68,7 +69,7 @@ export class Leak {
   /** The runs that it was recorded for, on a page without an engine. */
   _sayWhere() {
     const { app } = this;
-    const card = showCard(app.root, "Leak", h("p", {}, "To take the mask's wall away an engine runs the requests again, and this page has none. It was recorded for these runs:"),
+    const card = showCard(app.root, "Leak", h("p", {}, t("To take the mask's wall away an engine runs the requests again, and this page has none. It was recorded for these runs:")),
       h("div", { class: "choices" }, ...this._recorded.map((entry) => h("button", { type: "button", class: "button", onclick: async () => {
         card.close();
         await app.open(entry);

@@ -2,6 +2,7 @@
 // they part, and the words about it. what_if.js and leak.js make such pairs.
 
 import { h, setText } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
 
 /**
  * @typedef {object} Member
@@ -94,6 +95,6 @@ export class Pair {
     }, member.name)));
     setText(this.words, this.says);
     this.go.hidden = this.step === null;
-    this.go.replaceChildren(h("span", { class: "long" }, "Where they part: "), `step ${this.step}`);
+    this.go.replaceChildren(h("span", { class: "long" }, t("Where they part: ")), t(`step ${this.step}`));
   }
 }

@@ -97,7 +97,7 @@ export class Player {
     this.leak = new Leak(this);
     this.edge = /** @type {Edge} */ (this.live = new Live(this));
     this.editor = new Editor($(".drawer"), this);
-    this.speech = new Speech(root, () => { this.bar.named(); this.editor.named(); this.redraw(); });
+    this.speech = new Speech(root, () => { this.bar.named(); this.editor.named(); this.redraw(); this.changed(); });
     this.bar = new Bar(this);
     this.intro = new Intro($(".intro"), this);
     this._buttons();

@@ -35,7 +35,7 @@ export function changesOf({ config, knobs }, policies, binding = "none") {
       const [now, other] = config[knob] ? ["on", "off"] : ["off", "on"];
       return { knob, name, now, others: [{ text: other, value: !config[knob], says: `${name.toLowerCase()}: ${other}` }] };
     }),
-    { knob: "policy", name: "Policy", now: config.policy, others: policies.filter((p) => p !== config.policy).map((p) => ({ text: p, value: p, says: `the policy ${p} instead of ${config.policy}` })) },
+    { knob: "policy", name: "Policy", now: config.policy, others: policies.filter((p) => p !== config.policy).map((p) => ({ text: p, value: p, says: `the policy “${p}” instead of “${config.policy}”` })) },
   ].filter(({ others }) => others.length);
   const first = KNOB_OF[binding];
   return [...settings.filter((s) => s.knob === first), ...settings.filter((s) => s.knob !== first)];
@@ -62,7 +62,7 @@ export async function showWhatIf(app) {
     button.classList.remove("on");
   };
   const choice = (knob, { text, value, says }) => {
-    const button = h("button", { type: "button", class: "button what-choice", title: says, "aria-label": says, onclick: () => act({ knob, value, says }, button) }, text);
+    const button = h("button", { type: "button", class: "button what-choice", title: t(says), "aria-label": t(says), onclick: () => act({ knob, value, says }, button) }, knob === "policy" ? text : t(text));
     buttons.push(button);
     return button;
   };
