@@ -178,6 +178,11 @@ def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language
     page = visit(files={**files, "": page_html(options, parts)}, hash="run=short-and-long&step=16&zoom=2,9,0,20&lang=de")
     page.wait_for_function("inflight.speech.opened?.name === 'de' && !inflight._pending")
     assert page.evaluate("[inflight.frame.event.step, inflight.mask.zoom.view.join()]") == [16, "2,9,0,20"]
+    cut = "[...document.querySelectorAll('#watch .top button, .inflight .top button')].filter((b) => b.getClientRects().length && b.getBoundingClientRect().right > innerWidth).length"
+    for width in (390, 360, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function("(phone) => (inflight.layout === 'phone') === phone && !inflight._pending", arg=width < 600)
+        assert page.evaluate(cut) == 0, width
     assert english(page.evaluate(SAID), pieces(page)) == []
     page.wait_for_function("location.hash.includes('lang=de') && location.hash.includes('step=16')")
     page.click(".more-button")

@@ -74,7 +74,7 @@ export class Learn {
     while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
     this.app = window.inflight;
     this.stage = new Stage(this.app);
-    await this._load(language);
+    await this._load(language).catch(() => this._load("en")); // an address may ask for any
   }
 
   async _load(language) {

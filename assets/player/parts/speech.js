@@ -39,6 +39,7 @@ export class Speech {
   /** root: whose texts and titles are said. changed: called when they have been said in another language. */
   constructor(root, changed) {
     this.language = null;
+    this.chosen = false; // until then what the address asks for is on its way
     this.changed = changed;
     this.root = root;
     this.untold = untold;
@@ -61,6 +62,7 @@ export class Speech {
   use(language) {
     if (this.language === language) return;
     this.language = language;
+    this.chosen = true;
     words = language && language.labels;
     this.root.lang = this.name;
     this._say();

@@ -68,7 +68,8 @@ export class Address {
       if (layer !== null) p.set("layer", String(layer));
       if (app.pass !== Infinity) p.set("pass", String(app.pass));
     }
-    if (app.speech.name !== "en") p.set("lang", app.speech.name);
+    const language = app.speech.chosen ? app.speech.name : addressed().get("lang") || "en";
+    if (language !== "en") p.set("lang", language);
     if (app.layout !== "desk" && app.tab !== "mask") p.set("tab", app.tab);
     if (app.lanes.clock) p.set("axis", "time");
     if (app.presenter) p.set("present", "1");
