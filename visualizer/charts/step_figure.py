@@ -48,8 +48,11 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
         figure.update_xaxes(**_letters_at(mask.queries, letters), side="top", row=2 * index + 1, col=1)
         figure.update_yaxes(showticklabels=False, title_text=f"pass {index}", row=2 * index + 1, col=1)
         keys, queries = _named(mask.keys, letters, along=True), _named(mask.queries, letters)
-        figure.update_xaxes(**keys, title_text=f"{len(mask.keys)} keys", row=2 * index + 2, col=1)
-        figure.update_yaxes(**queries, autorange="reversed", title_text=f"{len(mask.queries)} queries", row=2 * index + 2, col=1)
+        beside = {"automargin": True, "title_standoff": 10}  # names are as long as tokens are
+        figure.update_xaxes(**keys, **beside, title_text=f"{len(mask.keys)} keys", row=2 * index + 2, col=1)
+        figure.update_yaxes(
+            **queries, **beside, autorange="reversed", title_text=f"{len(mask.queries)} queries", row=2 * index + 2, col=1
+        )
     figure.update_layout(
         template=TEMPLATE,
         title=f"Step {step}: {_escape(_sentence(trace, step, letters))}",
