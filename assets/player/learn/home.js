@@ -20,7 +20,7 @@ export class Home {
     $(".papers").hidden = !this._hasPapers({ name: "" });
     $(".papers").replaceChildren(h("button", { type: "button", class: "link", onclick: () => this._paper({ name: "" }, "plan") }, words.plan));
     this._questions($(".asked"), doc.questions);
-    setText($(".terms h3"), words.glossary);
+    setText($(".terms h2"), words.glossary);
     $(".terms dl").replaceChildren(...Object.entries(doc.terms).flatMap(([term, t]) => [
       h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
       h("dd", {}, t.means, " ", h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`), " ", this._see(t)),
@@ -35,7 +35,7 @@ export class Home {
     return h("li", { class: done ? "lesson done" : "lesson" },
       h("span", { class: "lesson-number", "aria-hidden": "true" }, done ? "✓" : String(lesson.number)),
       h("div", {},
-        h("h3", {}, lesson.title), h("p", {}, lesson.question),
+        h("h2", {}, lesson.title), h("p", {}, lesson.question),
         h("p", { class: "papers-of" }, `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops}`,
           ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) => h("button", { type: "button", class: "link", onclick: () => this._paper(lesson, kind) }, words[kind])))),
       h("button", { type: "button", class: "button primary start-button", "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.go_on : done ? words.again : words.start}`,
@@ -58,7 +58,7 @@ export class Home {
   _questions(section, questions) {
     const { learn } = this;
     section.hidden = Boolean(learn.options.only);
-    setText(section.querySelector("h3"), questions.title);
+    setText(section.querySelector("h2"), questions.title);
     section.querySelector("dl").replaceChildren(...questions.stops.flatMap((q, i) => [
       h("dt", { id: `asked-${q.name}` }, q.title),
       h("dd", {}, ...q.text.flatMap((spans) => said(spans, learn.app, learn.doc.terms)), " ",
