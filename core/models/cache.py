@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from core.assets import BUILTIN_MODELS
 
 if TYPE_CHECKING:
+    import torch
+
     from core.models.adapter import ModelAdapter
 
 _KEPT_MODELS = 3
@@ -29,8 +31,7 @@ class Models:
             resolve_device,
         )  # with torch and transformers, which a page's first paint does not wait for
 
-        where = resolve_device(device)
-        place = where.type if where.type == "cpu" or where.index is None else str(where)  # "cpu:1" is no other device
+        place = place_of(resolve_device(device))
         key = (name, place, dtype)
         with self._lock:
             if key not in self._loaded:
@@ -41,3 +42,8 @@ class Models:
             self._loaded.move_to_end(key)
             adapter, tokenizer = self._loaded[key]
             return adapter, copy.deepcopy(tokenizer)
+
+
+def place_of(device: torch.device) -> str:
+    """One name for each device: "cpu:1" is the CPU, and the first GPU is the one that is meant where none is."""
+    return str(device) if device.type != "cpu" and device.index else device.type
