@@ -42,12 +42,13 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         catalogue = []
         for preset, path in runs:
             trace = Trace.load(path)
-            catalogue.append(entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))})
+            listed = entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))}
             leak = traces / f"{LEAKS.get(preset.name)}.jsonl"
             if leak.exists():
-                catalogue[-1]["leak"] = _brought(folder, f"runs/{preset.name}-leak.js", replay(Trace.load(leak)))
-        for listed, ranks in recorded_ranks(traces):
-            catalogue.append(listed | {"url": _brought(folder, f"runs/{listed['name']}.js", document_of_ranks(ranks))})
+                listed["leak"] = _brought(folder, f"runs/{preset.name}-leak.js", replay(Trace.load(leak)))
+            catalogue.append(listed)
+        for of_ranks, ranks in recorded_ranks(traces):
+            catalogue.append(of_ranks | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", document_of_ranks(ranks))})
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
         parts = {name: found for name, found in made.items() if found is not None}
         tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
