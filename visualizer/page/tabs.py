@@ -15,7 +15,7 @@ from plotly.offline import get_plotlyjs
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, markup, script, style
 
-TABS = [
+TABS: list[dict[str, Any]] = [
     {"name": "watch", "title": "Watch"},
     {"name": "compare", "title": "Compare"},
     {"name": "learn", "title": "Learn", "speaks": LANGUAGES},  # it brings other languages
