@@ -17,6 +17,7 @@ PROMPTS = {
     "shakespeare-bpe": ["JULIET:\nO Romeo,", "Speak", "First Citizen:\nBefore we proceed any further, hear me", "Ü 😀", "\n\n"],
 }
 NEW = (12, 25, 3, 18, 9)
+SAMPLED, SAMPLING = "shakespeare-bpe", {"temperature": 0.9, "top_k": 40, "top_p": 0.95, "seed": 5}
 
 
 @cache
@@ -66,12 +67,15 @@ def test_no_limit_changes_a_token(limits):
     ]
 
 
+@pytest.fixture(scope="module")
+def sampled_alone() -> dict[str, list[int]]:
+    alone = [engine(SAMPLED).run(Workload([request])).outputs for request in workload(SAMPLED, **SAMPLING)]
+    return {request: tokens for outputs in alone for request, tokens in outputs.items()}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-def test_sampled_text_does_not_depend_on_company(policy):
-    model = "shakespeare-bpe"
-    together = engine(model, policy=policy).run(workload(model, temperature=0.9, top_k=40, top_p=0.95, seed=5))
-    for request in workload(model, temperature=0.9, top_k=40, top_p=0.95, seed=5):
-        assert engine(model).run(Workload([request])).outputs[request.id] == together.outputs[request.id]
+def test_sampled_text_does_not_depend_on_company(policy, sampled_alone):
+    assert engine(SAMPLED, policy=policy).run(workload(SAMPLED, **SAMPLING)).outputs == sampled_alone
 
 
 def test_a_finished_cache_holds_prompt_and_all_but_the_last_token():

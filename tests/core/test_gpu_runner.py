@@ -28,7 +28,7 @@ KERNEL_RUNS = dict.fromkeys([(name, "chunked") for name in ATTENDING] + [(name, 
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        pytest.param(name, how, marks=() if (name, how) in (("gemma2", "chunked"), ("gpt_oss", "dynamic")) else pytest.mark.slow)
+        pytest.param(name, how, marks=() if (name, how) == ("gemma2", "chunked") else pytest.mark.slow)
         for name, how in KERNEL_RUNS
     ],
 )
@@ -45,7 +45,7 @@ def test_so_does_every_layout_in_buckets(how):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(f, marks=() if f in ("gpt2", "llama", "mixtral") else pytest.mark.slow) for f in ATTENDING]
+    "name", [pytest.param(f, marks=() if f in ("llama", "mixtral") else pytest.mark.slow) for f in ATTENDING]
 )
 def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     """Operations alone, replayed over new buffers, say the same tokens: nothing waits for the device or remembers a number."""

@@ -40,6 +40,7 @@ def opened(visit, url: str, **context: object) -> Page:
     return page
 
 
+@pytest.mark.slow
 def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     """From before there is one, by two visitors, to its end, and on to the next one; nobody is offered to ask or to steer."""
     whole = open_recording(VLLM)

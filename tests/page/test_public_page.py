@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from worlds.page_server import serve
 from worlds.proxy import proxied
-from worlds.visitors import spec
+from worlds.visitors import endless, spec
 
 
 def packed(data: bytes) -> str:
@@ -22,21 +22,25 @@ def packed(data: bytes) -> str:
 
 
 def test_a_reload_in_the_middle_of_a_run_finds_it_again(visit, page_url):
+    """From its first step on, and can cancel it."""
     page = visit(page_url)
     page.evaluate(
         "(spec) => { inflight.editor.ready().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); }); }",
-        spec(new=400),
+        endless(),
     )
     page.wait_for_function(
         "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 5", timeout=60_000
     )
+    before = page.evaluate("inflight.run.length")
     page.reload()
     page.wait_for_function(
         "() => window.inflight && inflight.running && inflight.run && inflight.run.header.source === 'live'", timeout=60_000
     )
-    page.wait_for_function("() => !inflight.running", timeout=200_000)
+    page.wait_for_function("(n) => inflight.run.length >= n", arg=before)
+    page.evaluate("document.querySelector('.cancel-button').click()")
+    page.wait_for_function("() => !inflight.running", timeout=60_000)
     steps = page.evaluate("inflight.run.events.map(e => e.step)")
-    assert steps == list(range(len(steps))) and page.evaluate("inflight.run.complete")
+    assert steps == list(range(len(steps))) and len(steps) >= before and not page.evaluate("inflight.run.complete")
     assert page.evaluate("sessionStorage.getItem('inflight-run')") is None
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -20,10 +21,18 @@ TOKEN = {"x-teacher-token": "t" * 22}
 
 
 @pytest.fixture(scope="module")
-def page():
-    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url:
-        httpx.post(f"{url}/serve/control", json={"steps_per_s": None}, headers=TOKEN, timeout=120).raise_for_status()
-        yield url
+def beginning() -> Iterator[tuple[str, dict]]:
+    """A page whose engine has served one request, and its settings then."""
+    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url, httpx.Client(timeout=120, trust_env=False) as client:
+        client.post(f"{url}/serve/generate", json={"prompt": "Hark", "max_tokens": 2}).raise_for_status()
+        yield url, client.get(f"{url}/serve/control", headers=TOKEN).raise_for_status().json()
+
+
+@pytest.fixture(scope="module")
+def page(beginning: tuple[str, dict]) -> str:
+    url, _ = beginning
+    httpx.post(f"{url}/serve/control", json={"steps_per_s": None}, headers=TOKEN, timeout=120, trust_env=False).raise_for_status()
+    return url
 
 
 def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload(page, http):
@@ -40,10 +49,9 @@ def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload
     assert '"url"' in answer and "error" not in answer
 
 
-def test_it_starts_at_a_pace_that_can_be_watched_and_joined(http):
-    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url:
-        http.post(f"{url}/serve/generate", json={"prompt": "Hark", "max_tokens": 2})
-        assert http.get(f"{url}/serve/control", headers=TOKEN).json()["steps_per_s"] == PACE
+def test_it_starts_at_a_pace_that_can_be_watched_and_joined(beginning):
+    _, settings = beginning
+    assert settings["steps_per_s"] == PACE
 
 
 def test_viewers_are_told_texts_until_the_teacher_hides_them(page, http):
