@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,15 +40,15 @@ def runs_of_lessons() -> set[str]:
     return {place.run for place in (*places, *(p for p, _ in SEEN.values()))}
 
 
-def document(traces: Traces, language: str = "en") -> dict[str, Any]:
-    """Everything the Learn tab shows in one language; raises InflightError for a language that there is not."""
+def document(traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS) -> dict[str, Any]:
+    """Everything the Learn tab shows of these lessons in one language; raises InflightError for a language that there is not."""
     if language not in LANGUAGES:
         raise InflightError(f"There are no lessons in {language!r}; there are {', '.join(LANGUAGES)}.")
     return {
         "language": language,
         "languages": LANGUAGES,
         "words": texts(language, "page"),
-        "lessons": [lesson_document(lesson, traces, language) for lesson in LESSONS],
+        "lessons": [lesson_document(lesson, traces, language) for lesson in lessons],
         "terms": terms(traces, language),
         "labels": catalogue(language)["labels"],
         "questions": lesson_document(QUESTIONS, traces, language),

@@ -12,6 +12,7 @@ from visualizer.documents.catalogue import RUNS, entry
 from visualizer.documents.replay import replay, told
 from visualizer.lessons.document import document
 from visualizer.lessons.glossary import hints
+from visualizer.lessons.lessons import LESSONS
 from visualizer.page.bundle import inert_json, page_html
 from visualizer.page.tabs import part, tab_script
 
@@ -20,11 +21,12 @@ _HEAD = ASSETS / "site" / "lesson.html"
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
     """The page; raises InflightError for a lesson that there is not."""
-    lessons = document(traces, language)
-    found = next((made for made in lessons["lessons"] if made["name"] == lesson), None)
-    if found is None:
+    asked = [known for known in LESSONS if known.name == lesson]
+    if not asked:
         raise InflightError(f"There is no lesson {lesson!r}.")
-    data: dict[str, object] = {"lesson": {**lessons, "lessons": [found], "languages": {}}}
+    made = document(traces, language, asked)
+    (found,) = made["lessons"]
+    data: dict[str, object] = {"lesson": made | {"languages": {}}}
     catalogue = []
     for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
         data[run] = {**replay(traces(run)), **told(traces(run), language)}

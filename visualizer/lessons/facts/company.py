@@ -55,6 +55,7 @@ def parts_at(alone: Trace, together: Trace) -> int:
     return min(found, default=together.events[-1].step)
 
 
+@remembered
 def run(name: str) -> Trace:
     """A recorded run by its name."""
     return Trace.load(ASSETS / "traces" / f"{name}.jsonl")
