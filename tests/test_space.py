@@ -34,6 +34,7 @@ def git(tmp_path: Path):
     return run
 
 
+@pytest.mark.slow
 def test_what_is_pushed_to_a_space_is_under_lfs_and_comes_back_whole(git, tmp_path: Path) -> None:
     remote, clone = tmp_path / "space.git", tmp_path / "clone"
     git("git", "init", "-q", "--bare", "-b", "main", remote)

@@ -152,6 +152,7 @@ def test_what_the_events_say_is_in_the_result(measured):
     assert 0.8 < logits["ratio"] < 1.2 and 0 < logits["packed_rms"] < 0.1 * logits["logits_rms"]
 
 
+@pytest.mark.slow
 def test_the_paged_kernel_running_ahead_is_accurate_too(monkeypatch):
     pytest.importorskip("triton", reason="Triton is not installed")
     from worlds.triton_cases import DEVICE

@@ -8,7 +8,7 @@ from visualizer.documents.replay import replay
 from worlds.browser import seek
 
 
-@pytest.mark.parametrize("size", ["desk", "phone"])
+@pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(visit, traces, size):
     from importlib.resources import files
 

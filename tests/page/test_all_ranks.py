@@ -83,6 +83,7 @@ def choose(page, *files, entry: str = "Open a trace or a replay") -> None:
     chooser.value.set_files(list(files))
 
 
+@pytest.mark.slow
 def test_recordings_are_imported_checked_and_shown_together(visit, page_url, saved):
     page = visit(f"{page_url}/")
     choose(page, *saved[::-1])
@@ -109,6 +110,7 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
     assert page.evaluate("() => inflight.ranks.members.map((m) => m.rank)") == [0, 1]
 
 
+@pytest.mark.slow
 def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit, page_url, tmp_path, saved):
     memory_trace((3,)).save(tmp_path / "own.jsonl")
     page = visit(f"{page_url}/")

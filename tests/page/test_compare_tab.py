@@ -343,7 +343,7 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     assert page.locator(".metrics thead th").nth(1).get_attribute("title").startswith("Wall time")
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("desk", "dark"), ("phone", "light")])
+@pytest.mark.parametrize(("size", "scheme"), [("desk", "dark"), pytest.param("phone", "light", marks=pytest.mark.slow)])
 def test_no_serious_violation_of_accessibility(open_page, size, scheme):
     page = open_page(size, hash=f"&theme={scheme}")
     page.locator("[name=leak]").check()
@@ -393,6 +393,7 @@ def test_it_fits_narrow_screens(open_page, size):
         assert page.evaluate("inflightCompare.$('.transport').scrollWidth <= inflightCompare.$('.transport').clientWidth")
 
 
+@pytest.mark.slow
 def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     page = visit(page_url, hash="run=chunk-7-by-4")
     page.click(".edit-button")

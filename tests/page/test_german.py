@@ -142,6 +142,7 @@ def walk(learn, world, names: set[str] | None = None, **how) -> None:
     assert page.evaluate("[...inflight.speech.untold]") == []
 
 
+@pytest.mark.slow
 def test_a_lesson_is_german_throughout(learn, world):
     walk(learn, world, {"one-pass"})
 

@@ -81,6 +81,7 @@ def test_an_address_opens_a_stop_in_its_language(learn):
     assert "stop=first-done" in page.url and "lang=de" in page.url
 
 
+@pytest.mark.slow
 def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_again(learn, world):
     page = learn("lesson=static-batching&stop=dropped&lang=de")
     drawn(page, "static-batching", "dropped")
@@ -111,6 +112,7 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
     assert "forward pass" in page.inner_text(".panel.row h3")
 
 
+@pytest.mark.slow
 def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(learn, world):
     stops = json.loads(world[2]["learn/en.json"])["questions"]["stops"]
     page = learn()

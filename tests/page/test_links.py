@@ -76,6 +76,7 @@ def test_what_no_link_can_show_is_said_and_offered_as_a_file(open_page):
     assert saved.evaluate("inflight.index") == 3
 
 
+@pytest.mark.slow
 def test_a_run_that_arrives_in_seconds_is_shared_in_seconds(open_page):
     page = open_page()
     page.click(".edit-button")
@@ -92,6 +93,7 @@ def test_a_run_that_arrives_in_seconds_is_shared_in_seconds(open_page):
     again.wait_for_function("() => location.hash.includes('run=') && !location.hash.includes('spec=')")
 
 
+@pytest.mark.slow
 def test_a_contender_opened_in_watch_has_a_link_of_its_own(open_page):
     page = open_page(hash="part=compare&comparison=equal-lengths")
     compared(page)

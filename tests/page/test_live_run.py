@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from worlds.player import trace_of
 
 
@@ -54,6 +56,7 @@ def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
     assert page.evaluate("inflight.run.length") == before
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(visit, space_url):
     """A public Space stops a run after 600 steps: here six requests, one after the other, want 720."""
     page = visit(space_url)

@@ -101,6 +101,7 @@ def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
     ada.wait_for_function("() => inflight.run === inflightLive.batch.run")
 
 
+@pytest.mark.slow
 def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
     page = opened(visit, live_url)
     mine = ask(page, "O Romeo, ", 30)
@@ -201,6 +202,7 @@ def test_hostile_prompts_and_texts_are_text(live_url, visit):  # noqa: F811
     assert page.evaluate("document.querySelectorAll('#watch .stage img, .live img').length") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # noqa: F811
     """With the teacher's panel open, another policy simulated beside, and a request of one's own."""

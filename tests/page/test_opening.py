@@ -93,6 +93,7 @@ def test_the_query_names_one_too(visit, page_url, http):
     assert page.evaluate("() => inflight.entry.trace") == url
 
 
+@pytest.mark.slow
 def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_url, friendly, elsewhere):
     page = visit(f"{page_url}/", hash=f"trace={elsewhere}/run.json")
     assert "opens runs of its own address, and of no other" in toast(page)
@@ -150,6 +151,7 @@ def give(page, name: str, text: str) -> None:
     page.locator(".workload-file").set_input_files({"name": name, "mimeType": "text/plain", "buffer": text.encode()})
 
 
+@pytest.mark.slow
 def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit, page_url):
     page = visit(f"{page_url}/")
     page.locator(".edit-button").click()

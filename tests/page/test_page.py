@@ -221,7 +221,7 @@ def test_every_button_of_the_bar_is_within_reach_on_a_phone(open_page, part):
         assert box["left"] >= 0 and box["right"] <= 390.5 and box["width"] >= 40
 
 
-@pytest.mark.parametrize("how", [{}, {"size": "phone", "color_scheme": "dark"}])
+@pytest.mark.parametrize("how", [{}, pytest.param({"size": "phone", "color_scheme": "dark"}, marks=pytest.mark.slow)])
 def test_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(**how)
     results = Axe().run(page).response["violations"]

@@ -87,6 +87,7 @@ def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch_whole(open_page)
     assert page.locator(".why-button").is_visible() and page.locator(".texts > .said:visible .prompt").first.inner_text().strip()
 
 
+@pytest.mark.slow
 def test_a_chart_of_the_served_page_is_taken_away_as_a_picture_of_twice_its_size(open_page):
     page = open_page(hash="part=compare&comparison=equal-lengths")
     compared(page)
@@ -117,6 +118,7 @@ def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_pa
     assert not page.evaluate("inflightCompare.presenter")
 
 
+@pytest.mark.slow
 def test_no_button_of_compare_is_cut_off_and_the_open_comparison_is_in_view(open_page):
     page = open_page(hash="part=compare&comparison=where-padding-costs")
     compared(page)

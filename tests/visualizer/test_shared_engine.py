@@ -93,6 +93,7 @@ def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
     assert http.get(f"{space_url}/serve/health").status_code == 404
 
 
+@pytest.mark.slow
 def test_the_page_is_made_without_torch_and_the_engine_with_the_first_call():
     code = (
         "import sys, asyncio\n"

@@ -26,6 +26,8 @@ from worlds.attacks import call, connected, status
 from worlds.page_server import serve
 from worlds.serving import MODEL, char_engine
 
+pytestmark = pytest.mark.slow  # what the engine itself withstands, core/test_serving_security tries each time
+
 TEACHER = {"x-teacher-token": "t" * 22}
 ENDLESS = {"prompt": "O Romeo, ", "max_tokens": 240, "stream": True, "ignore_eos": True}
 EVENTS = b"GET /serve/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
