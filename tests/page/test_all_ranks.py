@@ -222,6 +222,7 @@ def test_no_two_requests_of_all_ranks_have_one_letter(ranked):
     assert sorted(both) == [chr(65 + n) for n in range(len(both))] and all(own == sorted(own) for own in letters)
 
 
+@pytest.mark.slow
 def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved, tmp_path):
     """One page with everything in it, at a step of one rank and at a moment of all; and the replay, opened again on that page."""
     page = visit(f"{page_url}/")

@@ -180,6 +180,7 @@ def test_the_clock_shows_the_device_idle(visit, ran, at):
     page.wait_for_function("() => document.querySelector('.legend-idle').hidden")
 
 
+@pytest.mark.slow
 def test_what_the_engine_noted_stands_where_the_machine_does(visit, ran):
     page = visit(replay=replay(ran))
     assert page.locator(".source.noted").count() == 1 and NOTE in (page.get_attribute(".source", "title") or "")

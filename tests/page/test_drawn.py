@@ -105,6 +105,7 @@ def test_blocks_vanish_with_a_preempted_cache(visit):
         assert page.evaluate("inflight.blocks.owners(inflight.frame).size") == e.kv.used, f"step {e.step}"
 
 
+@pytest.mark.slow
 def test_jumping_and_stepping_draw_the_same(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     last = len(traces["continuous"].events) - 1

@@ -42,6 +42,7 @@ def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
     again.wait_for_function("() => location.hash.includes('comparison=equal-lengths') && location.hash.includes('at=7')")
 
 
+@pytest.mark.slow
 def test_a_link_to_a_step_opens_its_view_and_theme(open_page):
     page = open_page(hash="run=kv-pressure&step=30&axis=time", color_scheme="dark")
     page.evaluate(
@@ -53,6 +54,7 @@ def test_a_link_to_a_step_opens_its_view_and_theme(open_page):
     assert again.evaluate(seen) == page.evaluate(seen) == ["kv-pressure", 30, "B", [0, 2, 0, 40], True, True]
 
 
+@pytest.mark.slow
 def test_what_no_link_can_show_is_said_and_offered_as_a_file(open_page):
     page = open_page()
     page.click(".export-button")

@@ -86,6 +86,7 @@ def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(
     page.wait_for_function("(n) => inflight.run.length === n", arg=before[1])
 
 
+@pytest.mark.slow
 def test_another_run_can_be_looked_at_while_one_goes_on(visit, page_url):
     page = visit(page_url)
     shown = page.evaluate("inflight.run.length")
@@ -131,6 +132,7 @@ def test_cancel_keeps_what_ran(visit, page_url):
     assert "cancelled" in page.inner_text(".run-message") and page.evaluate("inflight.run.complete") is False
 
 
+@pytest.mark.slow
 def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):
     page = visit(page_url)
     trace = trace_of("static")
@@ -158,6 +160,7 @@ def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):
     assert "cannot be opened" in page.inner_text(".toast") and page.evaluate("inflight.run.header.source") == "uploaded"
 
 
+@pytest.mark.slow
 def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit, page_url):
     page = visit(url=f"{page_url}/")
     page.click(".edit-button")

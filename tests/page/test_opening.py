@@ -105,6 +105,7 @@ def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_ur
         page.wait_for_function("(a) => inflight.entry && inflight.entry.trace === a", arg=address)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friendly, elsewhere):
     page = visit(friendly)
     page.unroute_all()

@@ -117,6 +117,7 @@ def test_a_link_to_a_run_reproduces_it_at_its_step(open_page):
     assert again.evaluate("JSON.stringify(inflight.run.texts)") == texts
 
 
+@pytest.mark.slow
 def test_a_run_can_be_cancelled_and_keeps_what_it_has(open_page):
     page = open_page()
     edit(page, "gpt2-six")

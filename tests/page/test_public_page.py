@@ -21,6 +21,7 @@ def packed(data: bytes) -> str:
     return base64.urlsafe_b64encode(press.compress(data) + press.flush()).decode().rstrip("=")
 
 
+@pytest.mark.slow
 def test_a_reload_in_the_middle_of_a_run_finds_it_again(visit, page_url):
     """From its first step on, and can cancel it."""
     page = visit(page_url)

@@ -61,6 +61,7 @@ def test_the_site_opens_from_disk(site, chromium):
     page.close()
 
 
+@pytest.mark.slow
 def test_the_sites_compare_tab_opens_from_disk(site, chromium):
     page = chromium.new_page()
     asked, errors = [], []

@@ -17,6 +17,7 @@ def compared(page) -> None:
     page.wait_for_function("() => window.inflightCompare && inflightCompare.doc", timeout=60_000)
 
 
+@pytest.mark.slow
 def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open_page):
     page = open_page(hash="run=three-lengths&step=3")
     before = page.evaluate("[inflight.run.length, inflight.run.numLanes, document.querySelector('.scrubber').clientHeight]")
@@ -134,6 +135,7 @@ def test_no_button_of_compare_is_cut_off_and_the_open_comparison_is_in_view(open
         assert (cut, shown) == ([], 1), size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"size": "phone"}])
 def test_compare_has_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(hash="part=compare", **how)

@@ -38,6 +38,7 @@ def test_every_target_is_large_enough_for_a_finger(visit, page_url, size):
     assert page.evaluate(SMALL) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(768, 1024), (844, 390)])
 def test_an_editor_lies_over_a_narrow_page_and_squeezes_nothing(visit, page_url, size):
     page = visit(url=f"{page_url}/", size=size)
