@@ -31,7 +31,7 @@ class Asked:
     @classmethod
     def of(cls, preset: Preset, tokenizer: Any) -> Asked:
         """A preset with its KV pool in blocks of 32 tokens, as many tokens as before; a pool without a limit has room for every lane."""
-        requests = [replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in preset.workload]
+        requests = preset.workload.greedy()
         prompts = {r.id: list(r.prompt_token_ids or tokenizer(r.prompt)["input_ids"]) for r in requests}
         longest = max(len(prompts[r.id]) + r.sampling.max_new_tokens for r in requests)
         config, each = preset.config, -(-longest // BLOCK_SIZE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +50,11 @@ class Workload:
 
     def __iter__(self) -> Iterator[Request]:
         return iter(self.requests)
+
+    def greedy(self) -> Workload:
+        """The same requests at temperature 0."""
+        requests = [replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in self.requests]
+        return Workload(requests, self.name, self.arrival_unit)
 
     def heading(self) -> dict[str, Any]:
         """`to_json` without the requests."""

@@ -17,32 +17,29 @@ from visualizer.words.questions import QUESTIONS, question_of
 
 TRACES = ASSETS / "traces"
 
-OTHER_ENGINES = {
-    preset.name: preset
-    for preset in (
-        replace(
-            PRESETS["kv-pressure"],
-            name="vllm-kv-pressure",
-            title="Cache full, in vLLM",
-            shows="vLLM's own steps on the requests of Cache full, recorded inside vLLM.",
-        ),
-    )
-}
+
+def _elsewhere(preset: str, name: str, title: str, shows: str, **limits: Any) -> dict[str, Preset]:
+    """The requests of a preset as another engine ran them, by the name of that run."""
+    asked = PRESETS[preset]
+    return {name: replace(asked, name=name, title=title, shows=shows, config=replace(asked.config, **limits))}
+
+
+OTHER_ENGINES = _elsewhere(
+    "kv-pressure",
+    "vllm-kv-pressure",
+    "Cache full, in vLLM",
+    "vLLM's own steps on the requests of Cache full, recorded inside vLLM.",
+)
 """Runs of another engine on a preset's requests; `record-engines` records them."""
 RUNS = {**PRESETS, **OTHER_ENGINES}
 
-RANKED = {
-    preset.name: preset
-    for preset in (
-        replace(
-            PRESETS["poisson-32"],
-            name="vllm-two-ranks",
-            title="Two ranks of vLLM",
-            shows="Thirty-two arrivals, dealt out between two data-parallel ranks of vLLM: both on one clock.",
-            config=replace(PRESETS["poisson-32"].config, max_num_seqs=4),
-        ),
-    )
-}
+RANKED = _elsewhere(
+    "poisson-32",
+    "vllm-two-ranks",
+    "Two ranks of vLLM",
+    "Thirty-two arrivals, dealt out between two data-parallel ranks of vLLM: both on one clock.",
+    max_num_seqs=4,
+)
 """Runs of another engine's ranks on a preset's requests; `record-ranks` records them, `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""
 
 LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}

@@ -22,7 +22,6 @@ from core.measure.load import Sweep, sweep_load
 from core.measure.rounds import load_average
 from core.models.cache import Models
 from core.workload.presets import preset
-from core.workload.workload import Workload
 from visualizer.documents.comparison import Shown
 from visualizer.documents.comparison_files import RECORDED, save
 from visualizer.words import findings
@@ -137,9 +136,7 @@ def measured(
     workload = asked.workload
     adapter, tokenizer = Models().get(asked.model, device)
     if recording.outside:
-        workload = Workload(
-            [replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in workload], workload.name, workload.arrival_unit
-        )
+        workload = workload.greedy()
     engines = [Engine(adapter, tokenizer, config_for(v.policy, asked.config, v.limits)) for v in recording.variants]
     contenders = [
         engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)

@@ -20,7 +20,7 @@ from core.measure.environment import environment
 from core.measure.rounds import load_average
 from core.models.cache import Models
 from core.recorders.asked import Asked
-from core.recorders.vllm.record import PYTHON, Vllm, vllm_python
+from core.recorders.vllm.record import Vllm, needed_python
 from core.workload.presets import Preset, preset
 from visualizer.documents.catalogue import OTHER_ENGINES, TRACES
 from visualizer.documents.comparison import Shown
@@ -47,9 +47,7 @@ def record_engines(
     python: of an environment with vLLM. Raises InflightError, before anything is measured, where none is named, for an unknown name and
     for a machine that is not quiet.
     """
-    python = python or vllm_python()
-    if python is None:
-        raise InflightError(f"vLLM needs an environment of its own: name its Python by --python or {PYTHON}.")
+    python = needed_python(python)
     if unknown := [name for name in names if name not in PRESETS]:
         raise InflightError(f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(PRESETS)}.")
     found = checked_quiet(load)

@@ -13,7 +13,7 @@ from core.errors import InflightError
 from core.recorders.asked import Asked
 from core.recorders.convert import open_recording
 from core.recorders.texts import tokenizer_of
-from core.recorders.vllm.record import PYTHON, vllm_python
+from core.recorders.vllm.record import needed_python
 from core.recorders.vllm.served import record_ranks as record_served
 from core.workload.presets import Preset
 from visualizer.documents.catalogue import RANKED, TRACES
@@ -25,9 +25,7 @@ def record_ranks(names: Sequence[str] = (), folder: Path = TRACES, python: str |
     """Record each of these runs, by default all, yielding its name and the trace of each rank as it is written. python: of an environment
     with vLLM. Raises InflightError, before anything is recorded, where none is named and for an unknown name.
     """
-    python = python or vllm_python()
-    if python is None:
-        raise InflightError(f"vLLM needs an environment of its own: name its Python by --python or {PYTHON}.")
+    python = needed_python(python)
     if unknown := [name for name in names if name not in RANKED]:
         raise InflightError(f"There is no run of several ranks called {unknown[0]!r}; there is {', '.join(RANKED)}.")
     return _record_all([RANKED[name] for name in names or RANKED], folder, python)

@@ -99,6 +99,14 @@ def vllm_python() -> str | None:
     return os.environ.get(PYTHON) or None
 
 
+def needed_python(python: str | None) -> str:
+    """The one given, or the one named in the environment; raises InflightError where there is neither."""
+    found = python or vllm_python()
+    if found is None:
+        raise InflightError(f"vLLM needs an environment of its own: name its Python by --python or {PYTHON}.")
+    return found
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m core.recorders.vllm.record", description=__doc__.partition("\n")[0])
     parser.add_argument("presets", nargs="+", metavar="PRESET")
