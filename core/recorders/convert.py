@@ -7,15 +7,13 @@ Knows nothing of the process that recorded.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
+from core.recorders.facts import check_facts, trace_header
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.trace.events import (
@@ -41,20 +39,11 @@ from core.trace.events import (
     Why,
 )
 from core.trace.file import Asked
-from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
 from core.workload.workload import Workload
 
-ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
-_REQUEUES = "transformers"  # there, a preempted request joins the end of the queue
-DEDUCED = {
-    "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
-    "waiting": "new requests join the end, preempted ones the head",
-    "reasons": "lanes if all are taken, else the token budget if it is spent, else KV blocks",
-}
 _REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
-_NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 
 
 @dataclass
@@ -81,24 +70,18 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
         raise InvalidTrace(f"{recording.name} is damaged: {type(error).__name__} {error}.") from None
 
 
-def check_facts(recording: Recording) -> None:
-    """Raises InvalidTrace for a header without what every step is drawn with."""
-    if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
-        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
-
-
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
-    header = recording.header
     steps = _followable(recording)
     start = min((a["t"] for step in steps for a in step["arrived"]), default=steps[0]["t_start"] if steps else 0.0)
     conversion = Conversion(recording, start)
     computed = [frozenset(s["request"] for s in step["segments"]) for step in steps] + [frozenset()]
     events = [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
-    model = model_folder(header.get("model", ""))
+    model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:
         tokenizer = tokenizer_of(str(model))
-    trace = Trace(conversion.header(model, recording.faults), conversion.asked(), events, conversion.is_over, tokenizer)
-    if tokenizer is None or conversion.hashed:
+    header = trace_header(recording, model, start, conversion.absent, recording.faults)
+    trace = Trace(header, conversion.asked(), events, conversion.is_over, tokenizer)
+    if tokenizer is None or recording.is_hashed:
         trace.recorded_texts = conversion.plain_texts()
     return trace
 
@@ -147,31 +130,35 @@ class _Changes:
 
 
 class Conversion:
-    """Follows the steps of a recording, one event each. later: the requests of the step after, since an engine that schedules ahead
-    computes one more row for a request that has just ended.
-    """
+    """Follows the steps of a recording, one event each. start: the time 0 of the events, in seconds of the recording."""
 
     def __init__(self, recording: Recording, start: float) -> None:
-        self._start = start
-        self._facts = facts = recording.header
-        self._first_block = facts.get("first_block", 1)
+        self.recording, self._start = recording, start
+        self._facts = recording.header
+        self._first_block = self._facts.get("first_block", 1)
         self._aborts = sorted(recording.aborts, key=lambda abort: abort["t"])
         self._known: dict[str, _Known] = {}
         self._requests: list[dict[str, Any]] = []
         self._lanes: dict[str, int] = {}
         self._waiting: list[str] = []
-        self._requeues = recording.engine == _REQUEUES
         self._over: set[str] = set()
         self._lingering: list[str] = []  # over, and computed once more in the step to come
         self._steps, self._t = 0, 0.0
-        self.hashed = facts.get("prompts") == "hashed"
-        self.margins = False  # whether logprobs are on record
+        self._margins = False  # whether logprobs are on record
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What none of the steps so far says of its tokens."""
+        return () if self._margins else ("logprob", "margin")
 
     @property
     def is_over(self) -> bool:
         return self._known.keys() <= self._over
 
     def event(self, step: dict[str, Any], later: frozenset[str]) -> StepEvent:
+        """The next step. later: the requests of the one after it, since an engine that schedules ahead computes one more row for a request that
+        has just ended. Raises InvalidTrace for a request that never arrived.
+        """
         changes, lingering = _Changes(), self._lingering
         arrived = tuple(self._arrive(a) for a in step["arrived"])
         cancelled, left = self._cancel(step, changes)
@@ -183,9 +170,8 @@ class Conversion:
                 f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an earlier part is missing."
             )
         hits: list[PrefixHit] = []
-        scheduled = {
-            request: at for at, request in enumerate(given)
-        }  # vLLM names its new requests first, then those that are back
+        # In the order of their segments: vLLM names its new requests first, then those that are back.
+        scheduled = {request: at for at, request in enumerate(given)}
         joining = sorted(step["admitted"], key=lambda a: scheduled[a["request"]])
         admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
         for request, groups, kind in step["blocks"]:
@@ -278,7 +264,7 @@ class Conversion:
         )
 
     def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:
-        self._waiting.insert(len(self._waiting) if self._requeues else 0, request)
+        self._waiting.insert(len(self._waiting) if self.recording.requeues else 0, request)
         self._give_back(request, changes)
         return Preempted(request, lost, self._lanes.pop(request))
 
@@ -326,7 +312,7 @@ class Conversion:
             tokens = tokens[: len(known.prompt) + known.max_tokens - known.num_tokens]
             numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
             logprob, margin = (min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0)) if len(numbers) == 3 else (None, None)
-            self.margins |= margin is not None
+            self._margins |= margin is not None
             sampled += [Sampled(0, request, token, logprob, margin) for token in tokens]
             known.num_tokens += len(tokens)
             known.output += tokens
@@ -366,88 +352,10 @@ class Conversion:
             requests = [Request.from_json(data) for data in self._requests]
         return {request.id: Asked(request, self._known[request.id].prompt) for request in requests}
 
-    def header(self, model: Path | None, faults: list[str]) -> Header:
-        """What ran; raises InvalidConfig or InvalidTrace."""
-        facts = self._facts
-        engine, version = facts.get("engine", "vllm"), facts.get("version", facts.get("vllm"))
-        name = ENGINES.get(engine, engine)
-        workload = facts.get("workload") or {"name": f"{engine}-recording", "arrival_unit": "s"}
-        config = EngineConfig(
-            policy="continuous",
-            max_num_seqs=facts["max_num_seqs"],
-            max_num_batched_tokens=facts["max_num_batched_tokens"],
-            block_size=facts["block_size"],
-            num_blocks=facts["num_blocks"],
-            prefix_caching=bool(facts.get("prefix_caching")),
-            chunked_prefill=facts.get("chunked") is not False,
-        )
-        absent = ["prepare", "sample"] + [fact for fact in ("logprob", "margin") if not self.margins]
-        header = Header(
-            created=facts.get("created", ""),
-            source="recorded",
-            engine=EngineFacts(
-                name=name,
-                version=version,
-                scheduler=facts.get("scheduler"),
-                executor=facts.get("executor"),
-                async_=bool(facts.get("async_scheduling")),
-                rank=facts.get("rank", 0),
-                ranks=facts.get("ranks") or facts.get("rank", 0) + 1,
-                clock=_clock(facts, self._start),
-            ),
-            deduced=DEDUCED | ({"waiting": "new requests join the end, and so do preempted ones"} if self._requeues else {}),
-            absent=(*absent, *(["prompts"] if self.hashed else [])),
-            model=_described(model, facts),
-            device="not recorded",
-            device_name="not recorded",
-            dtype=str(facts.get("dtype", "")).removeprefix("torch."),
-            batching=replace(config.batching, order="requeue") if self._requeues else config.batching,
-            config=config,
-            num_blocks=facts["num_blocks"],
-            workload=workload["name"],
-            arrival_unit=workload["arrival_unit"],
-            versions={name: version},
-            notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *faults),
-        )
-        return Header.from_json(header.to_json())  # what was recorded may be anything
-
     def plain_texts(self) -> Texts:
         """Ids in place of texts, where no tokenizer is known."""
-        shown = {request: [plain(LEFT_OUT if self.hashed else i) for i in known.prompt] for request, known in self._known.items()}
+        shown = {
+            request: [plain(LEFT_OUT if self.recording.is_hashed else i) for i in known.prompt]
+            for request, known in self._known.items()
+        }
         return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
-
-
-def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
-    """What its machine's clocks showed at the trace's time 0, `start` seconds into the recording. Recordings that do not tell the clocks
-    have the date at which they began, to the second.
-    """
-    clock, since = facts.get("clock"), round(start * 1e9)
-    if isinstance(clock, dict):
-        return ClockFacts(monotonic_ns=clock["monotonic_ns"] + since, wall_ns=clock["wall_ns"] + since, boot=clock.get("boot"))
-    try:
-        created = datetime.fromisoformat(facts["created"]).astimezone(UTC)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return ClockFacts(wall_ns=int(created.timestamp()) * 10**9 + since, whole_seconds=True)
-
-
-def _described(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """What is known of the model: from its configuration where it is here, else what was recorded."""
-    name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
-    if folder is None:
-        return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    layers, heads, size = (
-        config.get("num_hidden_layers", config.get("n_layer")),
-        config.get("num_key_value_heads"),
-        config.get("head_dim"),
-    )
-    bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
-    return ModelFacts(
-        name=name,
-        type=config.get("model_type"),
-        layers=layers,
-        vocab_size=config.get("vocab_size"),
-        context=context or config.get("max_position_embeddings"),
-        kv_bytes_per_token=2 * layers * heads * size * bytes_each if layers and heads and size else None,
-    )

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, InvalidTrace
-from core.recorders.convert import Conversion, check_facts
+from core.recorders.convert import Conversion
+from core.recorders.facts import check_facts, trace_header
 from core.recorders.growing import Lines, RawHeader, newest, recording_named
 from core.recorders.raw import Recording, take
 from core.recorders.texts import LEFT_OUT, model_folder
@@ -146,9 +147,8 @@ class Follower:
         """An engine of which nothing is known but its header."""
         self._conversion = Conversion(recording, 0.0)
         model = str(recording.header.get("model", ""))
-        header = self._conversion.header(model_folder(model), list(notes))
-        absent = tuple(fact for fact in header.absent if fact not in ("logprob", "margin"))  # nobody can say so yet
-        header = replace(header, workload="followed", arrival_unit="s", absent=absent)
+        absent = ()  # nobody can say yet whether its steps have logprobs
+        header = replace(trace_header(recording, model_folder(model), 0.0, absent, notes), workload="followed", arrival_unit="s")
         self._checker = Checker(header)
         self._pending: Step | None = None  # the step that waits for the one after it
         self._is_lost = False
@@ -228,7 +228,7 @@ class Follower:
             prompt = asked["prompt_token_ids"]
             if fault := self._checker.fault_of_request(request, prompt):
                 raise InvalidTrace(fault)
-            ids = [LEFT_OUT] * len(prompt) if self._conversion.hashed else prompt
+            ids = [LEFT_OUT] * len(prompt) if self._conversion.recording.is_hashed else prompt
             news.append(Met(request.id, ids, request.sampling.max_new_tokens))
         if fault := self._checker.fault(event):
             raise InvalidTrace(fault)

@@ -45,15 +45,26 @@ class Recording:
         return self.header.get("engine", "vllm")  # the first recordings did not say
 
     @property
-    def version(self) -> str:
-        return self.header.get("version", self.header.get("vllm", "of a version that it does not say"))
+    def version(self) -> str | None:
+        return self.header.get("version", self.header.get("vllm"))
+
+    @property
+    def requeues(self) -> bool:
+        """Whether a preempted request joins the end of the queue."""
+        return self.engine == "transformers"
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether prompts were left out, and only digests of them kept."""
+        return self.header.get("prompts") == "hashed"
 
     @property
     def untried(self) -> list[str]:
         """That the recorder was never tried with this version, where it says so."""
         if self.header.get("tested") is not False:
             return []
-        return [f"The recorder was never tried with {self.engine} {self.version}: what it missed there is absent."]
+        version = self.version or "of a version that it does not say"
+        return [f"The recorder was never tried with {self.engine} {version}: what it missed there is absent."]
 
     @property
     def rank(self) -> int:

@@ -258,7 +258,7 @@ def test_a_recording_is_bounded_and_ends_with_a_sentence(path, monkeypatch, capl
     ]
     (recording,) = read_raw(files)
     assert recording.complete and recording.faults == [
-        "The recorder was never tried with vllm None: what it missed there is absent.",
+        "The recorder was never tried with vllm of a version that it does not say: what it missed there is absent.",
         "Its recorder stopped before its engine did: 2 files of 0.002 MiB are full.",
     ]
 
