@@ -30,6 +30,7 @@ from core.models.cache import Models
 from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
 from core.serving.arriving import headers_within
+from core.serving.limits import LOOPBACK
 from core.threads import wait_passively
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import ICON, PICTURE, head
@@ -40,7 +41,7 @@ from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.folder import own_folder
 from visualizer.server.followed import Followed
-from visualizer.server.limits import LOOPBACK, Limits, are_strangers, is_space, limits
+from visualizer.server.limits import Limits, are_strangers, is_space, limits
 from visualizer.server.middleware import Described, MaxBody, OnlyAsked, OwnVisitors
 from visualizer.server.origins import origins
 from visualizer.server.packed import Shared

@@ -122,6 +122,13 @@ interface Table {
   rows: string[][];
 }
 
+/** A policy as the server tells it; knobs: the settings it takes of those that not every policy takes. */
+interface Policy {
+  name: string;
+  shows: string;
+  knobs: string[];
+}
+
 /** What can be done about a sentence. */
 interface Action {
   text: string;

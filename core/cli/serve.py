@@ -59,8 +59,7 @@ def serve(
     from core.serving.engine import ServingEngine
     from core.serving.feed import Hidden
     from core.serving.http.app import create_app
-    from core.serving.limits import ServingLimits
-    from core.serving.server import LOOPBACK
+    from core.serving.limits import LOOPBACK, ServingLimits
     from core.serving.server import serve as listen
 
     check_policy(policy)

@@ -18,6 +18,7 @@ from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.trace.events import (
     KV,
+    NOTHING_BINDS,
     Admitted,
     Arrived,
     BlockChange,
@@ -260,7 +261,7 @@ class Conversion:
             hits.append(PrefixHit(request, cached))
         cut = segment["length"] < left
         return Admitted(
-            request, self._lanes[request], Why("budget", segment["length"], left, step["budget"]) if cut else Why("none")
+            request, self._lanes[request], Why("budget", segment["length"], left, step["budget"]) if cut else NOTHING_BINDS
         )
 
     def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:

@@ -8,16 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.assets import ASSETS
+from core.assets import BUILTIN_FOLDER
 from core.errors import UnsupportedModel
 
 LEFT_OUT = -1  # in place of an id that was not recorded
-_BUILTIN = ASSETS / "models"
 
 
 def model_folder(name: str) -> Path | None:
     """Where the model's files are on this machine, if they are."""
-    for folder in (Path(name), _BUILTIN / Path(name).name):
+    for folder in (Path(name), BUILTIN_FOLDER / Path(name).name):
         with suppress(OSError):  # a name that no file can have
             if name and (folder / "config.json").is_file():
                 return folder
@@ -51,7 +50,7 @@ def tokenizer_of(name: str) -> Any:
     """The tokenizer of a model in a folder, or of a built-in one by name; None where it has none."""
     folder = model_folder(name)
     try:
-        if folder is not None and folder.parent == _BUILTIN:
+        if folder is not None and folder.parent == BUILTIN_FOLDER:
             return Builtin(folder)
         return folder and import_tokenizers().from_pretrained(str(folder))
     except (OSError, ValueError):

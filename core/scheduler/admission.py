@@ -5,9 +5,7 @@ from __future__ import annotations
 from core.scheduler.books import Books
 from core.scheduler.plan import Plan
 from core.scheduler.state import RequestState
-from core.trace.events import Admitted, Why
-
-_NOTHING_BINDS = Why("none")
+from core.trace.events import NOTHING_BINDS, Admitted, Why
 
 
 def admit(books: Books, left: int, plan: Plan, growing: int = 0) -> int:
@@ -59,7 +57,7 @@ def _no_room(books: Books, state: RequestState, matched: tuple[int, ...], left: 
 
 def _first_chunk(books: Books, state: RequestState, left: int, plan: Plan) -> int:
     """Schedule what fits of a request that has just been admitted; the tokens that takes."""
-    count, why = state.num_pending, _NOTHING_BINDS
+    count, why = state.num_pending, NOTHING_BINDS
     if count > left:
         why = Why("budget", left, count, books.config.max_num_batched_tokens)
         count, books.facts.cut = left, "budget"

@@ -13,9 +13,7 @@ from typing import NamedTuple
 from core.scheduler.books import Books
 from core.scheduler.plan import Plan
 from core.scheduler.state import RequestState, RequestStatus
-from core.trace.events import Admitted, Limit, Stalled, Why
-
-_NOTHING_BINDS = Why("none")
+from core.trace.events import NOTHING_BINDS, Admitted, Limit, Stalled, Why
 
 
 class _Starved(NamedTuple):
@@ -74,7 +72,7 @@ def _pass(books: Books) -> tuple[Plan, list[_Starved], Why | None]:
                 if over is not None:
                     break
             continue
-        cut = _why(books, "budget", state, left) if count < state.num_pending else _NOTHING_BINDS
+        cut = _why(books, "budget", state, left) if count < state.num_pending else NOTHING_BINDS
         if cut.limit == "budget":
             facts.cut = "budget"
         if not runs:

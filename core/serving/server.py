@@ -17,8 +17,6 @@ from core.serving.arriving import headers_within
 from core.serving.engine import ServingEngine
 from core.serving.limits import ServingLimits
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 class _Server(uvicorn.Server):
     """Drains the engine as soon as a signal asks it to end; a second Ctrl-C ends it at once."""

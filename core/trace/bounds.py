@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from core.trace.events import Arrived, Pass, Sampled, StepEvent, Why
+from core.trace.events import NOTHING_BINDS, Arrived, Pass, Sampled, StepEvent, Why
 
 _ROUNDING = 1e-5  # seconds: times are recorded in microseconds
-_MOST_GRAPH = 2048  # positions of the largest CUDA graph
-_LEAST_GRAPH = 64  # of the smallest for prompts
+MOST_GRAPH = 2048  # positions of the largest CUDA graph: a longer pass computes for longer than its launches take
+LEAST_GRAPH = 64  # of the smallest for prompts
 _APART = 1e-3  # seconds by which the clocks of a host and its device may differ
 _AHEAD = 1.0  # seconds that a host may still be busy with a step whose passes its device has computed
 _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
@@ -57,11 +57,13 @@ def may_be_graph(forward: Pass) -> bool:
     positions, bucket = forward.rows * forward.width, forward.bucket or 0
     if forward.layout == "padded":
         return forward.width == 1 and bucket == positions
-    return positions <= bucket <= min(_MOST_GRAPH, max(_LEAST_GRAPH, 2 * positions - 1))
+    return positions <= bucket <= min(MOST_GRAPH, max(LEAST_GRAPH, 2 * positions - 1))
 
 
 def may_be_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
     """Whether a reason is that of a limit that there is, with its numbers. totals: of each limit, all that there is of it."""
     return (
-        why is None or why == Why("none") or (why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)
+        why is None
+        or why == NOTHING_BINDS
+        or (why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)
     )

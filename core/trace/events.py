@@ -29,6 +29,9 @@ class Why(NamedTuple):
     total: int = 0
 
 
+NOTHING_BINDS = Why("none")
+
+
 class Arrived(NamedTuple):
     request: str
     t: float

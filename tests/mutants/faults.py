@@ -141,7 +141,7 @@ FAULTS = (
     Fault("timings need not be the passes'", "core/trace/bounds.py",
           "return abs(prepare + forward + sample - passes) <= rounding and", "return", (VERIFY,)),
     Fault("a graph may be of any size", "core/trace/bounds.py",
-          "min(_MOST_GRAPH, max(_LEAST_GRAPH, 2 * positions - 1))", "_MOST_GRAPH", (VERIFY,)),
+          "min(MOST_GRAPH, max(LEAST_GRAPH, 2 * positions - 1))", "MOST_GRAPH", (VERIFY,)),
     Fault("a limit that never bound is not named", "core/measure/verify.py",
           "for limit in limits if not absent.get(limit)])", "for limit in limits if absent.get(limit)])", (VERIFY,)),
     Fault("a rerun believes the model's sizes", "core/measure/verify.py",

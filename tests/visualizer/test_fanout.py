@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from visualizer.server import fanout, routes
+from visualizer.server import fanout, routes, sse
 from visualizer.server.fanout import Feed
 
 
@@ -37,8 +37,7 @@ def test_every_reader_gets_everything_from_its_place_on():
 
 def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
     encoded = []
-    dumps = json.dumps
-    monkeypatch.setattr(fanout.json, "dumps", lambda *args, **kwargs: encoded.append(1) or dumps(*args, **kwargs))
+    monkeypatch.setattr(fanout, "encoded", lambda message: encoded.append(message) or sse.encoded(message))
 
     async def go():
         feed = Feed()

@@ -18,6 +18,7 @@ from visualizer.charts.theme import deal
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.live import HIDDEN, LiveRun
 from visualizer.documents.replay import replay
+from visualizer.server import sse
 from visualizer.server.live import CHAPTER, CHAPTERS, Live
 from visualizer.server.tail import Tail
 from worlds.player import trace_of
@@ -158,8 +159,7 @@ def test_what_is_hidden_is_in_nothing_that_is_sent_and_comes_back():
 def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
     live = live_of(trace_of("continuous"))
     encoded = []
-    dumps = json.dumps
-    monkeypatch.setattr("visualizer.server.tail.json.dumps", lambda *a, **k: encoded.append(a) or dumps(*a, **k))
+    monkeypatch.setattr("visualizer.server.tail.encoded", lambda message: encoded.append(message) or sse.encoded(message))
 
     async def crowd():
         return await asyncio.gather(*(now(live.tail) for _ in range(200)))

@@ -1,4 +1,4 @@
-"""The one colour table, and Plotly's template made from it. `assets/player/colours.js` has the same eight hues; a test compares them."""
+"""The one colour table, and Plotly's template made from it. `assets/player/parts/colours.js` has the same eight hues; a test compares them."""
 
 from __future__ import annotations
 

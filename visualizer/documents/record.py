@@ -7,16 +7,17 @@ purpose, kept apart: lessons count what the mistake did to the texts, and no vie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core.attention.spec import Attend, Backend
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.measure.mistakes import leaky_engine, unmasked_pads
 from core.models.cache import Models
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset
 from visualizer.documents.catalogue import LEAKS, TRACES
@@ -92,24 +93,10 @@ def differences(recorded: Trace, again: Trace) -> list[str]:
 
 
 _LIMITS = ("config", "num_blocks", "workload", "arrival_unit", "dtype")
-_FACTS = (
-    "step",
-    "arrived",
-    "admitted",
-    "waiting",
-    "preempted",
-    "stalled",
-    "passes",
-    "segments",
-    "sampled",
-    "finished",
-    "kv",
-    "budget",
-    "overrun",
-)
+_FACTS = tuple(f.name for f in fields(StepEvent) if f.name not in ("t_start", "t_end", "timings"))
 
 
-def _facts(event, name: str, exact: bool):
+def _facts(event: StepEvent, name: str, exact: bool) -> Any:
     """A field of an event without its times and measured floats. exact: with which tokens were chosen."""
     value = getattr(event, name)
     if name == "arrived":

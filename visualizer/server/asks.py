@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
 from core.workload.request import SamplingParams
-from visualizer.server.fanout import KEEP_ALIVE, Feed
+from visualizer.server.fanout import Feed
 from visualizer.server.patience import after
+from visualizer.server.sse import KEEP_ALIVE
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine

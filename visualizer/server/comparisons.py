@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.compare import config_for
+from core.trace.phrases import SETTINGS
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
 from visualizer.documents.comparison import Shown, document, lettered
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
     from core.models.cache import Models
     from core.trace.trace import Trace
 
-KNOBS = (
-    "policy",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "block_size",
-    "num_blocks",
-    "chunked_prefill",
-    "prefix_caching",
-    "prefill_first",
-)
 _COST_SECONDS = 4.0
 
 
@@ -208,8 +199,8 @@ class Recorded:
 
 def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
     """The config with one knob changed; raises Refused for an unknown knob."""
-    if not isinstance(knob, str) or knob not in KNOBS:
-        raise Refused(f"One knob can be changed: {', '.join(KNOBS)}.")
+    if not isinstance(knob, str) or knob not in SETTINGS:
+        raise Refused(f"One knob can be changed: {', '.join(SETTINGS)}.")
     if knob == "policy":
         if not isinstance(value, str) or value not in POLICIES:
             raise Refused(f"The policies are {', '.join(POLICIES)}.")

@@ -6,12 +6,10 @@ Knows neither what a delta says nor who reads. Everything happens on the event l
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-KEEP_ALIVE = 15.0  # seconds of silence after which a reader is sent a comment, so that no proxy hangs up
-_COMMENT = b": still here\n\n"
+from visualizer.server.sse import COMMENT, KEEP_ALIVE, decoded, encoded
 
 
 class Feed:
@@ -32,10 +30,7 @@ class Feed:
 
     def append(self, delta: dict[str, Any]) -> None:
         """Add a delta, numbered by its place: `seq`."""
-        text = json.dumps(
-            {"seq": len(self._encoded), **delta}, separators=(",", ":")
-        )  # in ASCII: no character ends a line, all have a code
-        self._encoded.append(b"data: " + text.encode("ascii") + b"\n\n")
+        self._encoded.append(encoded({"seq": len(self._encoded), **delta}))
         if self._waiting and self._wake_up is None:
             self._wake_up = asyncio.get_running_loop().call_later(self._period, self._wake)
 
@@ -50,7 +45,7 @@ class Feed:
 
     def deltas(self, start: int = 0) -> list[dict[str, Any]]:
         """The deltas from `start` on, decoded."""
-        return [json.loads(encoded[6:]) for encoded in self._encoded[max(0, start) :]]
+        return [decoded(event) for event in self._encoded[max(0, start) :]]
 
     async def read(self, start: int = 0) -> AsyncIterator[bytes]:
         """The deltas from `start` on, then those still to come; deltas that arrive together are sent in one piece."""
@@ -62,7 +57,7 @@ class Feed:
             elif self.is_closed:
                 return
             elif not await self._news():
-                yield _COMMENT
+                yield COMMENT
 
     async def _news(self) -> bool:
         """Wait to be woken; False after long silence."""

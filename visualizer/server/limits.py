@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from core.assets import BUILTIN_MODELS
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidRequest
+from core.serving.limits import LOOPBACK
 from core.trace.phrases import letter
 from core.workload.request import Request
 from core.workload.workload import Workload
@@ -80,9 +81,6 @@ SPACE = Limits(
     kept_bytes=2**28,
     any_model=False,
 )
-
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def is_space(environment: Mapping[str, str] = os.environ) -> bool:

@@ -7,13 +7,12 @@ kept goes on at a later chapter, and is told so. Each message is encoded once. K
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-KEEP_ALIVE = 15.0  # seconds of silence after which a reader is sent a comment, so that no proxy hangs up
-_COMMENT = b": still here\n\n"
+from visualizer.server.sse import COMMENT, KEEP_ALIVE, encoded
+
 Message = dict[str, Any]
 
 
@@ -87,7 +86,7 @@ class Tail:
             elif self.is_closed:
                 return
             elif not await self._news(at):
-                yield _COMMENT
+                yield COMMENT
 
     def _take(self, at: int | None, chapters: int) -> tuple[bytes, int]:
         """What to send now to a reader that has everything before `at`, and where it is then."""
@@ -95,7 +94,7 @@ class Tail:
             before = []
             if at is None or not self._first <= at <= self._next:
                 missed = max(0, self._first - at) if at is not None and at >= self._renumbered else 0
-                before = [_encoded({"anew": True, "missed": missed, **self._state})]
+                before = [encoded({"anew": True, "missed": missed, **self._state})]
                 at = self._begins[-chapters:][0] if self._begins else self._next
             sent = self._messages[at - self._first :]
             return b"".join([*before, *(self._encode(message) for message in sent)]), self._next
@@ -107,7 +106,7 @@ class Tail:
 
     def _encode(self, message: _Numbered) -> bytes:
         if message.encoded is None:
-            message.encoded = _encoded({"seq": message.number, **self._shown(message.data)})
+            message.encoded = encoded({"seq": message.number, **self._shown(message.data)})
         return message.encoded
 
     async def _news(self, at: int) -> bool:
@@ -143,8 +142,3 @@ class _Numbered:
     def __init__(self, number: int, data: Message) -> None:
         self.number, self.data = number, data
         self.encoded: bytes | None = None
-
-
-def _encoded(message: Message) -> bytes:
-    text = json.dumps(message, separators=(",", ":"))  # in ASCII: no character ends a line, all have a code
-    return b"data: " + text.encode("ascii") + b"\n\n"

@@ -79,7 +79,7 @@ export class LaneChart {
   }
 
   /** Put it on the surface: what lies left of `x` at full strength, the rest at `faint`. */
-  show(x, faint) {
+  show(x, faint = 0.22) {
     const { surface } = this;
     const g = surface.begin();
     const { d } = surface;

@@ -10,7 +10,6 @@ import { indexAt, laneScale } from "../run/lane_layout.js";
 import { GUTTER, LaneChart } from "./lane_chart.js";
 import { doingOf } from "./lane_words.js";
 
-const FUTURE = 0.22;
 const WHAT = 90; // right of the playhead: room for its words
 
 /** The run of a pair that is not on screen, lit as the one that is. */
@@ -138,7 +137,7 @@ export class LanesView {
     const { run } = app;
     const stamp = `${app.speech.name}/${this.clock}/${run.complete}/${app.presenter}/${app.layout}/${app.pair.charted.map((r) => r.length)}`;
     if (chart.paint(stamp, () => this._layout(run), (g) => this._axis(g))) this._key(chart.counted);
-    this._parting(chart, run, chart.show(this.right(frame.i), FUTURE));
+    this._parting(chart, run, chart.show(this.right(frame.i)));
     const x = (this.left(frame.i) + this.right(frame.i)) / 2;
     if (this._x !== x) {
       this._x = x;
@@ -165,7 +164,7 @@ export class LanesView {
       const title = `${t(name)}: ${t(plural(run.length, "step"))}, ${t(duration(run.events.at(-1).tEnd - run.events[0].tStart))}`;
       g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
     });
-    const g = other.show(right, FUTURE);
+    const g = other.show(right);
     this._parting(other, run, g);
     g.fillStyle = app.palette.ink;
     g.fillRect(x - 1, 0, 2, other.surface.h);

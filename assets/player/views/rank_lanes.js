@@ -12,7 +12,6 @@ import { GUTTER, LaneChart } from "./lane_chart.js";
 import { doingOf } from "./lane_words.js";
 import { drawTimeAxis } from "./time_axis.js";
 
-const FUTURE = 0.22;
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
 
 /** One rank's lanes and the line above them. */
@@ -81,7 +80,7 @@ class Band {
       return { scale, axis: STRIP, font: presenter ? 16 : layout === "phone" ? 12 : 11, end: run.complete ? surface.w : scale.to(run.length - 1) };
     };
     chart.paint(`${per}/${presenter}/${layout}`, place, (g) => this._ticks(g));
-    const g = chart.show(GUTTER + ranks.now * per, FUTURE);
+    const g = chart.show(GUTTER + ranks.now * per);
     if (this.at.inside) this._mark(g);
   }
 

@@ -4,13 +4,13 @@ import { download, h, icon, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
+import { optional } from "./policies.js";
 import { canonical, isSpec, pack, SAMPLING_DEFAULTS, savedIn, unpack } from "./spec_text.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
 const CHECKS = ["chunked_prefill", "prefill_first", "prefix_caching"];
 const OFF_ELSEWHERE = ["prefill_first", "prefix_caching"]; // under a policy that does not take them
-const SOME_POLICIES = ["max_num_batched_tokens", "chunked_prefill", ...OFF_ELSEWHERE]; // take these
 
 export class Editor {
   constructor(drawer, app) {
@@ -227,7 +227,7 @@ export class Editor {
     const policy = this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
     if (!policy) return;
     setText(this.$(".policy-shows"), t(policy.shows));
-    for (const name of SOME_POLICIES) {
+    for (const name of optional(this.state.policies)) {
       this.field(name).disabled = !policy.knobs.includes(name);
       if (this.field(name).disabled && OFF_ELSEWHERE.includes(name)) this.field(name).checked = false;
     }

@@ -5,9 +5,9 @@ import { h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
+import { takes } from "./policies.js";
 
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" }; // by the limit that bound
-const SOME_POLICIES = ["max_num_batched_tokens", "chunked_prefill", "prefill_first", "prefix_caching"]; // have these
 /** @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n: number) => string][]} */
 const NUMBERS = [
   ["max_num_seqs", "Lanes", (n) => [n * 2, Math.max(1, Math.floor(n / 2))], (n) => plural(n, "lane")],
@@ -17,14 +17,14 @@ const NUMBERS = [
 const SWITCHES = [["chunked_prefill", "Prompts in chunks"], ["prefill_first", "Prefill before decode"], ["prefix_caching", "Prefix cache"]];
 
 /**
- * The settings that can be changed: name, present value, and others to try. The one that held the step back comes first. knobs: those
- * that the policy has.
- * @param {{config: any, knobs: string[]}} spec
- * @param {string[]} policies
+ * The settings that can be changed: name, present value, and others to try. The one that held the step back comes first.
+ * @param {any} config
+ * @param {Policy[]} policies
  * @param {string} binding
  */
-export function changesOf({ config, knobs }, policies, binding = "none") {
-  const has = (knob) => !SOME_POLICIES.includes(knob) || knobs.includes(knob);
+export function changesOf(config, policies, binding = "none") {
+  const has = (knob) => takes(policies, config.policy, knob);
+  const elsewhere = policies.map((p) => p.name).filter((p) => p !== config.policy);
   /** @type {{knob: string, name: string, now: string, others: {text: string, value: any, says: string}[]}[]} */
   const settings = [
     ...NUMBERS.filter(([knob]) => has(knob) && config[knob]).map(([knob, name, others, words]) => ({
@@ -35,7 +35,7 @@ export function changesOf({ config, knobs }, policies, binding = "none") {
       const [now, other] = config[knob] ? ["on", "off"] : ["off", "on"];
       return { knob, name, now, others: [{ text: other, value: !config[knob], says: `${name.toLowerCase()}: ${other}` }] };
     }),
-    { knob: "policy", name: "Policy", now: config.policy, others: policies.filter((p) => p !== config.policy).map((p) => ({ text: p, value: p, says: `the policy “${p}” instead of “${config.policy}”` })) },
+    { knob: "policy", name: "Policy", now: config.policy, others: elsewhere.map((p) => ({ text: p, value: p, says: `the policy “${p}” instead of “${config.policy}”` })) },
   ].filter(({ others }) => others.length);
   const first = KNOB_OF[binding];
   return [...settings.filter((s) => s.knob === first), ...settings.filter((s) => s.knob !== first)];
@@ -47,8 +47,6 @@ export async function showWhatIf(app) {
   const { editor } = app;
   const spec = await editor.specOnScreen();
   if (!spec) return;
-  const { policies } = editor.state;
-  const policy = policies.find((p) => p.name === spec.config.policy);
   const { binding } = app.frame.event.budget;
   const message = h("p", { class: "what-message", role: "status" });
   const buttons = [];
@@ -67,7 +65,7 @@ export async function showWhatIf(app) {
     return button;
   };
   const card = showCard(app.root, "What if …", h("p", {}, t("Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ.")),
-    h("dl", { class: "what-settings" }, ...changesOf({ config: spec.config, knobs: policy ? policy.knobs : [] }, policies.map((p) => p.name), binding).flatMap(({ knob, name, now, others }) => [
+    h("dl", { class: "what-settings" }, ...changesOf(spec.config, editor.state.policies, binding).flatMap(({ knob, name, now, others }) => [
       h("dt", {}, t(name), h("small", {}, `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it held back step ${app.frame.event.step}`)}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
     ])), message);
 }

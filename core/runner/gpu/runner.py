@@ -27,11 +27,9 @@ from core.runner.gpu.host_pass import HostPass, LaneTables, lay_out
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.sampling import Sample, as_samples, choose, noise_key, rows_of
 from core.scheduler.output import SchedulerOutput
+from core.trace.bounds import LEAST_GRAPH, MOST_GRAPH
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
-
-MOST_GRAPH_TOKENS = 2048  # a longer pass computes for longer than its launches take
-_LEAST_MIXED_BUCKET = 64
 
 
 class _Planned(NamedTuple):
@@ -91,7 +89,7 @@ class PagedRunner:
         with self._device():
             for mixed in (False, True):
                 tokens = 1
-                while self._capture is not None and tokens <= min(most_tokens if mixed else self.num_lanes, MOST_GRAPH_TOKENS):
+                while self._capture is not None and tokens <= min(most_tokens if mixed else self.num_lanes, MOST_GRAPH):
                     shape = self._bucket("packed", tokens, mixed)
                     self._replay(shape)
                     tokens = shape.positions + 1
@@ -174,7 +172,7 @@ class PagedRunner:
     def _graph(self, host: HostPass, mixed: bool) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
         """The graph that can run this pass, if one can."""
         positions = host.rows * host.width
-        if self._capture is None or positions > MOST_GRAPH_TOKENS or (host.layout == "padded" and host.width > 1):
+        if self._capture is None or positions > MOST_GRAPH or (host.layout == "padded" and host.width > 1):
             return None
         return self._replay(self._bucket(host.layout, positions, mixed))
 
@@ -185,7 +183,7 @@ class PagedRunner:
             return Shape(layout, positions, 1, positions, 0, decodes)
         tokens = 1 << (positions - 1).bit_length()
         if mixed:
-            tokens = max(tokens, _LEAST_MIXED_BUCKET)
+            tokens = max(tokens, LEAST_GRAPH)
         lanes = min(tokens, self.num_lanes)
         decodes = decode_capacity(lanes, self._num_kv_heads, self._processors)
         prefills = prefill_capacity(tokens, lanes, self._queries) if mixed else 0

@@ -12,8 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
+from core.attention.paged import FUSED
+
 STRETCH = 4096  # logits a program: 8 to 16 KB in flight each, and partial results of 24 bytes
-FUSED = {"enable_fp_fusion": True}  # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
 
 # What differs from pass to pass must not lead to another compilation in the middle of a run.
 _VARYING = ["temperatures", "keys", "chosen", "logprobs", "margins"]

@@ -1,0 +1,33 @@
+"""What Python and the page both have to know, and neither can ask the other, is the same in both."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from core import SamplingParams
+from core.trace.events import Timings
+from core.trace.trace import NOT_TAKEN
+from visualizer.charts.theme import HUES
+from visualizer.page.bundle import PLAYER
+from visualizer.server.limits import HERE
+from visualizer.server.live import CHAPTER
+
+_DEFAULTS = {name: getattr(SamplingParams(), name) for name in ("temperature", "top_k", "top_p", "seed")}
+
+
+@pytest.mark.parametrize(
+    ("file", "constant", "here"),
+    [
+        ("parts/colours.js", "HUES", list(HUES)),
+        ("run/passes.js", "NOT_TAKEN", NOT_TAKEN),
+        ("views/queue.js", "PARTS", [*Timings._fields, "other"]),
+        ("live/batch.js", "CHAPTER", CHAPTER),
+        ("watch/opening.js", "MOST", HERE.upload_bytes),
+        ("watch/spec_text.js", "SAMPLING_DEFAULTS", _DEFAULTS),
+    ],
+)
+def test_a_constant_is_the_same_on_the_page(file, constant, here):
+    (written,) = re.findall(rf"^(?:export )?const {constant} = (.*?);", (PLAYER / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert eval(re.sub(r"(\w+):", r'"\1":', written), {"__builtins__": {}}) == here
