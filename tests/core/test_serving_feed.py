@@ -49,16 +49,20 @@ def test_readers_wait_for_news_and_end_with_the_feed():
     async def two_readers():
         feed = Feed()
 
-        async def read():
-            return [batch.last async for batch in feed.read(coalesce_s=0)]
+        seen: list[list[int]] = [[], []]
 
-        readers = [asyncio.create_task(read()) for _ in range(2)]
+        async def read(mine: list[int]) -> None:
+            async for batch in feed.read(coalesce_s=0):
+                mine.append(batch.last)
+
+        readers = [asyncio.create_task(read(mine)) for mine in seen]
         for number in range(3):
-            await asyncio.sleep(0.01)
             feed.add({"kind": "request", "id": str(number)})
-        await asyncio.sleep(0.01)
+            while any(len(mine) <= number for mine in seen):
+                await asyncio.sleep(0)
         feed.close()
-        return await asyncio.gather(*readers)
+        await asyncio.gather(*readers)
+        return seen
 
     assert asyncio.run(two_readers()) == [[0, 1, 2]] * 2
 
@@ -73,7 +77,8 @@ def test_readers_who_are_equally_far_share_one_batch_and_one_encoding():
 
         readers = [asyncio.create_task(read()) for _ in range(count)]
         for number in range(40):
-            await asyncio.sleep(0.007)
+            if number % 8 == 0:
+                await asyncio.sleep(0.06)  # what comes in between travels together, however slow the machine
             feed.add({"kind": "request", "id": f"r{number}"})
         feed.close()
         return await asyncio.gather(*readers)

@@ -5,31 +5,24 @@ from __future__ import annotations
 import pytest
 
 from visualizer.documents.replay import replay
-from worlds.browser import seek
+from worlds.axe import serious
+from worlds.browser import seek, settled
 
 
 @pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(visit, traces, size):
-    from importlib.resources import files
-
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     for scheme in ("light", "dark"):
         page = visit(replay=replay(traces["static"]), size=size, color_scheme=scheme)
         page.evaluate("inflight.narration.open(true)")
         if size == "desk":
             page.evaluate("(inflight.tables.toggle(true), inflight.editor.drawer.hidden = false)")
-        page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")
-        page.evaluate(axe + ";0")
-        found = page.evaluate(
-            "axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))"
-        )
-        assert found == []
+        assert serious(page) == []
 
 
 def test_a_step_is_said_once_it_stays(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 5)
-    page.wait_for_function("() => document.querySelector('.live').textContent.startsWith('Step 5.')")
+    settled(page, "document.querySelector('.live').textContent.startsWith('Step 5.')")
     slider = page.locator(".scrubber[role=slider]")
     assert slider.get_attribute("aria-valuenow") == "5"
 
@@ -48,7 +41,7 @@ def test_keys_walk_through_tokens_cells_and_blocks(visit, traces):
         said = []
         for key in ("Home", "ArrowRight", "ArrowDown"):
             page.keyboard.press(key)
-            page.wait_for_function("() => !inflight.drawsSoon")
+            settled(page)
             said.append(listbox.get_by_role("option").inner_text())
         walked[name] = said
         assert len(set(said)) > 1 and page.evaluate("[inflight.index, inflight.tooltip.el.hidden]") == [6, False]
@@ -65,6 +58,6 @@ def test_keys_walk_through_tokens_cells_and_blocks(visit, traces):
     assert "Prefill" in "".join(walked["tokens of this pass"]) or "Decode" in "".join(walked["tokens of this pass"])
     assert "Query" in walked["cells of the mask"][0] and "Block 0" in walked["memory blocks"][0]
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => inflight.index === 7")  # outside a picture the arrows step
+    settled(page, "inflight.index === 7")  # outside a picture the arrows step
     page.keyboard.press("Shift+Slash")
     assert "there the arrows move" in page.inner_text(".card[open]")

@@ -10,6 +10,7 @@ import pytest
 from core.cli import main
 from visualizer.documents.ranks import document
 from visualizer.documents.replay import replay
+from worlds.browser import settled
 from worlds.ranks import FILES, ranks, records, text
 from worlds.small import memory_trace
 
@@ -52,17 +53,10 @@ def ranked(visit, both):
     def open_page(wanted: dict | None = None, **options):
         page = visit(replay=replay(memory_trace((3,))), **options)
         page.evaluate("([doc, wanted]) => inflight.openReplay(doc, wanted)", [both, wanted or {}])
-        settle(page)
+        settled(page)
         return page
 
     return open_page
-
-
-def settle(page) -> None:
-    """Until what was asked for is drawn: a picture of all ranks needs its size first."""
-    page.wait_for_function(
-        "() => !inflight.drawsSoon && (!inflight.ranks.all || inflight.ranks.lanes.bands.every((b) => b.chart.scale))"
-    )
 
 
 def stands(steps: list[tuple[float, float]], now: float) -> int:
@@ -87,7 +81,7 @@ def choose(page, *files, entry: str = "Open a trace or a replay") -> None:
 def test_recordings_are_imported_checked_and_shown_together(visit, page_url, saved):
     page = visit(f"{page_url}/")
     choose(page, *saved[::-1])
-    page.wait_for_function("() => inflight.ranks.members.length === 2")
+    settled(page, "inflight.ranks.members.length === 2")
     assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
     assert page.locator(".rank-says").inner_text() == "All ranks are on the clock of their machine."
     assert page.locator(".band").count() == 2 and not page.locator(".panel.mask").is_visible()
@@ -96,16 +90,16 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
 
     # their traces by address, at a step of one and at a moment of all
     page = visit(f"{page_url}/", hash=f"trace={urls[1]}&trace={urls[0]}&rank=1&step=12")
-    page.wait_for_function("() => inflight.ranks.members.length === 2 && inflight.frame?.event.step === 12")
+    settled(page, "inflight.ranks.members.length === 2 && inflight.frame?.event.step === 12")
     assert page.evaluate("() => inflight.ranks.current.rank") == 1
     page.evaluate("() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }")
     page.keyboard.press("a")
     page.locator(".share-button").click()
-    page.wait_for_function("() => window.copied")
+    settled(page, "window.copied")
     link = page.evaluate("() => copied")
     now = page.evaluate("() => inflight.ranks.now")
     page = visit(f"{page_url}/", hash=link.split("#")[1])
-    page.wait_for_function("() => inflight.ranks && inflight.ranks.all")
+    settled(page, "inflight.ranks.all")
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(now, abs=1e-4)
     assert page.evaluate("() => inflight.ranks.members.map((m) => m.rank)") == [0, 1]
 
@@ -116,10 +110,10 @@ def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit,
     page = visit(f"{page_url}/")
     before = page.evaluate("() => inflight.entry.name")
     choose(page, saved[0], tmp_path / "own.jsonl")
-    page.wait_for_function("() => document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')")
+    settled(page, "document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')")
     assert page.evaluate("() => inflight.entry.name") == before and page.locator(".rank-line").is_hidden()
     choose(page, saved[1])
-    page.wait_for_function("() => inflight.ranks.members.length === 1")
+    settled(page, "inflight.ranks.members.length === 1")
     assert page.locator(".rank-says").inner_text().strip() == "Of 2 ranks, rank 0 is not among these files."
     assert page.locator(".rank-line .button").all_inner_texts() == ["Rank 1"] and page.locator(".panel.mask").is_visible()
 
@@ -138,7 +132,7 @@ def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
 
     # and as ink: the middle of a step of lane 0 has its request's colour, the middle of the longest gap none
     page.evaluate("() => inflight.ranks.hold(99)")
-    settle(page)
+    settled(page)
     ink = """([rank, x]) => {
         const { chart, run } = inflight.ranks.lanes.bands[rank], { d } = chart.surface;
         return [...chart.chart.getContext('2d').getImageData(Math.round(x * d), Math.round((chart.axis + chart.pitch / 2) * d), 1, 1).data];
@@ -156,17 +150,17 @@ def test_the_moment_stays_from_rank_to_rank(ranked, placed):
     now = placed[0][30][0]
     assert not page.locator(".panel.ranks").is_visible() and page.evaluate("() => inflight.frame.event.step") == 30
     page.keyboard.press("1")
-    settle(page)
+    settled(page)
     at = page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i, inflight.ranks.now]")
     assert at == [1, stands(placed[1], now), pytest.approx(now, abs=1e-5)]
     idle = now >= placed[1][at[1]][1]
     assert page.locator(".rank-at").inner_text().endswith(f"idle after step {at[1]}" if idle else " s") and idle
     page.keyboard.press("x")
-    settle(page)
+    settled(page)
     assert page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i]") == [0, 30]  # and not where rank 1's step began
     page.keyboard.press("x")
     page.keyboard.press("ArrowRight")
-    settle(page)
+    settled(page)
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(placed[1][stands(placed[1], now) + 1][0], abs=1e-5)
 
 
@@ -185,13 +179,13 @@ def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
 
     times = sorted(start for steps in placed for start, _ in steps)
     page.keyboard.press("ArrowRight")
-    settle(page)
+    settled(page)
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(next(t for t in times if t > now), abs=1e-5)
     page.keyboard.press("Home")
-    settle(page)
+    settled(page)
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(times[0], abs=1e-5)
     page.keyboard.press("t")
-    settle(page)
+    settled(page)
     rows = page.locator(".panel.ranks tbody tr").all_inner_texts()
     assert len(rows) == 2 and rows[0].split("\t")[:2] == ["0", "0"] and rows[1].split("\t")[:2] == ["1", "idle"]
 
@@ -206,11 +200,11 @@ def test_a_click_on_a_step_opens_that_rank_there_and_a_drag_moves_the_playhead(r
     page.mouse.down()
     page.mouse.move(x + 60, y)
     page.mouse.up()
-    settle(page)
+    settled(page)
     assert page.evaluate("() => inflight.ranks.all")
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(sum(placed[1][i]) / 2 + 60 / per, abs=1.5 / per)
     page.mouse.click(x, y)
-    settle(page)
+    settled(page)
     assert page.evaluate("() => [inflight.ranks.all, inflight.ranks.current.rank, inflight.frame.i]") == [False, 1, i]
     assert page.locator(".panel.lanes").is_visible()
 
@@ -227,7 +221,7 @@ def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved,
     """One page with everything in it, at a step of one rank and at a moment of all; and the replay, opened again on that page."""
     page = visit(f"{page_url}/")
     choose(page, *saved)
-    page.wait_for_function("() => inflight.ranks.members.length === 2")
+    settled(page, "inflight.ranks.members.length === 2")
 
     def save(entry: str, name: str) -> Path:
         page.locator(".export-button").click()
@@ -251,16 +245,16 @@ def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved,
     page.evaluate("(r) => inflight.openReplay(r)", replay(memory_trace((3,))))
     assert page.locator(".rank-line").is_hidden()
     choose(page, again, entry="Open a replay")
-    page.wait_for_function("() => inflight.ranks.members.length === 2")
+    settled(page, "inflight.ranks.members.length === 2")
     assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
     assert page.locator(".source .word").inner_text() == "Uploaded"
     choose(page, again, again, entry="Open a replay")
-    page.wait_for_function("() => document.querySelector('.toast').textContent.includes('a replay is opened alone')")
+    settled(page, "document.querySelector('.toast').textContent.includes('a replay is opened alone')")
 
 
 def test_the_recorded_run_of_two_ranks_is_in_the_catalogue(visit, page_url):
     page = visit(f"{page_url}/", hash="run=vllm-two-ranks")
-    page.wait_for_function("() => inflight.ranks.all && inflight.entry.name === 'vllm-two-ranks'")
+    settled(page, "inflight.ranks.all && inflight.entry.name === 'vllm-two-ranks'")
     assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
     assert page.locator(".source .word").inner_text() == "Recorded"
     steps = page.evaluate("() => inflight.ranks.members.reduce((sum, m) => sum + m.run.length, 0)")
@@ -268,13 +262,13 @@ def test_the_recorded_run_of_two_ranks_is_in_the_catalogue(visit, page_url):
     page.evaluate("() => inflight.ranks.choose(inflight.ranks.members[1], 20)")
     link = page.evaluate("() => { inflight.address.write(); return location.hash; }")
     page = visit(f"{page_url}/", hash=link[1:])
-    page.wait_for_function("() => inflight.ranks.current?.rank === 1 && inflight.frame?.i === 20")
+    settled(page, "inflight.ranks.current?.rank === 1 && inflight.frame?.i === 20")
 
 
 def test_another_run_ends_the_ranks(ranked):
     page = ranked()
     page.evaluate("(r) => inflight.openReplay(r)", replay(memory_trace((3, 4))))
-    settle(page)
+    settled(page)
     assert page.locator(".rank-line").is_hidden() and page.locator(".panel.mask").is_visible()
     page.keyboard.press("x")
     page.keyboard.press("a")

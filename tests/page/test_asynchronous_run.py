@@ -14,7 +14,7 @@ from visualizer.charts.step_figure import step_figure
 from visualizer.documents.replay import replay
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from worlds.asynchronous import MEMORY, NOTE, asynchronous_run, real_run
-from worlds.browser import seek
+from worlds.browser import seek, settled
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_the_clock_shows_the_device_idle(visit, ran, at):
         "device waited 1.00 ms for the host"
     )
     page.evaluate("inflight.setClock(false)")
-    page.wait_for_function("() => document.querySelector('.legend-idle').hidden")
+    settled(page, "document.querySelector('.legend-idle').hidden")
 
 
 @pytest.mark.slow

@@ -10,17 +10,17 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
 from visualizer.page import bundle
+from worlds.browser import settled
 
 ENTRIES = ["watch/player.js", "parts/tabs.js", "compare/compare.js"]
 
 
-def evaluated(chromium, script: str, expression: str):
-    page = chromium.new_page()
+def evaluated(fresh, script: str, expression: str):
+    page = fresh()
     errors: list[str] = []
     page.on("pageerror", lambda e: errors.append(str(e)))
     page.set_content(f"<script>{script}</script>")
     found = page.evaluate(expression)
-    page.close()
     assert not errors
     return found
 
@@ -43,14 +43,14 @@ def player(tmp_path, monkeypatch):
     bundle.script.cache_clear()
 
 
-def test_modules_may_use_the_same_names(chromium, player):
+def test_modules_may_use_the_same_names(fresh, player):
     player(
         {
             "run/a.js": "// First.\nconst NAME = 1;\nexport const one = () => NAME;\n",
             "views/b.js": '// Second.\nimport { one as first } from "../run/a.js";\nconst NAME = 2;\nexport class Two {\n  sum() {\n    return first() + NAME;\n  }\n}\nwindow.sum = new Two().sum();\n',
         }
     )
-    assert evaluated(chromium, bundle.script("views/b.js"), "window.sum") == 3
+    assert evaluated(fresh, bundle.script("views/b.js"), "window.sum") == 3
 
 
 def test_a_circle_of_imports_is_refused(player):
@@ -67,29 +67,27 @@ def test_every_module_keeps_its_lines_and_exports_nothing_else(entry):
         assert not re.search(r"^(import|export)\b", text, re.MULTILINE), name
 
 
-def test_a_debugger_shows_each_file_once(chromium):
-    page = chromium.new_page()
+def test_a_debugger_shows_each_file_once(fresh):
+    page = fresh()
     session = page.context.new_cdp_session(page)
     seen: list[str] = []
     session.on("Debugger.scriptParsed", lambda e: seen.append(e["url"]))
     session.send("Debugger.enable")
     page.set_content("".join(f"<script>{bundle.script(entry)}</script>" for entry in ENTRIES))  # parts share modules
     page.wait_for_function("() => window.inflightModules['compare/compare.js']")
-    page.close()
+    session.send("Debugger.disable")  # its answer comes after all that was told before
     files = [url.split("inflight/", 1)[1] for url in seen if "inflight/" in url]
     wanted = {name for entry in ENTRIES for name in bundle.modules(entry)}
     assert set(files) == wanted and len(files) == len(wanted)
 
 
-def test_standalone_html_opens_from_disk(chromium, traces, tmp_path):
+def test_standalone_html_opens_from_disk(fresh, traces, tmp_path):
     text = bundle.standalone_html(replay(traces["continuous"]))
     (tmp_path / "run.html").write_text(text, encoding="utf-8")
-    context = chromium.new_context(offline=True)
-    page = context.new_page()
+    page = fresh(offline=True)
     page.goto((tmp_path / "run.html").as_uri())
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     assert page.locator(".edit-button").is_hidden()
-    context.close()
 
 
 def test_standalone_html_is_small():

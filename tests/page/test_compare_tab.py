@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
 from core import Engine, EngineConfig, Workload
 from core.errors import InflightError
@@ -28,6 +28,8 @@ from visualizer.server.limits import HERE, Limits
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts
 from visualizer.words.vocabulary import plain
+from worlds.axe import serious
+from worlds.browser import settled
 from worlds.comparison import CURVE, ENVIRONMENT
 from worlds.small import VOCAB_SIZE, MemoryModel, requests
 
@@ -257,9 +259,7 @@ def open_page(visit, shown):
             hash="part=compare" + hash,
             drawn=False,
         )
-        page.wait_for_function(
-            "() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined", timeout=60_000
-        )
+        settled(page, "window.inflightCompare?.doc && inflightCompare.race.lastMs !== undefined")
         return page
 
     return go
@@ -296,16 +296,15 @@ def test_it_opens_where_the_first_is_done_and_plays_by_key(open_page):
     page.keyboard.press("n")
     assert page.evaluate("inflightCompare.race.now") > before
     page.keyboard.press(" ")
-    page.wait_for_function("() => inflightCompare.race.playing || inflightCompare.race.now === inflightCompare.race.span")
-    page.wait_for_function("() => inflightCompare.race.now === inflightCompare.race.span", timeout=20_000)
-    assert page.locator(".gap").inner_text() == "all are done"
+    settled(page, "inflightCompare.race.now === inflightCompare.race.span")
+    expect(page.locator(".gap")).to_have_text("all are done")
 
 
 def test_dragging_seeks_and_one_hover_lights_a_request_in_every_lane(open_page):
     page = open_page()
     box = page.locator(".racer[data-racer=static] canvas").bounding_box()
     page.mouse.move(box["x"] + 30, box["y"] + 30)
-    page.wait_for_function("() => inflightCompare.race.focus !== null")
+    settled(page, "inflightCompare.race.focus !== null")
     lit = page.evaluate("inflightCompare.race.racers.map((r) => r.focus && r.focus[0].letter)")
     assert lit[0] == lit[1] is not None
     assert "static" in page.locator(".compare .tooltip").inner_text()
@@ -329,11 +328,11 @@ def test_the_leak_switch_shows_where_texts_part_and_texts_stay_text(open_page):
 def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown, tmp_path):
     page = open_page()
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
-    page.locator("[data-chart=total_time] .main-svg").first.wait_for(timeout=60_000)
+    page.locator("[data-chart=total_time] .main-svg").first.wait_for()
     assert page.locator("[data-chart]").count() == 7
     assert page.locator("[data-chart=lane_steps] > p").inner_text() == findings.lane_steps(shown.comparison)
     for button, start in (("PNG", b"\x89PNG"), ("HTML", b"<!doctype html>")):
-        with page.expect_download(timeout=60_000) as found:
+        with page.expect_download() as found:
             page.locator("[data-chart=total_time]").get_by_role("button", name=button).click()
         assert Path(found.value.path()).read_bytes().startswith(start)
     for button, words in ((".csv-button", "contender,wall_s.median"), (".json-button", '"outputs_identical": true')):
@@ -349,17 +348,14 @@ def test_no_serious_violation_of_accessibility(open_page, size, scheme):
     page.locator("[name=leak]").check()
     for tabled in (False, True):
         page.evaluate("(on) => { inflightCompare.race.showTable(on); inflightCompare.$('.drawer').hidden = !on; }", tabled)
-        page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")
-        found = Axe().run(page).response["violations"]
-        assert not [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found if v["impact"] in ("serious", "critical")]
+        assert serious(page) == []
 
 
 def test_the_race_can_be_read_as_a_table(open_page, shown):
     page = open_page()
     page.keyboard.press("t")
     rows = "[...document.querySelectorAll('.race .table-holder tbody tr')].map(r => [...r.children].map(c => c.textContent))"
-    page.wait_for_selector(".race .table-holder")
-    page.wait_for_selector(".table-button[aria-pressed=true]")
+    settled(page, "document.querySelector('.table-button[aria-pressed=true]')")
     page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(2), inflightCompare.race.draw()")
     for name, step, lanes, waiting, tokens, done, total in page.evaluate(rows):
         events = shown.comparison.runs[name].trace.events
@@ -371,7 +367,7 @@ def test_the_race_can_be_read_as_a_table(open_page, shown):
         assert lanes.count("decode") == len({s.lane for s in event.segments if s.phase == "decode"})
     page.locator(".race .table-holder").focus()
     page.keyboard.press("End")
-    page.wait_for_function(f"() => {rows}.every(row => row[1] === 'done')")
+    settled(page, f"{rows}.every(row => row[1] === 'done')")
     assert page.evaluate("inflightCompare.race.now === inflightCompare.race.span")
     page.keyboard.press("t")
     assert not page.locator(".race .table-holder").is_visible()
@@ -402,14 +398,14 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     page.fill(".request-row input >> nth=0", "3")
     said = page.evaluate("inflight.editor.spec()")
     page.click(".compare-these")
-    page.wait_for_function("() => window.inflightCompare && !inflightCompare.$('.drawer').hidden", timeout=60_000)
+    settled(page, "window.inflightCompare && !inflightCompare.$('.drawer').hidden")
     form = page.locator(".inflight-compare .drawer")
-    page.wait_for_function("() => inflightCompare.$('[name=max_num_seqs]').value === '2'")
-    assert form.locator("[name=preset] option:checked").inner_text() == "those of the Watch tab"
-    assert form.locator(".preset-shows").inner_text().endswith("as edited there.")
+    settled(page, "inflightCompare.$('[name=max_num_seqs]').value === '2'")
+    expect(form.locator("[name=preset] option:checked")).to_have_text("those of the Watch tab")
+    expect(form.locator(".preset-shows")).to_contain_text("as edited there.")
     form.locator("[name=repeats]").fill("1")
     form.locator(".run-button").click()
-    page.wait_for_function("() => inflightCompare.doc && inflightCompare.doc.source === 'live'", timeout=120_000)
+    settled(page, "inflightCompare.doc && inflightCompare.doc.source === 'live'")
     doc = page.evaluate(
         "({title: inflightCompare.doc.title, name: inflightCompare.doc.name, header: inflightCompare.doc.runs.continuous.header})"
     )
@@ -420,8 +416,8 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     page.locator(".inflight-compare .tabs button", has_text="Watch").click()
     page.fill(".request-row input >> nth=0", "")
     page.click(".compare-these")
-    page.wait_for_function("() => inflightCompare.$('.run-message.bad')")
-    assert "cannot be run: Request 1: new tokens must be a whole number" in form.locator(".run-message").inner_text()
+    settled(page, "inflightCompare.$('.run-message.bad')")
+    expect(form.locator(".run-message")).to_contain_text("cannot be run: Request 1: new tokens must be a whole number")
 
 
 def test_dark_is_dark(open_page):

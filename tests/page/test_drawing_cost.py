@@ -43,9 +43,9 @@ def test_a_huge_mask_is_cheap(visit, capsys):
     assert median < 48
 
 
-def test_the_page_opens_fast(chromium, page_url, capsys):
+def test_the_page_opens_fast(fresh, page_url, capsys):
     """A recorded run is drawn within 1.5 s on loopback; the best of five visits."""
-    page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page = fresh(viewport={"width": 1440, "height": 900})
     session, drawn = page.context.new_cdp_session(page), []
     for _ in range(5):
         session.send("Network.clearBrowserCache")
@@ -54,4 +54,3 @@ def test_the_page_opens_fast(chromium, page_url, capsys):
     with capsys.disabled():
         print(f"\nfirst step drawn after {min(drawn):.0f} ms")
     assert min(drawn) < 4500
-    page.context.close()

@@ -12,7 +12,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
-from worlds.browser import seek, still
+from worlds.browser import seek, settled, still
 from worlds.player import trace_of, wide_replay
 from worlds.visual import record, request
 
@@ -112,7 +112,7 @@ def test_jumping_and_stepping_draw_the_same(visit, traces):
     seek(page, 0)
     for _ in range(7):
         page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => inflight.drawn === 7")
+    settled(page, "inflight.drawn === 7")
     stepped = still(page)
     seek(page, last)
     seek(page, 7)

@@ -12,7 +12,7 @@ from core.workload.presets import GROUPS, PRESETS
 from visualizer.documents.catalogue import TRACES, entry, questions
 from visualizer.documents.replay import replay
 from visualizer.words.questions import QUESTIONS
-from worlds.browser import seek
+from worlds.browser import seek, settled
 
 
 def preset(name: str) -> Trace:
@@ -27,7 +27,7 @@ def test_one_line_says_what_this_is_until_the_page_is_used(visit):
     page.wait_for_function("() => inflight.transport.playing")
     assert intro.is_hidden()
     page.reload()
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     assert intro.is_hidden()
     page.keyboard.press("Shift+Slash")
     assert "Continuous batching" in page.inner_text(".card[open]")
@@ -58,15 +58,15 @@ def test_the_card_of_a_request_says_what_its_trace_says(visit):
         ]
         assert shown["tpot"] == pytest.approx(sum(life.itl_s) / len(life.itl_s))
     page.keyboard.press("j")
-    page.wait_for_function("() => inflight.pinned && !document.querySelector('.request-card').hidden")
+    settled(page, "inflight.pinned && !document.querySelector('.request-card').hidden")
     again = next(p.request for e in trace.events for p in e.preempted)
     page.evaluate("(r) => { inflight.pin(null); inflight.pin(inflight.run.request(r)); inflight.seek(30); }", again)
-    page.wait_for_function("() => inflight.drawn === 30 && !inflight.drawsSoon")
+    settled(page, "inflight.drawn === 30")
     card = page.inner_text(".request-card")
     assert (again in card and "bytes (keys and values of 4 layers)" in card) or "waits" in card
     assert "Preempted\nonce" in card
     page.click(".card-close")
-    page.wait_for_function("() => document.querySelector('.request-card').hidden && !inflight.pinned")
+    settled(page, "document.querySelector('.request-card').hidden && !inflight.pinned")
 
 
 def test_runs_are_grouped_by_question_each_with_its_lanes(visit):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from core.recorders.convert import open_recording
+from worlds.axe import serious
+from worlds.browser import settled
 from worlds.page_server import serve
 from worlds.ranks import FILES as RANKS
 from worlds.recording_writer import writing
@@ -35,8 +36,7 @@ def url(folder: Path) -> Iterator[str]:
 
 def opened(visit, url: str, **context: object) -> Page:
     page = visit(f"{url}/", hash="part=live", drawn=False, **context)
-    page.set_default_timeout(90_000)
-    page.wait_for_function("() => window.inflightLive && inflightLive.before && inflightLive.batch.state.followed")
+    settled(page, "window.inflightLive && inflightLive.before && inflightLive.batch.state.followed")
     return page
 
 
@@ -45,18 +45,18 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     """From before there is one, by two visitors, to its end, and on to the next one; nobody is offered to ask or to steer."""
     whole = open_recording(VLLM)
     ada, bo = opened(visit, url), opened(visit, url, size="phone")
-    ada.wait_for_function(f"() => {SAYS}.startsWith('There is no recording in recordings yet')")
+    settled(ada, f"{SAYS}.startsWith('There is no recording in recordings yet')")
     with writing(VLLM, folder / "run.raw.jsonl"):
         for page in (ada, bo):
-            page.wait_for_function("() => inflightLive.batch.run?.length > 8 && inflight.run === inflightLive.batch.run")
-        assert "vLLM 0.32.0" in ada.inner_text(".followed") and "watched, not steered" in ada.inner_text(".followed")
-        assert "Not recorded by vLLM, and absent here: prepare, sample." in ada.inner_text(".followed")
+            settled(page, "inflightLive.batch.run?.length > 8 && inflight.run === inflightLive.batch.run")
+        for words in ("vLLM 0.32.0", "watched, not steered", "Not recorded by vLLM, and absent here: prepare, sample."):
+            expect(ada.locator(".followed")).to_contain_text(words)
         for selector in (".ask", ".teacher-button", ".qr-button", ".save-button", ".own"):
             assert ada.locator(f".live {selector}").is_hidden(), selector
         ada.keyboard.press("Home")
-        ada.wait_for_function("() => inflight.drawn === 0 && !inflight.following")
-        bo.wait_for_function(f"() => inflight.run.length === {len(whole.events)}")
-        ada.wait_for_function(f"() => inflight.run.length === {len(whole.events)}")
+        settled(ada, "inflight.drawn === 0 && !inflight.following")
+        settled(bo, f"inflight.run.length === {len(whole.events)}")
+        settled(ada, f"inflight.run.length === {len(whole.events)}")
         assert ada.evaluate("inflight.index") == 0 and bo.evaluate(
             "inflight.following && inflight.index === inflight.run.length - 1"
         )
@@ -65,7 +65,7 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
             lanes = [[s.lane for s in event.segments] for event in whole.events]
             assert page.evaluate("inflight.run.events.map(e => e.segments.map(s => s.lane))") == lanes
     with writing(SPECULATION, folder / "run.raw.jsonl"):  # started again, in the same file
-        bo.wait_for_function("() => inflight.run.events.some(e => e.drafts.length) && inflight.run.stepOf(0) === 0")
+        settled(bo, "inflight.run.events.some(e => e.drafts.length) && inflight.run.stepOf(0) === 0")
     assert not bo.evaluate("inflightLive.batch.broken")
 
 
@@ -74,19 +74,12 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
 def test_ranks_are_followed_one_by_one_and_axe_finds_nothing_serious(url, folder, visit, size):
     for rank, file in enumerate(RANKS):
         (folder / f"run.rank{rank}.raw.jsonl").write_bytes(gzip.decompress(file.read_bytes()))
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     for scheme in ("light", "dark"):
         page = opened(visit, url, size=size, color_scheme=scheme)
-        page.wait_for_function("() => inflight.drawn >= 0 && inflightLive.batch.state.followed.streams.length === 2")
-        assert "Each recording is followed by itself." in page.inner_text(".followed")
+        settled(page, "inflight.drawn >= 0 && inflightLive.batch.state.followed.streams.length === 2")
+        expect(page.locator(".followed")).to_contain_text("Each recording is followed by itself.")
         page.get_by_role("button", name="recordings, rank 1").click()
-        page.wait_for_function(
-            "() => inflightLive.batch.run?.length === 40 && inflight.run === inflightLive.batch.run && inflight.drawn >= 0"
-        )
-        expect(page.locator(".followed h2")).to_contain_text("rank 1 of 2")  # the card is drawn in the frame after
-        page.evaluate(axe + ";0")
-        found = page.evaluate(
-            "axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))"
-        )
-        assert found == [], scheme
+        settled(page, "inflightLive.batch.run?.length === 40 && inflight.run === inflightLive.batch.run && inflight.drawn >= 0")
+        expect(page.locator(".followed h2")).to_contain_text("rank 1 of 2")
+        assert serious(page) == [], scheme
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

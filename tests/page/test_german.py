@@ -18,7 +18,7 @@ from visualizer.lessons.texts import FOLDER, texts
 from visualizer.page.bundle import page_html
 from visualizer.page.lesson_file import lesson_html
 from visualizer.words.language import catalogue
-from worlds.browser import chromium, visit  # noqa: F401
+from worlds.browser import chromium, settled, visit  # noqa: F401
 from worlds.learn_tab import drawn, learn, world  # noqa: F401
 
 # All that is said: texts, the words of attributes, what canvases drew since the last call; not what a run holds (prompts, texts, tokens).
@@ -95,20 +95,20 @@ def pieces(page: Page) -> set[str]:
 def at_stop(page: Page) -> list[str]:
     """English at the stop on screen: as it is, answered, as tables, over time, with the keyboard in each picture, with a request selected."""
 
-    def settled() -> list[str]:
-        page.wait_for_function("!inflight.drawsSoon")
+    def shown() -> list[str]:
+        settled(page)
         return page.evaluate(SAID)
 
     def after(script: str, argument: object = None) -> list[str]:
         page.evaluate(script, argument)
-        return settled()
+        return shown()
 
-    settled()  # drawn so far: of the stop before, perhaps
+    shown()  # drawn so far: of the stop before, perhaps
     said = after("inflight.redraw()")
     said += after(
         "document.querySelectorAll('.stop-ask .option').forEach(b => b.click()); document.querySelector('.show-button')?.click()"
     )
-    page.wait_for_function("!document.querySelector('.stop-ask .show-button') || !document.querySelector('.answer[hidden]')")
+    settled(page, "!document.querySelector('.stop-ask .show-button') || !document.querySelector('.answer[hidden]')")
     said += after("inflight.tables.toggle(true)") + after("inflight.tables.toggle(false)")
     said += after("inflight.setClock(true)") + after("inflight.setClock(false)")
     said += after("inflight.narration.open(true)") + after("inflight.narration.open(false)")
@@ -117,7 +117,7 @@ def at_stop(page: Page) -> list[str]:
         said += after("(view) => inflight[view].surface.canvas.parentElement.querySelector('.cursor').focus()", view)
         for key in ("ArrowRight", "ArrowDown"):
             page.keyboard.press(key)
-            said += settled()
+            said += shown()
         page.evaluate("document.activeElement.blur()")
     said += after("inflight.pin(inflight.run.requests[0])") + after("inflight.clear()")
     return english(said, pieces(page))
@@ -125,7 +125,7 @@ def at_stop(page: Page) -> list[str]:
 
 def walk(learn, world, names: set[str] | None = None, **how) -> None:
     page = learn("lang=de", **how)
-    page.wait_for_function("inflightLearn.language === 'de'")
+    settled(page, "inflightLearn.language === 'de'")
     quoted = words(list(strings(json.loads(world[2]["runs/one-request.json"])["texts"])))  # by an answer
     assert english(page.evaluate(SAID), quoted) == []
     made = json.loads(world[2]["learn/de.json"])
@@ -155,11 +155,9 @@ def test_every_stop_is_german_throughout(learn, world, size):
 
 def test_watch_is_german_where_a_lesson_leads_to_it(learn):
     page = learn("lang=de")
-    page.wait_for_function("inflightLearn.language === 'de'")
+    settled(page, "inflightLearn.language === 'de'")
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
-    page.wait_for_function(
-        "document.documentElement.dataset.part === 'watch' && inflight.speech.opened?.name === 'de' && !inflight.drawsSoon"
-    )
+    settled(page, "document.documentElement.dataset.part === 'watch' && inflight.speech.opened?.name === 'de'")
     said = page.evaluate(SAID)
     for button in (".more-button", ".export-button"):
         page.click(f"#watch {button}")
@@ -179,16 +177,16 @@ def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language
     page = visit(
         files={**files, "": page_html(options, parts)}, size=(360, 740), hash="run=short-and-long&step=16&zoom=2,9,0,20&lang=de"
     )
-    page.wait_for_function("inflight.speech.opened?.name === 'de' && inflight.frame && !inflight._pending")
+    settled(page, "inflight.speech.opened?.name === 'de' && inflight.frame")
     assert page.evaluate("[inflight.frame.event.step, inflight.mask.zoom.view.join()]") == [16, "2,9,0,20"]
     assert english(page.evaluate(SAID), pieces(page)) == []
     right = "Math.max(...[...document.querySelectorAll('#watch .top button, .inflight .top button')].map((b) => b.getBoundingClientRect().right))"
     assert page.evaluate(right) <= 360
-    page.wait_for_function("location.hash.includes('lang=de') && location.hash.includes('step=16')")
+    settled(page, "location.hash.includes('lang=de') && location.hash.includes('step=16')")
     page.click(".more-button")
     page.click("[role=menuitem] >> text=Englisch")
-    page.wait_for_function("inflight.speech.name === 'en' && inflight.frame?.caption.say.join(' ').includes('prompt tokens')")
-    page.wait_for_function("!location.hash.includes('lang')")
+    settled(page, "inflight.speech.name === 'en' && inflight.frame?.caption.say.join(' ').includes('prompt tokens')")
+    settled(page, "!location.hash.includes('lang')")
 
 
 def test_english_would_be_found(learn):
@@ -213,5 +211,5 @@ def test_paper_and_the_lesson_in_one_file_are_german(visit):
         labels = re.findall(r'aria-label="([^"]*)"|>(lane \d|pad)<', made)
         assert english([re.sub(r"<[^>]*>", " ", shown), *(text for label in labels for text in label)], set()) == []
     page = visit(files={"": lesson_html("static-batching", traces, "de")}, drawn=False)
-    page.wait_for_function("window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
+    settled(page, "window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
     assert english(page.evaluate(SAID), pieces(page)) == []

@@ -7,14 +7,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from visualizer.lessons.document import recorded
 from visualizer.lessons.lessons import LESSONS
 from visualizer.page.bundle import page_html
 from visualizer.page.lesson_file import lesson_html
-from worlds.browser import chromium, visit  # noqa: F401
+from worlds.axe import serious
+from worlds.browser import chromium, settled, visit  # noqa: F401
 from worlds.learn_tab import drawn, learn, world  # noqa: F401
 
 
@@ -23,7 +23,7 @@ def answer(page: Page, ask: dict) -> None:
     if ask["kind"] == "choose":
         right = next(i for i, o in enumerate(ask["options"]) if o["right"])
         page.keyboard.press(str((right + 1) % len(ask["options"]) + 1))
-        assert page.locator(".answer.wrong").count() == 1
+        expect(page.locator(".answer.wrong")).to_have_count(1)
         page.keyboard.press(str(right + 1))
     else:
         page.focus(".paint .cell[tabindex='0']")
@@ -35,7 +35,7 @@ def answer(page: Page, ask: dict) -> None:
                     page.keyboard.press("ArrowRight" if q % 2 == 0 else "ArrowLeft")
             page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
-    assert page.locator(".answer.right").count() == 1
+    expect(page.locator(".answer.right")).to_have_count(1)
 
 
 def walk(page: Page, lessons: list[dict]) -> None:
@@ -50,13 +50,14 @@ def walk(page: Page, lessons: list[dict]) -> None:
             if stop["ask"]:
                 answer(page, stop["ask"])
                 place = stop["then"] or stop
-                page.wait_for_function(
+                settled(
+                    page,
                     "([run, step]) => inflight.entry.name === run && inflight.frame?.event.step === step",
-                    arg=[place["run"], place["step"]],
+                    [place["run"], place["step"]],
                 )
             page.keyboard.press("n")
         page.wait_for_selector(".home:not([hidden])")
-        assert page.locator(f".lesson.done:nth-child({lesson['number']})").count() == 1
+        expect(page.locator(f".lesson.done:nth-child({lesson['number']})")).to_have_count(1)
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
@@ -78,7 +79,7 @@ def test_an_address_opens_a_stop_in_its_language(learn):
     assert page.get_attribute(".stop-text", "lang") == "de"
     page.keyboard.press("b")
     drawn(page, "static-batching", "first-done")
-    assert "stop=first-done" in page.url and "lang=de" in page.url
+    settled(page, "location.hash.includes('stop=first-done') && location.hash.includes('lang=de')")
 
 
 @pytest.mark.slow
@@ -100,15 +101,15 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
                 drawn(page, lesson["name"], stop["name"])
     assert page.evaluate("[...inflight.speech.untold]") == []
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
-    page.wait_for_function("document.documentElement.dataset.part === 'watch' && !inflight.drawsSoon")
-    page.wait_for_function("inflight.sentence().includes('schreib')")
+    settled(page, "document.documentElement.dataset.part === 'watch'")
+    settled(page, "inflight.sentence().includes('schreib')")
     assert "Durchgang" in page.inner_text(".panel.row h3") and page.inner_text("#watch .tabs button >> nth=0") == "Ansehen"
     page.evaluate("document.querySelector('#watch .tabs button:last-child').click()")
-    page.wait_for_function("document.documentElement.dataset.part === 'learn'")
+    settled(page, "document.documentElement.dataset.part === 'learn'")
     page.select_option(".language", "en")
     page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=dropped'")
     drawn(page, "static-batching", "dropped")
-    page.wait_for_function("inflight.sentence().startsWith('B adds one token')")
+    settled(page, "inflight.sentence().startsWith('B adds one token')")
     assert "forward pass" in page.inner_text(".panel.row h3")
 
 
@@ -119,7 +120,7 @@ def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(lea
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
     page.click(".runs-button")
     links = page.locator(".runs-card .asked a")
-    assert links.all_inner_texts() == [stop["title"] for stop in stops]
+    expect(links).to_have_text([stop["title"] for stop in stops])
     links.last.click()
     drawn(page, "questions", stops[-1]["name"])
     for stop in stops:
@@ -129,20 +130,21 @@ def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(lea
     page.evaluate("inflightLearn.close()")
     page.click("#asked-temperature-zero + dd .link")
     drawn(page, "questions", "temperature-zero")
-    assert "of 176" in page.inner_text(".names") and "lesson=questions&stop=temperature-zero" in page.url
+    assert "of 176" in page.inner_text(".names")
+    settled(page, "location.hash.includes('lesson=questions&stop=temperature-zero')")
 
 
 def test_the_player_is_given_back_as_it_was(learn, world):
     page = learn()
     page.evaluate("location.hash = ''; document.querySelector('.inflight-learn .tabs button').click()")
-    page.wait_for_function("document.documentElement.dataset.part === 'watch'")
+    settled(page, "document.documentElement.dataset.part === 'watch'")
     page.evaluate("inflight.open(inflight.options.catalogue[1], {step: 2})")
-    page.wait_for_function("inflight.entry === inflight.options.catalogue[1]")
+    settled(page, "inflight.entry === inflight.options.catalogue[1]")
     page.evaluate("document.querySelector('#watch .tabs button:nth-child(2)').click()")
     page.click(".lesson:nth-child(1) .start-button")
-    page.wait_for_function("inflightLearn.drawn")
+    settled(page, "inflightLearn.drawn")
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
-    page.wait_for_function("document.documentElement.dataset.part === 'watch'")
+    settled(page, "document.documentElement.dataset.part === 'watch'")
     assert page.evaluate(
         "[inflight.entry === inflight.options.catalogue[1], inflight.frame.event.step, document.documentElement.dataset.views]"
     ) == [True, 2, None]
@@ -157,16 +159,16 @@ def test_a_wrong_cell_gets_its_reason(learn):
     assert "belongs to another request" in page.inner_text(".answer") and page.locator(".cell.wrong").count() > 1
     page.click(".show-button")
     assert page.locator(".cell.wrong").count() == 0
-    page.wait_for_function("inflight.frame?.event.step === 2")
+    settled(page, "inflight.frame?.event.step === 2")
 
 
 def test_a_term_says_what_it_means_and_what_vllm_calls_it(learn):
     page = learn("lesson=one-pass&stop=count")
     drawn(page, "one-pass", "count")
     page.focus(".term")
-    assert "max_num_batched_tokens" in page.inner_text(".term-card")
+    expect(page.locator(".term-card")).to_contain_text("max_num_batched_tokens")
     page.keyboard.press("Escape")
-    assert page.is_hidden(".term-card")
+    expect(page.locator(".term-card")).to_be_hidden()
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
@@ -174,11 +176,8 @@ def test_axe_finds_nothing_serious(learn, size):
     page = learn(size=size)
     for hash in ("part=learn", "part=learn&lesson=ragged-batching&stop=paint"):
         page.evaluate("(hash) => { location.hash = hash; }", hash)
-        page.wait_for_function("(open) => Boolean(inflightLearn.lesson) === open", arg="lesson" in hash)
-        found = Axe().run(page).response["violations"]
-        assert [
-            (v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found if v["impact"] in ("serious", "critical")
-        ] == []
+        settled(page, "(open) => open ? inflightLearn.drawn : !inflightLearn.lesson", "lesson" in hash)
+        assert serious(page) == []
 
 
 def test_there_are_ten_lessons():
@@ -187,7 +186,7 @@ def test_there_are_ten_lessons():
 
 def test_a_lesson_in_one_file_asks_for_nothing(visit):
     page = visit(files={"": lesson_html("static-batching", recorded())}, drawn=False)
-    page.wait_for_function("window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
+    settled(page, "window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
     page.keyboard.press("n")
     drawn(page, "static-batching", "padding")
     assert page.evaluate("inflight.frame.event.step") == 0 and page.is_hidden(".lessons-button")
@@ -202,4 +201,4 @@ def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, worl
     page.mouse.move(700, 400)
     page.wait_for_selector(".term-hint", state="hidden")
     page.click(".gauge-lanes .gauge-name", position={"x": 10, "y": 8})  # as a finger does
-    assert "max_num_seqs" in page.inner_text(".term-hint")
+    expect(page.locator(".term-hint")).to_contain_text("max_num_seqs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visualizer.documents.catalogue import TRACES
+from worlds.browser import settled
 
 DENIED = "void (navigator.clipboard.writeText = () => Promise.reject(new Error()))"  # a frame without the permission
 
@@ -24,7 +25,7 @@ def shared(page, part: str = "#watch") -> str:
 
 
 def compared(page) -> None:
-    page.wait_for_function("() => window.inflightCompare && inflightCompare.doc", timeout=60_000)
+    settled(page, "window.inflightCompare && inflightCompare.doc")
 
 
 def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
@@ -36,10 +37,10 @@ def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
     link = shared(page, "#parts")
     again = open_page(hash=link.split("#")[1], color_scheme="light")
     compared(again)
-    again.wait_for_function("() => inflightCompare.race.now === 7 && !inflightCompare.race.clock")
+    settled(again, "inflightCompare.race.now === 7 && !inflightCompare.race.clock")
     seen = "[inflightCompare.doc.name, inflightCompare.palette.dark, inflightCompare.race.racers.map(r => r.name).join()]"
     assert again.evaluate(seen) == page.evaluate(seen)
-    again.wait_for_function("() => location.hash.includes('comparison=equal-lengths') && location.hash.includes('at=7')")
+    settled(again, "location.hash.includes('comparison=equal-lengths') && location.hash.includes('at=7')")
 
 
 @pytest.mark.slow
@@ -61,20 +62,20 @@ def test_what_no_link_can_show_is_said_and_offered_as_a_file(open_page):
     with page.expect_file_chooser() as chosen:
         page.get_by_text("Open a trace").click()
     chosen.value.set_files(TRACES / "chunk-7-by-4.jsonl")
-    page.wait_for_function("() => inflight.run.header.source === 'uploaded'", timeout=30_000)
-    page.wait_for_function("() => !location.hash.includes('step=') && !location.hash.includes('run=')")
+    settled(page, "inflight.run.header.source === 'uploaded'")
+    settled(page, "!location.hash.includes('step=') && !location.hash.includes('run=')")
     page.evaluate("inflight.seek(3)")
     page.click("#watch .share-button")
     card = page.locator(".card[open]")
     assert "opened from a file" in card.inner_text() and not card.locator(".link-field").count()
-    with page.expect_download(timeout=60_000) as download:
+    with page.expect_download() as download:
         card.get_by_text("Save it as one page").click()
     assert download.value.suggested_filename == f"inflight-uploaded-step-{page.evaluate('inflight.frame.event.step')}.html"
     html = download.value.path().read_text(encoding="utf-8")
     page.route("http://saved.test/", lambda route: route.fulfill(body=html, content_type="text/html"))
     saved = page.context.new_page()
     saved.set_content(html)
-    saved.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(saved, "window.inflight && inflight.drawn >= 0")
     assert saved.evaluate("inflight.index") == 3
 
 
@@ -86,13 +87,13 @@ def test_a_run_that_arrives_in_seconds_is_shared_in_seconds(open_page):
     page.select_option(".preset-select", "nanogpt-chunked-4")
     page.select_option("[name=arrival_unit]", "s")
     page.click(".run-button")
-    page.wait_for_function("() => !inflight.running && inflight.entry && inflight.entry.spec", timeout=120_000)
+    settled(page, "!inflight.running && inflight.entry && inflight.entry.spec")
     link = shared(page)
     again = open_page(hash=link.split("#")[1])
-    again.wait_for_function("() => inflight.run.header.source === 'live' && !inflight.running", timeout=120_000)
+    settled(again, "inflight.run.header.source === 'live' && !inflight.running")
     assert again.evaluate("inflight.run.header.workload.arrival_unit") == "s"
     again.evaluate("inflight.open(inflight.options.catalogue[0])")  # another run's address has nothing of it
-    again.wait_for_function("() => location.hash.includes('run=') && !location.hash.includes('spec=')")
+    settled(again, "location.hash.includes('run=') && !location.hash.includes('spec=')")
 
 
 @pytest.mark.slow
@@ -101,17 +102,17 @@ def test_a_contender_opened_in_watch_has_a_link_of_its_own(open_page):
     compared(page)
     page.evaluate("(inflightCompare.race.setClock(false), inflightCompare.race.seek(7))")
     page.click("[data-racer=static] .watch-button")
-    page.wait_for_function("() => location.hash.includes('racer=static')")
+    settled(page, "location.hash.includes('racer=static')")
     page.evaluate("inflight.pin(inflight.frame.lanes[1].request)")
     link = shared(page)
     again = open_page(hash=link.split("#")[1])
-    again.wait_for_function("() => inflight.entry && inflight.entry.racer === 'static'")
-    again.wait_for_function("() => inflight.drawn === inflight.index && !inflight.drawsSoon")
+    settled(again, "inflight.entry && inflight.entry.racer === 'static'")
+    settled(again)
     seen = "[inflight.run.header.policy, inflight.frame.event.step, inflight.pinned.letter, inflight.run.texts.output, document.documentElement.dataset.part || 'watch']"
     assert again.evaluate(seen) == page.evaluate(seen)
     assert again.evaluate("[inflight.frame.event.step, inflight.run.header.policy]") == [7, "static"]
     again.evaluate("location.hash = '#comparison=equal-lengths&racer=dynamic&step=3'")  # followed without a new page
-    again.wait_for_function("() => inflight.run.header.policy === 'dynamic' && inflight.frame?.event.step === 3")
+    settled(again, "inflight.run.header.policy === 'dynamic' && inflight.frame?.event.step === 3")
     again.click("#watch .race-button")  # and it leads back to where it races
     compared(again)
     again.wait_for_function("() => inflightCompare.doc.name === 'equal-lengths' && inflightCompare.race.playing")
@@ -119,5 +120,5 @@ def test_a_contender_opened_in_watch_has_a_link_of_its_own(open_page):
 
 def test_a_link_to_nobody_says_so(open_page):
     page = open_page(hash="comparison=equal-lengths&racer=nobody")
-    page.wait_for_function("() => document.querySelector('#watch .toast').textContent.includes('nobody in it is called nobody')")
+    settled(page, "document.querySelector('#watch .toast').textContent.includes('nobody in it is called nobody')")
     assert page.evaluate("inflight.entry.name") == page.evaluate("inflight.options.catalogue[0].name")

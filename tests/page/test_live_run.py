@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from playwright.sync_api import expect
 
+from worlds.browser import settled
 from worlds.player import trace_of
 
 
@@ -14,17 +16,18 @@ def test_edit_run_follow_and_share(visit, page_url):
     page = visit(page_url)
     first = page.evaluate("inflight.run.header.workload.requests.length")
     page.click(".edit-button")
-    page.wait_for_function("(n) => document.querySelectorAll('.request-row').length === n", arg=first)
+    settled(page, "(n) => document.querySelectorAll('.request-row').length === n", first)
     page.fill("[name=max_num_seqs]", "3")
-    assert "Run these changes" in page.inner_text(".run-button") and "last run" in page.inner_text(".run-message")
+    expect(page.locator(".run-button")).to_contain_text("Run these changes")
+    expect(page.locator(".run-message")).to_contain_text("last run")
     page.fill(".request-row textarea >> nth=0", "<img src=x onerror=window.hacked=1>")
     page.click(".run-button")
-    page.wait_for_function("() => !inflight.running && inflight.run.header.source === 'live'", timeout=120_000)
+    settled(page, "!inflight.running && inflight.run.header.source === 'live'")
     assert page.evaluate(
         "[inflight.run.numLanes, inflight.run.complete, window.hacked, inflight.drawn === inflight.run.length - 1]"
     ) == [3, True, None, True]
     assert page.inner_text(".source .word") == "Run here"
-    page.wait_for_function("() => location.hash.includes('spec=')")
+    settled(page, "location.hash.includes('spec=')")
     steps = page.evaluate("inflight.run.events.map(e => e.step)")
     assert steps == sorted(set(steps))
     recorded = page.evaluate(
@@ -32,11 +35,11 @@ def test_edit_run_follow_and_share(visit, page_url):
     )
     assert recorded[0] == len(steps)
     assert json.loads(recorded[1]) == page.evaluate("JSON.parse(JSON.stringify(inflight.run.texts.output))")
-    again = visit(page_url, hash=page.url.split("#", 1)[1])
-    again.wait_for_function(
+    again = visit(page_url, hash=page.evaluate("location.hash.slice(1)"))
+    settled(
+        again,
         "(n) => !inflight.running && inflight.run.header.source === 'live' && inflight.run.length === n",
-        arg=len(steps),
-        timeout=120_000,
+        len(steps),
     )
 
 
@@ -47,12 +50,12 @@ def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
     page.wait_for_selector(".request-row")
     page.fill("[name=max_num_batched_tokens]", "1")
     page.click(".run-button")
-    page.wait_for_function("() => document.querySelector('.run-message.bad')", timeout=60_000)
+    settled(page, "document.querySelector('.run-message.bad')")
     assert "budget" in page.inner_text(".run-message").lower()
     page.fill("[name=max_num_batched_tokens]", "24")
     page.fill(".request-row input >> nth=0", "")
     page.click(".run-button")
-    assert "whole number" in page.inner_text(".run-message")
+    expect(page.locator(".run-message")).to_contain_text("whole number")
     assert page.evaluate("inflight.run.length") == before
 
 
@@ -79,11 +82,11 @@ def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(
     message = page.locator(".run-message.bad")
     assert "stopped after 600 steps" in message.inner_text()
     message.get_by_role("button", name="Show the 600 steps until it failed").click()
-    page.wait_for_function("() => inflight.run.length === 600 && inflight.drawn === 599")
+    settled(page, "inflight.run.length === 600 && inflight.drawn === 599")
     assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", False]
     assert "stopped after 600 steps" in message.inner_text()
     message.get_by_role("button", name="Back to the run before").click()
-    page.wait_for_function("(n) => inflight.run.length === n", arg=before[1])
+    settled(page, "(n) => inflight.run.length === n", before[1])
 
 
 @pytest.mark.slow
@@ -104,9 +107,9 @@ def test_another_run_can_be_looked_at_while_one_goes_on(visit, page_url):
             "device": "cpu",
         },
     )
-    page.wait_for_function("() => inflight.run.header.source === 'live' && inflight.run.length > 2", timeout=120_000)
+    settled(page, "inflight.run.header.source === 'live' && inflight.run.length > 2")
     page.evaluate("inflight.open(inflight.options.catalogue[0])")
-    page.wait_for_function("() => inflight.run.header.source === 'recorded'")
+    settled(page, "inflight.run.header.source === 'recorded'")
     assert page.evaluate("ran") is True
     assert page.evaluate("[inflight.run.length, inflight.live.run.length]") == [shown, 800]
 
@@ -121,15 +124,17 @@ def test_cancel_keeps_what_ran(visit, page_url):
         page.fill(f".request-row input >> nth={2 * n}", "400")
     page.click(".run-button")
     page.wait_for_function(
-        "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 1", timeout=120_000
+        """() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 1
+            && (window.before = inflight.run.length, inflight.seek(0, true), true)"""
     )
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("Home")
-    page.wait_for_function("(n) => inflight.run.length > n", arg=page.evaluate("inflight.run.length"))  # it goes on without us
-    assert page.evaluate("[inflight.index, inflight.following]") == [0, False]
-    page.click(".cancel-button")
-    page.wait_for_function("() => !inflight.running", timeout=60_000)
-    assert "cancelled" in page.inner_text(".run-message") and page.evaluate("inflight.run.complete") is False
+    page.wait_for_function(  # it goes on without us
+        """() => inflight.run.length > before
+            && (window.stood = [inflight.index, inflight.following], document.querySelector(".cancel-button").click(), true)"""
+    )
+    settled(page, "!inflight.running")
+    assert page.evaluate("stood") == [0, False]
+    expect(page.locator(".run-message")).to_contain_text("cancelled")
+    assert page.evaluate("inflight.run.complete") is False
 
 
 @pytest.mark.slow
@@ -141,7 +146,7 @@ def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):
     with page.expect_file_chooser() as chooser:
         page.click("text=Open a trace")
     chooser.value.set_files(tmp_path / "mine.jsonl")
-    page.wait_for_function("() => inflight.run.header.source === 'uploaded'", timeout=30_000)
+    settled(page, "inflight.run.header.source === 'uploaded'")
     for words, start in (
         ("JSON lines: open it", b'{"kind":"header"'),
         ("HTML that opens", b"<!doctype html>"),
@@ -156,8 +161,8 @@ def test_an_upload_opens_and_exports_come_back(visit, page_url, tmp_path):
         page.click("text=Open a trace")
     (tmp_path / "bad.jsonl").write_text("{}")
     chooser.value.set_files(tmp_path / "bad.jsonl")
-    page.wait_for_selector(".toast:not([hidden])")
-    assert "cannot be opened" in page.inner_text(".toast") and page.evaluate("inflight.run.header.source") == "uploaded"
+    expect(page.locator("#watch .toast")).to_contain_text("cannot be opened")
+    assert page.evaluate("inflight.run.header.source") == "uploaded"
 
 
 @pytest.mark.slow
@@ -166,10 +171,10 @@ def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit,
     page.click(".edit-button")
     page.wait_for_selector(".request-rows > *")
     page.select_option(".preset-select", "nanogpt-chunked-4")
-    page.wait_for_function("() => inflight.entry && inflight.entry.name === 'nanogpt-chunked-4'")
+    settled(page, "inflight.entry && inflight.entry.name === 'nanogpt-chunked-4'")
     page.fill("[name=max_num_seqs]", "2")
     page.evaluate("inflight.open(inflight.options.catalogue[1])")  # another run on screen
-    page.wait_for_function("() => inflight.entry.name === 'gpt2-six'")
+    settled(page, "inflight.entry.name === 'gpt2-six'")
     assert page.input_value("[name=max_num_seqs]") == "2" and "These are your edits" in page.inner_text(".run-message")
     page.click(".run-message .mini")
     assert page.input_value("[name=max_num_seqs]") == "3" and page.locator(".request-row").count() == 6
@@ -180,7 +185,7 @@ def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit,
     page.click(".run-button")
     page.wait_for_function("() => inflight.running")
     page.evaluate("inflight.open(inflight.options.catalogue[0])")
-    page.wait_for_function("() => !inflight.running && inflight.visit.runs.length === 1", timeout=120_000)
+    settled(page, "!inflight.running && inflight.visit.runs.length === 1")
     page.click(".runs-button")
     kept = page.locator(".visit-run")
     assert kept.count() == 1 and "2 lanes" in kept.inner_text()

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from visualizer.documents.replay import replay
+from worlds.browser import settled
 
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone", "presenter"])
@@ -41,7 +42,7 @@ def test_no_button_is_cut_off(visit, traces):
     )  # as with a server
     for width, height in ((1440, 900), (1280, 720), (1201, 800), (1024, 768), (768, 1024), (844, 390), (390, 844), (360, 740)):
         page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function("([w, h]) => innerWidth === w && innerHeight === h", arg=[width, height])
+        settled(page, "([w, h]) => innerWidth === w && innerHeight === h", [width, height])
         page.evaluate("inflight.sized()")
         cut = page.evaluate("""[...document.querySelectorAll('.top button, .transport button, .transport select')].filter(b => b.offsetParent)
             .map(b => [b.className, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth || r.bottom > innerHeight + 0.5).map(([name]) => name)""")

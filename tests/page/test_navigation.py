@@ -7,7 +7,7 @@ import json
 import pytest
 
 from visualizer.documents.replay import replay
-from worlds.browser import seek
+from worlds.browser import seek, settled
 from worlds.player import trace_of
 
 
@@ -36,7 +36,7 @@ def test_keys_and_buttons(visit, traces):
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Home")
     page.keyboard.press("Space")
-    page.wait_for_function("(n) => inflight.drawn === n && !inflight.transport.playing", arg=last)
+    settled(page, "(n) => inflight.drawn === n && !inflight.transport.playing", last)
 
 
 @pytest.mark.parametrize("kind", ["admission", "chunk", "preemption", "finish"])
@@ -68,10 +68,10 @@ def test_dragging_on_the_lanes_scrubs(visit, traces):
     page.mouse.move(box["x"] + 40, box["y"] + 40)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] - 8, box["y"] + 60, steps=6)
-    page.wait_for_function("(n) => inflight.drawn === n", arg=len(traces["continuous"].events) - 1)
+    settled(page, "(n) => inflight.drawn === n", len(traces["continuous"].events) - 1)
     page.mouse.move(box["x"] + 26, box["y"] + 60, steps=4)
     page.mouse.up()
-    page.wait_for_function("() => inflight.drawn === 0")
+    settled(page, "inflight.drawn === 0")
 
 
 def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
@@ -80,12 +80,12 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     cell = page.evaluate("(() => { const c = inflight.row.cells[0]; return [c.x + 3, c.y + 3, c.item.request.letter]; })()")
     canvas = page.locator(".panel.row canvas")
     canvas.hover(position={"x": cell[0], "y": cell[1]})
-    page.wait_for_function("(l) => inflight.focus && inflight.focus[0].letter === l", arg=cell[2])
+    settled(page, "(l) => inflight.focus && inflight.focus[0].letter === l", cell[2])
     assert page.locator(".tooltip").is_visible()
     assert page.locator(".said.dim").count() > 0
     canvas.click(position={"x": cell[0], "y": cell[1]})
     page.mouse.move(5, 5)
-    page.wait_for_function("() => !inflight.hovered")
+    settled(page, "!inflight.hovered")
     assert page.evaluate("inflight.pinned.letter") == cell[2] == page.evaluate("inflight.focus[0].letter")
     page.keyboard.press("Escape")
     assert page.evaluate("inflight.focus") is None
@@ -136,17 +136,17 @@ def test_the_address_restores_step_and_selection(visit, traces):
         True,
     ]
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => location.hash.includes('step=7')")
-    assert "step=7" in page.url and "run=two" in page.url and "pin=B" in page.url
+    settled(page, "location.hash.includes('step=7')")
+    assert page.evaluate("['run=two', 'pin=B'].every(part => location.hash.includes(part))")
     page.click(".presets button >> text=one")
-    page.wait_for_function("() => inflight.entry.name === 'one'")
+    settled(page, "inflight.entry.name === 'one'")
 
 
 def test_tables_stand_in_for_the_canvases(visit, traces):
     page = visit(replay=replay(traces["static"]))
     seek(page, 4)
     page.keyboard.press("t")
-    page.wait_for_selector(".table-holder table")
+    settled(page, "document.querySelector('.table-holder table')")
     assert page.locator(".table-holder table").count() == page.locator(".inflight canvas").count()
     assert page.locator(".panel.row .table-holder tbody tr").count() == sum(
         len(p.items) if hasattr(p, "items") else p.rows for p in traces["static"].events[4].passes
@@ -175,10 +175,10 @@ def test_a_zoomed_mask_moves_by_its_minimap(visit, traces):
     )
     page.mouse.down()
     page.mouse.move(box["x"] + map_["x"] + map_["w"], box["y"] + map_["y"] + map_["h"], steps=5)
-    page.wait_for_function(f"([q, k]) => {view}[1] === q && {view}[3] === k", arg=[nq, nk])
+    settled(page, f"([q, k]) => {view}[1] === q && {view}[3] === k", [nq, nk])
     page.mouse.move(box["x"] + map_["x"] - 60, box["y"] + map_["y"] - 60, steps=3)  # held: it follows beyond its edge
     page.mouse.up()
-    page.wait_for_function(f"() => {view}.join() === '0,6,0,6'")
+    settled(page, f"{view}.join() === '0,6,0,6'")
     assert page.evaluate("[inflight.pinned, inflight.mask.zoom !== null]") == [None, True]
 
 
@@ -199,8 +199,8 @@ def test_two_fingers_zoom_the_mask(visit, traces):
     for apart in (40, 60, 90):
         fingers("touchMove", apart)
     third = [max(4, round(n / 3)) for n in whole]  # the fingers are three times as far apart
-    page.wait_for_function(f"(third) => {size}.join() === third.join()", arg=third)
+    settled(page, f"(third) => {size}.join() === third.join()", third)
     for apart in (60, 40, 25):
         fingers("touchMove", apart)
     fingers("touchEnd", 0)
-    page.wait_for_function(f"(whole) => {size}.join() === whole.join() && inflight.mask.zoom === null", arg=whole)
+    settled(page, f"(whole) => {size}.join() === whole.join() && inflight.mask.zoom === null", whole)

@@ -9,8 +9,10 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from playwright.sync_api import expect
 
 from visualizer.documents.replay import replay
+from worlds.browser import settled
 from worlds.page_server import call, serve
 from worlds.small import memory_trace
 
@@ -22,7 +24,6 @@ class _Giving(SimpleHTTPRequestHandler):
         if self.path == "/on":
             self.send_response(302)
             self.send_header("location", "http://elsewhere.test/run.json")
-            self.send_header("access-control-allow-origin", "*")
             self.end_headers()
         else:
             super().do_GET()
@@ -64,13 +65,8 @@ def friendly(elsewhere):
 
 def go(page, address: str) -> None:
     """Follow a link to a run; what the page itself was about to write into its address is written by then."""
-    page.wait_for_function("() => !inflight.address.due")
+    settled(page, "!inflight.address.due")
     page.evaluate("(a) => { location.hash = `trace=${a}`; }", address)
-
-
-def toast(page) -> str:
-    page.wait_for_function("() => !document.querySelector('.toast').hidden")
-    return page.locator(".toast").inner_text()
 
 
 def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_url, http):
@@ -80,7 +76,7 @@ def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_ur
         assert page.evaluate("() => [inflight.entry.trace, inflight.frame.event.step]") == [address, 3]
         page.evaluate("() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }")
         page.locator(".share-button").click()
-        page.wait_for_function("() => window.copied")
+        settled(page, "window.copied")
         link = page.evaluate("() => new URLSearchParams(new URL(copied).hash.slice(1)).get('trace')")
         assert link == address
 
@@ -89,26 +85,27 @@ def test_the_query_names_one_too(visit, page_url, http):
     url = call(http, page_url, "state")["catalogue"][1]["url"]
     page = visit(f"{page_url}/")
     page.goto(f"{page_url}/?trace={url}")
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     assert page.evaluate("() => inflight.entry.trace") == url
 
 
 @pytest.mark.slow
 def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_url, friendly, elsewhere):
     page = visit(f"{page_url}/", hash=f"trace={elsewhere}/run.json")
-    assert "opens runs of its own address, and of no other" in toast(page)
+    expect(page.locator("#watch .toast")).to_contain_text("opens runs of its own address, and of no other")
     page = visit(friendly)
     page.unroute_all()  # the fixture lets nobody out
     for name in ("run.json", "run.jsonl", "run.jsonl.gz"):
         address = f"{elsewhere}/{name}"
         go(page, address)
-        page.wait_for_function("(a) => inflight.entry && inflight.entry.trace === a", arg=address)
+        settled(page, "(a) => inflight.entry && inflight.entry.trace === a", address)
 
 
 @pytest.mark.slow
 def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friendly, elsewhere):
     page = visit(friendly)
     page.unroute_all()
+    page.meant += ["Failed to load resource", "CORS policy", "Content Security Policy", "Fetch API"]  # the console tells of it
     before = page.evaluate("() => inflight.entry.name")
     for name, sentence in (
         ("none.json", "answered 404"),
@@ -118,9 +115,8 @@ def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friend
         ("large.json", "more than 32 MiB"),
     ):
         go(page, f"{elsewhere}/{name}")
-        page.wait_for_function("(words) => document.querySelector('.toast').textContent.includes(words)", arg=sentence)
+        settled(page, "(words) => document.querySelector('.toast').textContent.includes(words)", sentence)
         assert page.evaluate("() => inflight.entry.name") == before
-    page.errors.clear()  # Chromium reports what it was kept from
 
 
 def test_the_policy_names_the_sites_and_a_site_is_a_host(friendly, elsewhere, http):
@@ -135,7 +131,7 @@ def test_a_page_without_a_server_opens_a_replay_and_says_what_it_cannot_read(vis
     page = visit(options={"catalogue": catalogue}, files=files, hash="trace=one.json")
     assert page.evaluate("() => inflight.entry.trace") == "one.json"
     page = visit(options={"catalogue": catalogue}, files=files, hash="trace=run.jsonl")
-    assert "no server that could read a trace" in toast(page)
+    expect(page.locator(".toast")).to_contain_text("no server that could read a trace")
     assert page.evaluate("() => inflight.entry.name") == "first"
 
 
@@ -156,9 +152,9 @@ def give(page, name: str, text: str) -> None:
 def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit, page_url):
     page = visit(f"{page_url}/")
     page.locator(".edit-button").click()
-    page.wait_for_function("() => inflight.editor.state")
+    settled(page, "inflight.editor.state")
     give(page, "talk.jsonl", MOONCAKE)
-    page.wait_for_function("() => document.querySelector('.preset-shows').textContent.includes('talk')")
+    settled(page, "document.querySelector('.preset-shows').textContent.includes('talk')")
     says = page.locator(".preset-shows").inner_text()
     assert "2 requests within 4.0 s" in says and "% of those on record" in says and "Prefixes are shared" in says
     said = page.evaluate("() => inflight.editor.spec()")
@@ -167,10 +163,8 @@ def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit
     shared = said["config"]["block_size"]
     assert first[:shared] == second[:shared] and first[shared:] != second[shared:]
     page.locator(".run-button").click()
-    page.wait_for_function(
-        "() => inflight.run && inflight.run.complete && !inflight.running && inflight.run.header.source === 'live'"
-    )
+    settled(page, "inflight.run && inflight.run.complete && !inflight.running && inflight.run.header.source === 'live'")
     hits = page.evaluate("() => inflight.run.events.flatMap((e) => e.kv.prefixHits).map((h) => h.numCachedTokens)")
     assert hits == [shared]  # as its hash_ids say
     give(page, "bad.csv", "a,b\n1,2\n")
-    page.wait_for_function("() => document.querySelector('.drawer .run-message').textContent.includes('no known trace has')")
+    settled(page, "document.querySelector('.drawer .run-message').textContent.includes('no known trace has')")

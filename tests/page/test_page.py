@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
-from worlds.browser import still
+from worlds.axe import serious
+from worlds.browser import settled, still
 
 SHORT = "nanogpt-chunked-4"  # a preset that runs in a second or two
 
@@ -34,28 +34,28 @@ def edit(page: Page, preset: str = SHORT) -> None:
     page.click(".edit-button")
     page.wait_for_selector(".request-rows > *")
     page.select_option(".preset-select", preset)
+    settled(page, "(name) => inflight.entry.name === name", preset)  # one that is on record opens by itself
 
 
 def run(page: Page) -> None:
     page.click(".run-button")
-    page.wait_for_function("() => !inflight.running && inflight.run.header.source === 'live'")
+    settled(page, "!inflight.running && inflight.run.header.source === 'live'")
 
 
-def test_it_opens_on_a_recorded_run_and_weighs_little(chromium, page_url):
-    page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+def test_it_opens_on_a_recorded_run_and_weighs_little(fresh, page_url):
+    page = fresh(viewport={"width": 1440, "height": 900})
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     sizes: list[float] = []
     session.on("Network.loadingFinished", lambda e: sizes.append(e["encodedDataLength"]))
     page.goto(f"{page_url}/", wait_until="networkidle")
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     assert 100_000 < sum(sizes) < 700_000, f"{sum(sizes) / 1000:.0f} kB in {len(sizes)} answers"
     expect(page.locator(".source")).to_contain_text("Recorded")
     assert page.evaluate("inflight.run.header.source") == "recorded"
     assert not page.evaluate(
         "document.documentElement.scrollWidth > innerWidth || document.documentElement.scrollHeight > innerHeight"
     )
-    page.context.close()
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
@@ -108,11 +108,11 @@ def test_a_link_to_a_run_reproduces_it_at_its_step(open_page):
     run(page)
     page.keyboard.press("Escape")
     page.evaluate("inflight.seekStep(5)")
-    page.wait_for_function("() => location.hash.includes('spec=') && location.hash.includes('step=5')")
+    settled(page, "location.hash.includes('spec=') && location.hash.includes('step=5')")
     texts = page.evaluate("JSON.stringify(inflight.run.texts)")
     again = open_page(hash=page.evaluate("location.hash.slice(1)"))
-    again.wait_for_function("() => inflight.run && inflight.run.header.source === 'live' && !inflight.running", timeout=120_000)
-    again.wait_for_function("() => inflight.frame.event.step === 5")
+    settled(again, "inflight.run && inflight.run.header.source === 'live' && !inflight.running")
+    settled(again, "inflight.frame.event.step === 5")
     assert again.evaluate("inflight.run.header.config.max_num_seqs") == 2
     assert again.evaluate("JSON.stringify(inflight.run.texts)") == texts
 
@@ -126,9 +126,8 @@ def test_a_run_can_be_cancelled_and_keeps_what_it_has(open_page):
     page.wait_for_function(
         """() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 2
             && (document.querySelector(".cancel-button").click(), true)""",
-        timeout=60_000,
     )
-    page.wait_for_function("() => !inflight.running", timeout=30_000)
+    settled(page, "!inflight.running")
     expect(page.locator(".run-message")).to_contain_text("cancelled after")
     assert page.evaluate("inflight.run.length > 2 && !inflight.run.complete")
 
@@ -136,11 +135,10 @@ def test_a_run_can_be_cancelled_and_keeps_what_it_has(open_page):
 def test_a_run_that_is_refused_says_why_and_the_last_one_stays(open_page):
     page = open_page()
     edit(page)
-    page.wait_for_function("(name) => inflight.entry.name === name", arg=SHORT)  # a preset that is on record opens by itself
     before = events_of(page)
     page.locator(".request-rows textarea, .request-rows input[type=text]").first.fill("日本語")
     page.click(".run-button")
-    expect(page.locator(".run-message")).to_contain_text("cannot encode", timeout=30_000)
+    expect(page.locator(".run-message")).to_contain_text("cannot encode")
     assert events_of(page) == before and page.evaluate("inflight.run.header.source") == "recorded"
 
 
@@ -170,13 +168,13 @@ def test_a_saved_trace_opens_by_upload_and_a_broken_one_is_refused(open_page, tm
         chosen.value.set_files(path)
 
     upload(TRACES / "chunk-7-by-4.jsonl")
-    page.wait_for_function("() => inflight.run.header.source === 'uploaded'", timeout=30_000)
+    settled(page, "inflight.run.header.source === 'uploaded'")
     expect(page.locator(".source")).to_contain_text("Uploaded")
     steps = events_of(page)
     broken = tmp_path / "broken.jsonl"
     broken.write_text((TRACES / "chunk-7-by-4.jsonl").read_text(encoding="utf-8")[:-200], encoding="utf-8")
     upload(broken)
-    expect(page.get_by_text(re.compile("cannot be opened as a trace"))).to_be_visible(timeout=30_000)
+    expect(page.get_by_text(re.compile("cannot be opened as a trace"))).to_be_visible()
     assert events_of(page) == steps
 
 
@@ -216,7 +214,7 @@ def test_every_preset_can_be_started_from(open_page):
 def test_every_button_of_the_bar_is_within_reach_on_a_phone(open_page, part):
     page = open_page(size="phone", hash=f"part={part}" if part == "compare" else "")
     if part == "compare":
-        page.wait_for_function("() => window.inflightCompare && inflightCompare.doc", timeout=60_000)
+        settled(page, "window.inflightCompare && inflightCompare.doc")
     top = page.locator(".top:visible")
     for box in top.locator("button:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())"):
         assert box["left"] >= 0 and box["right"] <= 390.5 and box["width"] >= 40
@@ -225,15 +223,7 @@ def test_every_button_of_the_bar_is_within_reach_on_a_phone(open_page, part):
 @pytest.mark.parametrize("how", [{}, pytest.param({"size": "phone", "color_scheme": "dark"}, marks=pytest.mark.slow)])
 def test_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(**how)
-    results = Axe().run(page).response["violations"]
-    serious = [
-        (v["id"], v["impact"], [n["html"][:160] for n in v["nodes"][:3]])
-        for v in results
-        if v["impact"] in ("serious", "critical")
-    ]
-    assert not serious, serious
+    assert serious(page) == []
     page.click(".edit-button")
     page.wait_for_selector(".request-rows > *")
-    page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")  # the drawer has faded in
-    results = Axe().run(page).response["violations"]
-    assert not [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in results if v["impact"] in ("serious", "critical")]
+    assert serious(page) == []

@@ -11,6 +11,7 @@ import zlib
 import pytest
 from playwright.sync_api import expect
 
+from worlds.browser import settled
 from worlds.page_server import serve
 from worlds.proxy import proxied
 from worlds.visitors import endless, spec
@@ -29,17 +30,13 @@ def test_a_reload_in_the_middle_of_a_run_finds_it_again(visit, page_url):
         "(spec) => { inflight.editor.ready().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); }); }",
         endless(),
     )
-    page.wait_for_function(
-        "() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 5", timeout=60_000
-    )
+    page.wait_for_function("() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 5")
     before = page.evaluate("inflight.run.events.map(e => e.step)")
     page.reload()
-    page.wait_for_function(
-        "() => window.inflight && inflight.running && inflight.run && inflight.run.header.source === 'live'", timeout=60_000
-    )
-    page.wait_for_function("(n) => inflight.run.length >= n", arg=len(before))
+    page.wait_for_function("() => window.inflight && inflight.running && inflight.run && inflight.run.header.source === 'live'")
+    settled(page, "(n) => inflight.run.length >= n", len(before))
     page.evaluate("document.querySelector('.cancel-button').click()")
-    page.wait_for_function("() => !inflight.running", timeout=60_000)
+    settled(page, "!inflight.running")
     steps = page.evaluate("inflight.run.events.map(e => e.step)")
     assert steps[: len(before)] == before and steps == sorted(set(steps))  # a step in which nobody was there has no event
     assert not page.evaluate("inflight.run.complete")
@@ -51,7 +48,7 @@ def test_a_link_runs_no_model_that_is_not_built_in(visit, page_url):
     page = visit(page_url)
     page.on("request", lambda r: asked.append(r.url))
     page.evaluate("(hash) => { location.hash = hash; }", f"spec={packed(json.dumps(spec() | {'model': '../../etc'}).encode())}")
-    expect(page.locator(".run-message")).to_contain_text("not built in: run it if you trust it", timeout=30_000)
+    expect(page.locator(".run-message")).to_contain_text("not built in: run it if you trust it")
     assert not [url for url in asked if "inflight/jobs" in url] and not page.evaluate("inflight.running")
 
 
@@ -60,7 +57,7 @@ def test_an_odd_link_is_answered_in_a_sentence(visit, page_url):
     for data in (b"null", b"[]", b'{"workload": null}', b'{"preset": {}}', b" " * 80_000_000 + b"{}"):
         page.evaluate("() => { document.querySelector('.toast').textContent = ''; }")
         page.evaluate("(hash) => { location.hash = hash; }", f"spec={packed(data)}")
-        expect(page.locator(".toast")).to_have_text("This link's workload cannot be read.", timeout=30_000)
+        expect(page.locator(".toast")).to_have_text("This link's workload cannot be read.")
         assert not page.evaluate("inflight.running")
 
 
@@ -81,11 +78,11 @@ def test_the_policy_for_content_hinders_nothing_and_is_in_force(visit, page_url)
         ("watch", "inflight.run"),
     ):
         page.evaluate("(part) => { location.hash = `part=${part}`; }", part)
-        page.wait_for_function(f"() => {there}")
+        settled(page, f"{there}")
     assert page.evaluate("hindered") == []
+    page.meant.append("data:text/plain,x")  # the console tells of it
     page.evaluate("() => fetch('data:text/plain,x').catch(() => null)")
-    page.wait_for_function("() => hindered.includes('connect-src')")
-    page.errors.clear()  # the console tells of it
+    settled(page, "hindered.includes('connect-src')")
 
 
 def test_without_scripts_the_page_says_what_it_is_and_nothing_of_gradio(http, page_url):
@@ -103,15 +100,13 @@ def test_without_scripts_the_page_says_what_it_is_and_nothing_of_gradio(http, pa
 def test_the_page_works_behind_a_proxy_that_has_it_under_a_path(visit, page_url):
     with proxied(page_url, "/lab/inflight") as url:
         page = visit(f"{url}/", hash="run=kv-pressure")
-        page.wait_for_function("() => inflight.entry && inflight.entry.name === 'kv-pressure' && inflight.run")
+        settled(page, "inflight.entry && inflight.entry.name === 'kv-pressure' && inflight.run")
         assert page.evaluate("gradio_config.root") == url
         page.evaluate(
             "(spec) => inflight.editor.ready().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); })",
             spec(),
         )
-        page.wait_for_function(
-            "() => !inflight.running && inflight.run.header.source === 'live' && inflight.run.complete", timeout=60_000
-        )
+        settled(page, "!inflight.running && inflight.run.header.source === 'live' && inflight.run.complete")
         page.goto("about:blank")  # what the page still asks for would find no proxy
 
 

@@ -23,6 +23,7 @@ from visualizer.lessons.sheets import KINDS
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.site import export_site
 from visualizer.server.store import Store
+from worlds.browser import settled
 from worlds.visual import record, request
 
 
@@ -49,89 +50,82 @@ def test_the_site_works_on_any_web_server(site, visit):
     server.shutdown()
 
 
-def test_the_site_opens_from_disk(site, chromium):
-    page = chromium.new_page()
+def test_the_site_opens_from_disk(site, fresh):
+    page = fresh()
     asked, errors = [], []
     page.on("request", lambda r: asked.append(r.url))
     page.on("pageerror", lambda e: errors.append(str(e)))
     page.goto((site / "index.html").as_uri())
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     assert page.evaluate("inflight.run.length") > 10 and not errors
     assert all(url.startswith(("file://", "data:", "blob:")) for url in asked)
-    page.close()
 
 
 @pytest.mark.slow
-def test_the_sites_compare_tab_opens_from_disk(site, chromium):
-    page = chromium.new_page()
+def test_the_sites_compare_tab_opens_from_disk(site, fresh):
+    page = fresh()
     asked, errors = [], []
     page.on("request", lambda r: asked.append(r.url))
     page.on("pageerror", lambda e: errors.append(str(e)))
     page.goto((site / "index.html").as_uri() + "#run=chunk-7-by-4&step=1")
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     assert not any("/compare/" in url for url in asked)  # fetched when it is opened
     page.locator("#watch .tabs button", has_text="Compare").click()
-    page.wait_for_function("() => window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined")
+    settled(page, "window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined")
     names = [entry["name"] for entry in recorded() if not entry["group"]]
     assert page.locator(".compare .top .presets [data-name]").evaluate_all("all => all.map(e => e.dataset.name)") == names
     page.locator(".compare .top select.group").select_option("engines-kv-pressure")
-    page.wait_for_function("() => inflightCompare.doc.name === 'engines-kv-pressure'")
+    settled(page, "inflightCompare.doc.name === 'engines-kv-pressure'")
     assert page.locator(".compare .racer-name").all_inner_texts() == ["vLLM", "continuous", "transformers"]
     page.locator(".compare .top select.more").select_option(names[-1])
-    page.wait_for_function("(n) => inflightCompare.doc.name === n", arg=names[-1])
+    settled(page, "(n) => inflightCompare.doc.name === n", names[-1])
     assert page.locator(".compare .top select.group").input_value() == ""
     assert not page.locator(".new-button").is_visible()
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
-    page.locator("[data-chart=total_time] .main-svg").first.wait_for(timeout=60_000)
-    with page.expect_download(timeout=60_000) as found:
+    page.locator("[data-chart=total_time] .main-svg").first.wait_for()
+    with page.expect_download() as found:
         page.locator("[data-chart=total_time]").get_by_role("button", name="HTML").click()
     assert found.value.path().stat().st_size > 1_000_000
     page.locator(".compare .tabs button", has_text="Watch").click()
-    page.wait_for_function(
-        "() => document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')"
-    )
+    settled(page, "document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')")
     assert not errors and all(url.startswith(("file://", "data:", "blob:")) for url in asked)
-    page.close()
 
 
-def test_the_site_shows_a_leak_that_was_recorded_and_says_where_there_is_none(site, chromium):
-    page = chromium.new_page()
+def test_the_site_shows_a_leak_that_was_recorded_and_says_where_there_is_none(site, fresh):
+    page = fresh()
     errors = []
     page.on("pageerror", lambda e: errors.append(str(e)))
     page.goto((site / "index.html").as_uri() + "#run=kv-pressure&step=20")
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     leak = page.locator(".panel.mask .tools >> text=Leak")
     leak.click()
     card = page.locator("#watch .card[open]")
     assert "this page has none" in card.inner_text()
     card.get_by_role("button", name=PRESETS["three-lengths"].title).click()
-    page.wait_for_function("() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight.drawsSoon")
+    settled(page, "inflight.pair.leaks")
     assert page.evaluate("[inflight.run.header.leak, inflight.run.header.source]") == [True, "recorded"]
     assert page.evaluate("document.documentElement.dataset.part || 'watch'") == "watch"
     assert page.evaluate("inflight.run.texts.output") != page.evaluate("inflight.pair.other.run.texts.output")
     leak.click()
-    page.wait_for_function("() => !inflight.run.header.leak && inflight.entry.name === 'three-lengths'")
+    settled(page, "!inflight.run.header.leak && inflight.entry.name === 'three-lengths'")
     assert not errors
-    page.close()
 
 
-def test_a_contender_has_a_link_on_the_site_too(site, chromium):
-    page = chromium.new_page()
+def test_a_contender_has_a_link_on_the_site_too(site, fresh):
+    page = fresh()
     page.goto((site / "index.html").as_uri() + "#comparison=equal-lengths&racer=static&step=7")
-    page.wait_for_function("() => window.inflight && inflight.entry && inflight.entry.racer === 'static' && inflight.frame")
+    settled(page, "window.inflight && inflight.entry && inflight.entry.racer === 'static' && inflight.frame")
     assert page.evaluate("[inflight.run.header.policy, inflight.frame.event.step]") == ["static", 7]
-    page.close()
 
 
-def test_a_site_of_one_run_has_no_tabs_for_what_is_not_on_record(tmp_path, chromium):
+def test_a_site_of_one_run_has_no_tabs_for_what_is_not_on_record(tmp_path, fresh):
     (tmp_path / "none").mkdir()
     (tmp_path / "one").mkdir()
     shutil.copy(TRACES / "chunk-7-by-4.jsonl", tmp_path / "one")
-    page = chromium.new_page()
+    page = fresh()
     page.goto(export_site(tmp_path / "site", tmp_path / "one", tmp_path / "none").as_uri())
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(page, "inflight.drawn >= 0")
     assert page.locator("#watch .tabs button").all_inner_texts() == [] and not (tmp_path / "site" / "compare").exists()
-    page.close()
 
 
 def test_a_site_without_recordings_is_refused_in_words(tmp_path, capsys):
@@ -156,17 +150,16 @@ def test_a_notebook_shows_the_player(visit):
     page = visit(files={"notebook": f"<html><body><h1>cell</h1>{frame}</body></html>"}, drawn=False)
     page.goto("http://page.test/notebook")
     inside = page.frames[1]
-    inside.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    settled(inside, "window.inflight && inflight.drawn >= 0")
     assert inside.evaluate("inflight.run.length") == len(ran.events)
     assert "nothing has run yet" in replace(ran, events=[])._repr_html_()
 
 
-def test_the_site_has_the_lessons_with_their_sheets(site, chromium):
+def test_the_site_has_the_lessons_with_their_sheets(site, fresh):
     """Opened from disk: a lesson, its worksheet, and the lesson as one file."""
     assert {
         f"{lesson.name}-{kind}-{language}.html" for lesson in LESSONS for kind in (*KINDS, "offline") for language in LANGUAGES
     } <= {path.name for path in (site / "learn").iterdir()}
-    page = chromium.new_page()
+    page = fresh()
     page.goto(f"{(site / 'index.html').as_uri()}#part=learn&lesson=static-batching&stop=padding")
-    page.wait_for_function("() => window.inflightLearn && inflightLearn.drawn === 'static-batching/padding'")
-    page.close()
+    settled(page, "window.inflightLearn && inflightLearn.drawn === 'static-batching/padding'")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+
+from worlds.axe import serious
+from worlds.browser import settled
 
 
 @pytest.fixture
@@ -14,7 +16,7 @@ def open_page(visit, page_url):
 
 
 def compared(page) -> None:
-    page.wait_for_function("() => window.inflightCompare && inflightCompare.doc", timeout=60_000)
+    settled(page, "window.inflightCompare?.doc")
 
 
 @pytest.mark.slow
@@ -25,8 +27,7 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     assert abs(what["x"] - head["x"]) < 24 and abs(what["y"] - head["y"]) < 12
     page.click(".what-button")
     page.get_by_role("button", name="1 lane instead of 3").click()
-    page.wait_for_function("() => inflight.pair.members.length === 2", timeout=120_000)
-    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight.drawsSoon")
+    settled(page, "inflight.pair.members.length === 2")
     lanes, step = page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]")
     assert lanes != before[1] and step == page.evaluate("inflight.pair.step")
     assert page.inner_text(".sentence").startswith(f"Fork at step {step}: with ")
@@ -34,7 +35,7 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     assert min(heights) >= before[2] - 6 and page.locator("[role=toolbar]:visible").count() == 1
     assert page.evaluate("inflight.lanes.chart.scale.per === inflight.lanes.other.scale.per")
     page.keyboard.press("x")
-    page.wait_for_function("() => inflight.drawn === inflight.index && inflight.frame")
+    settled(page)
     assert page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]") == [before[1], step]
     page.click(".other-lanes", position={"x": 400, "y": 40})
     assert page.evaluate("inflight.run.numLanes") == lanes
@@ -42,6 +43,7 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     assert "instead of" in page.inner_text(".visit-run")
     page.keyboard.press("Escape")
     page.click(".pair-close")
+    settled(page)
     assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.run.length]") == [
         "three-lengths",
         3,
@@ -53,9 +55,7 @@ def test_the_leak_acts_on_watchs_own_mask_and_marks_the_texts_that_change(open_p
     page = open_page(hash="run=three-lengths&step=3")
     honest = page.evaluate("inflight.run.texts")
     page.click(".panel.mask .tools >> text=Leak")
-    page.wait_for_function(
-        "() => inflight.pair.leaks && inflight.drawn === inflight.index && !inflight.drawsSoon", timeout=120_000
-    )
+    settled(page, "inflight.pair.leaks")
     assert page.evaluate("[document.documentElement.dataset.part || 'watch', inflight.frame.event.step, inflight.run.header.leak]") == [
         "watch", 3, True
     ]  # fmt: skip
@@ -63,7 +63,7 @@ def test_the_leak_acts_on_watchs_own_mask_and_marks_the_texts_that_change(open_p
     leaked = page.evaluate("inflight.run.texts")
     assert leaked["prompt"] == honest["prompt"] and leaked["output"] != honest["output"]
     page.keyboard.press("End")
-    page.wait_for_function("() => inflight.drawn === inflight.run.length - 1 && !inflight.drawsSoon")
+    settled(page, "inflight.drawn === inflight.run.length - 1")
     rows = page.locator(".texts > .said:visible").filter(has=page.locator(".changed:visible"))
     assert rows.count() and all("with the mask:" in text for text in rows.all_inner_texts())
     assert all(rows.nth(i).locator(".prompt").inner_text().strip() for i in range(rows.count()))
@@ -81,8 +81,7 @@ def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch_whole(open_page)
     page.wait_for_function("() => inflightCompare.race.playing && inflightCompare.doc.name === 'gpt2-six'")
     page.evaluate("(inflightCompare.race.toggle(false), inflightCompare.race.setClock(false), inflightCompare.race.seek(120.5))")
     page.click("[data-racer=static] .watch-button")
-    page.wait_for_function("() => document.documentElement.dataset.part === 'watch' && inflight.run.header.policy === 'static'")
-    page.wait_for_function("() => inflight.drawn === inflight.index && !inflight.drawsSoon")
+    settled(page, "document.documentElement.dataset.part === 'watch' && inflight.run.header.policy === 'static'")
     assert page.evaluate("inflight.frame.event.step") == 120
     assert page.evaluate("[inflight.frame.caption.say.length > 0, inflight.run.totals.length > 0]") == [True, True]
     assert page.locator(".why-button").is_visible() and page.locator(".texts > .said:visible .prompt").first.inner_text().strip()
@@ -93,7 +92,7 @@ def test_a_chart_of_the_served_page_is_taken_away_as_a_picture_of_twice_its_size
     page = open_page(hash="part=compare&comparison=equal-lengths")
     compared(page)
     chart = page.locator("[data-chart=total_time]")
-    with page.expect_download(timeout=60_000) as download:
+    with page.expect_download() as download:
         chart.get_by_role("button", name="PNG").click()
     assert download.value.suggested_filename == "inflight-equal-lengths-total-time.png"
     taken = Path(download.value.path()).read_bytes()
@@ -140,6 +139,4 @@ def test_no_button_of_compare_is_cut_off_and_the_open_comparison_is_in_view(open
 def test_compare_has_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(hash="part=compare", **how)
     compared(page)
-    page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")
-    found = Axe().run(page).response["violations"]
-    assert not [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found if v["impact"] in ("serious", "critical")]
+    assert serious(page) == []

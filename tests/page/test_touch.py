@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from worlds.browser import settled
+
 SMALL = """(() => {
   const root = [...document.querySelectorAll('.inflight')].find((e) => e.getClientRects().length), scope = root.querySelector('dialog[open]') || root;
   const grown = (e, axis) => { const edge = getComputedStyle(e, '::after');
@@ -34,7 +36,7 @@ def test_every_target_is_large_enough_for_a_finger(visit, page_url, size):
         assert page.evaluate(SMALL) == [], button
         page.keyboard.press("Escape")
     page.evaluate("location.hash = '#part=compare&comparison=scheduler-zoo'")
-    page.wait_for_function("() => window.inflightCompare && inflightCompare.doc && inflightCompare.doc.name === 'scheduler-zoo'")
+    settled(page, "window.inflightCompare && inflightCompare.doc && inflightCompare.doc.name === 'scheduler-zoo'")
     assert page.evaluate(SMALL) == []
 
 

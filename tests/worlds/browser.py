@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Frame, Page, Route, expect, sync_playwright
 
 from visualizer.page.bundle import page_html
 
 HERE = "http://page.test/"
 _FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
 PATIENCE = 120_000  # milliseconds: a machine with other work is slow, not wrong
+expect.set_options(timeout=PATIENCE)
 SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "presenter": (1920, 1080)}
 
 
@@ -41,6 +42,21 @@ def chromium() -> Iterator[Browser]:
             )
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def fresh(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """`fresh(offline=True)`: an empty page in a context of its own, with these of Playwright's options."""
+    contexts: list[BrowserContext] = []
+
+    def new_page(**options: Any) -> Page:
+        contexts.append(chromium.new_context(**options))
+        contexts[-1].set_default_timeout(PATIENCE)
+        return contexts[-1].new_page()
+
+    yield new_page
+    for context in contexts:
+        context.close()
 
 
 class _Contexts:
@@ -82,7 +98,8 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
     """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn a step.
 
     size: a name of SIZES or (width, height); hash: the address after #; files: {path: text} answered beside the page;
-    context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty. Nothing is stored from another visit.
+    context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
+    Nothing is stored from another visit.
     """
     opened: list[Page] = []
 
@@ -96,8 +113,8 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
         page = contexts.take(url or HERE, {"accept_downloads": True, **context}).new_page()
         page.set_viewport_size({"width": width, "height": height})
         opened.append(page)
-        page.set_default_timeout(PATIENCE)
-        page.foreign, page.errors = [], []  # type: ignore[attr-defined]
+        page.context.set_default_timeout(PATIENCE)
+        page.foreign, page.errors, page.meant = [], [], []  # type: ignore[attr-defined]
         page.on("pageerror", lambda e: page.errors.append(str(e)))  # type: ignore[attr-defined]
         page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)  # type: ignore[attr-defined]
         answers = {"": page_html(options or ({"replay": replay} if replay else {})), **(files or {}), "favicon.ico": ""}
@@ -105,10 +122,11 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
         page.goto((url or HERE) + (f"#{hash}" if hash else ""))
         if drawn:
             page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+            settled(page)
         return page
 
     yield open_page
-    seen = [(page.errors, page.foreign) for page in opened]  # type: ignore[attr-defined]
+    seen = [([e for e in page.errors if not any(word in e for word in page.meant)], page.foreign) for page in opened]  # type: ignore[attr-defined]
     for page in opened:
         contexts.give_back(page.context)
     for errors, foreign in seen:
@@ -129,10 +147,32 @@ def _answer(route: Route, page: Page, own: str, answers: dict[str, str]) -> None
         route.abort()
 
 
+# What is asked of the parts of the page is drawn in the next frame, and a canvas learns its size after the page is laid out.
+_SETTLED = """() => ![window.inflight, window.inflightCompare?.race, window.inflightLive].some(part => part?.drawsSoon)
+    && [...document.querySelectorAll('.canvas > canvas')].every(canvas => {
+        const { clientWidth: w, clientHeight: h } = canvas.parentElement, d = Math.min(devicePixelRatio, 3);
+        return !w || !h || (canvas.width === Math.max(1, Math.round(w * d)) && canvas.height === Math.max(1, Math.round(h * d))); })"""
+
+
+def settled(page: Page | Frame, once: str = "true", arg: object = None) -> None:
+    """Wait until a condition holds and all of it is drawn: what is on screen may be read.
+
+    once: in JavaScript, an expression or a function of `arg`; what it reads may not be there yet. A condition alone tells what
+    the page knows, which is drawn a frame later.
+    """
+    page.wait_for_function(
+        f"""(arg) => {{
+            try {{ const once = {once}; if (!(typeof once === 'function' ? once(arg) : once)) return false; }}
+            catch {{ return false; }}
+            return ({_SETTLED})(); }}""",
+        arg=arg,
+    )
+
+
 def seek(page: Page, index: int) -> None:
     """Go to a step by its index and wait until it is drawn."""
     page.evaluate("(i) => inflight.seek(i)", index)
-    page.wait_for_function("(i) => inflight.drawn === i && !inflight.drawsSoon", arg=index)
+    settled(page, "(index) => inflight.drawn === index", index)
 
 
 # The pixels of every canvas and the words around them, once they have not changed for half a second.

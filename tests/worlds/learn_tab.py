@@ -18,7 +18,7 @@ from visualizer.lessons.questions import asked
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import page_html
 from visualizer.page.tabs import TABS, part, tab_script
-from worlds.browser import visit  # noqa: F401
+from worlds.browser import settled, visit  # noqa: F401
 
 TABS_HERE = [tab for tab in TABS if tab["name"] != "compare"]
 
@@ -61,4 +61,4 @@ def learn(visit: Callable[..., Page], world: tuple[dict, dict, dict[str, str]]) 
 
 
 def drawn(page: Page, lesson: str, stop: str) -> None:
-    page.wait_for_function("(at) => inflightLearn.drawn === at && !inflight.drawsSoon", arg=f"{lesson}/{stop}")
+    settled(page, "(at) => inflightLearn.drawn === at", f"{lesson}/{stop}")

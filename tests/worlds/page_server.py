@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -55,6 +57,14 @@ def stop_shared_pages(folder: Path) -> None:
         os.kill(json.loads(book.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
 
 
+def _free_port() -> int:
+    """Below the ports that systems give to connections: none takes it until the server is there."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class serve:
     """`with serve(SPACE_ID="me/it") as url:` the page with these environment variables.
 
@@ -63,9 +73,7 @@ class serve:
 
     def __init__(self, command: Sequence[str] = (sys.executable, "app.py"), folder: Path = ROOT, **environment: str) -> None:
         self.command, self.folder = command, folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = _free_port()
         here = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "HF_HUB_OFFLINE": "1", "GRADIO_SERVER_PORT": str(self.port)}
         self.environment = {**os.environ, **here, **environment}
 

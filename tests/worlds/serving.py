@@ -75,7 +75,7 @@ def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODE
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     try:
-        assert ready.wait(30) and server.started
+        assert ready.wait(120) and server.started
         port = server.servers[0].sockets[0].getsockname()[1]
         yield Served(f"http://127.0.0.1:{port}", serving)
     finally:
