@@ -3,7 +3,7 @@
 #   make run      the page (ARGS are for app.py); the command line is `.venv/bin/python -m core`
 #   make test     the tests; SLOW=1 runs the slow ones too, ARGS are for pytest
 #   make lint     ruff, mypy; tsc and ESLint where Node is there
-#   make mutants  make forty faults, one by one, and see the tests notice each; ARGS choose by words
+#   make mutants  make each fault of tests/mutants/faults.py, one by one, and see the tests notice it; ARGS choose by words
 #   make traces   record the shipped runs anew
 
 PYTHON ?= python3

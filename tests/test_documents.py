@@ -7,12 +7,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 
 import core
+from core.config import POLICIES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,6 +57,23 @@ def test_the_head_of_readme_is_what_a_space_can_read():
 
 def test_the_changelog_knows_the_version():
     assert f"\n## {core.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_policies_has_them_all():
+    table = README.split("\n## The policies\n")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(POLICIES)
+
+
+def test_one_lowest_python():
+    """As the package says it: for a Space, for CI, for the tools, and where `make` refuses an older one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lowest = project["project"]["requires-python"].removeprefix(">=")
+    said = re.findall(r'python[_-]version: "([\d.]+)"', README + (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    said += re.findall(r"needs Python ([\d.]+) or later", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    said += re.findall(r"Python ([\d.]+) or later", README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    tools = project["tool"]
+    said += [tools["mypy"]["python_version"], tools["ruff"]["target-version"].replace("py3", "3.")]
+    assert len(said) >= 8 and set(said) == {lowest}
 
 
 def test_what_to_open_is_there():
