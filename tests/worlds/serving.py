@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from typing import Any
 import httpx
 import uvicorn
 
-from core import Engine, EngineConfig, SamplingParams
+from core import Engine, EngineConfig, SamplingParams, Trace
+from core.measure.verify import Verdict, verify
 from core.serving.engine import ServingEngine
 from core.serving.feed import Hidden
 from core.serving.http.app import create_app
@@ -117,6 +119,17 @@ async def idle(made: ServingEngine) -> None:
     assert made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
     made.engine._scheduler.check_integrity()
     assert not made.engine._requests and not made.engine._params and not made._admission.all
+
+
+def checked(trace: Trace) -> Verdict:
+    """It is what it says, on disk too."""
+    return verify(trace.lines())
+
+
+async def told(made: ServingEngine) -> list[dict]:
+    """All messages of a server, which ends here."""
+    await asyncio.to_thread(made.close)
+    return [message async for batch in made.feed.read(coalesce_s=0) for message in json.loads(batch.messages)]
 
 
 def breaks(batch) -> bool:
