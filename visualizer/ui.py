@@ -24,7 +24,7 @@ from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
 from starlette.requests import Request
 
-from core.assets import BUILTIN_MODELS
+from core.assets import BUILTIN_MODELS, DEFAULT_MODEL
 from core.errors import InflightError
 from core.models.cache import Models
 from core.models.tensor_parallel import world_size
@@ -158,7 +158,7 @@ def launch(
     trust_visitors: bool = False,
     trace_hosts: Sequence[str] = (),
     live: bool | None = None,
-    live_model: str = BUILTIN_MODELS[0],
+    live_model: str = DEFAULT_MODEL,
     teacher_token: str | None = None,
     follow: Sequence[Path] = (),
     tokenizer: str | None = None,

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
+from core.assets import DEFAULT_MODEL
 from core.bench.report import Limit, Options, Report
 from core.bench.worlds import greedy
 from core.config import EngineConfig
@@ -77,7 +78,7 @@ def schedule_seconds(waiting: int, steps: int, options: Options) -> float:
 def _recording(options: Options) -> tuple[float, float, float]:
     """Share of the step spent on making its event; bytes on disk a step beyond 100 a token; bytes a token."""
     logging.disable_progress_bar()
-    model, tokenizer = models.load(models.BUILTIN_MODELS[0], torch.device("cpu"), torch.float32)
+    model, tokenizer = models.load(DEFAULT_MODEL, torch.device("cpu"), torch.float32)
     chosen = preset("gpt2-six")
     workload = greedy(chosen.workload)
     if options.quick:

@@ -12,6 +12,7 @@ from itertools import pairwise
 import torch
 from transformers.utils import logging
 
+from core.assets import DEFAULT_MODEL
 from core.bench.report import Bar, Options, Report, race
 from core.bench.worlds import greedy, requests
 from core.config import EngineConfig
@@ -84,6 +85,6 @@ def _median_gap(times: list[float]) -> float:
 
 def _load() -> tuple[ModelAdapter, object]:
     logging.disable_progress_bar()
-    name = models.BUILTIN_MODELS[0]
+    name = DEFAULT_MODEL
     model, tokenizer = models.load(name, torch.device("cpu"), torch.float32)
     return probe(model, name), tokenizer

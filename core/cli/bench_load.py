@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.assets import DEFAULT_MODEL
 from core.cli.options import (
     SLO,
     Burstiness,
@@ -35,7 +36,6 @@ from core.measure.environment import environment
 from core.measure.load import POINT_SECONDS, Sweep, sweep_load
 from core.measure.metrics import SLOs
 from core.measure.rounds import load_average
-from core.models import load as models
 from core.simulate.cost import cost_named
 from core.simulate.runner import SimulatedEngine
 from core.simulate.totals import flow
@@ -99,7 +99,7 @@ def load(
     if requests:
         data, printed = _stream(simulate, configs, sweep, requests), _print_stream
     else:
-        name = model or models.BUILTIN_MODELS[0]
+        name = model or DEFAULT_MODEL
         data, printed = _load(simulate, configs, sweep, name, place), _print_load
     finish(data, printed, out, json)
 

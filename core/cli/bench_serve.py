@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from core.assets import DEFAULT_MODEL
 from core.bench.serve import serve_beside_offline
 from core.cli.options import Burstiness, Json, Model, Out, Place, Seed, Tokens, engine_for, with_options, writable
 from core.cli.output import Work, finish, line, number, seconds, table
 from core.cli.serve import LANES
 from core.config import EngineConfig
 from core.measure.environment import environment
-from core.models.load import BUILTIN_MODELS
 from core.workload.arrivals import Lengths, arrivals, request
 from core.workload.workload import Workload
 
@@ -38,7 +38,7 @@ def serve(
 ) -> None:
     """Measure what serving costs: streaming clients over HTTP against the same engine offline, at the same arrivals."""
     writable(out)
-    name = model or BUILTIN_MODELS[0]
+    name = model or DEFAULT_MODEL
     config = EngineConfig(**{"max_num_seqs": LANES, **limits})
     engine = engine_for(name, config, place)
     shapes, times = Lengths(prompt_tokens, output_tokens).shapes(seed), arrivals(rate, seed, burstiness)

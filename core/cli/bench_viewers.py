@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.assets import BUILTIN_MODELS
+from core.assets import DEFAULT_MODEL
 from core.cli.options import Json, Out, writable
 from core.cli.output import Work, finish, line, number, table
 
@@ -29,7 +29,7 @@ def viewers(
     ] = None,
     model: Annotated[
         str, typer.Option("--model", "-m", help="Model of the server that is started where there is no --url.")
-    ] = BUILTIN_MODELS[0],
+    ] = DEFAULT_MODEL,
     out: Out = None,
     json: Json = False,
 ) -> None:

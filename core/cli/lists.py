@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.text import Text
 
+from core.assets import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.cli.options import Json
 from core.cli.output import line, print_json, table
 from core.config import EngineConfig
-from core.models.load import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.workload.presets import PRESETS, Preset
 
 

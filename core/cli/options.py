@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from core.assets import BUILTIN_MODELS
+from core.assets import DEFAULT_MODEL
 from core.config import POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidConfig
 from core.measure.metrics import SLOs
@@ -131,7 +131,7 @@ def plan(preset: str | None, workload: Path | None, model: str | None, limits: M
     if (preset is None) == (workload is None):
         raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
     if workload is not None:
-        return Plan(Workload.load(workload), model or BUILTIN_MODELS[0], EngineConfig(), limits, place)
+        return Plan(Workload.load(workload), model or DEFAULT_MODEL, EngineConfig(), limits, place)
     assert preset is not None
     chosen = preset_named(preset)
     place = replace(place, dtype=chosen.dtype) if place.dtype == "auto" else place

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.assets import BUILTIN_MODELS
+from core.assets import DEFAULT_MODEL
 from core.cli.options import Place, check_policy, engine_for, with_options
 from core.cli.output import sentence
 from core.config import EngineConfig, Execution
@@ -22,7 +22,7 @@ LANES = 16  # more than a run to look at has
 def serve(
     model: Annotated[
         str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id; clients can ask for no other.")
-    ] = BUILTIN_MODELS[0],
+    ] = DEFAULT_MODEL,
     policy: Annotated[str, typer.Option(help="How requests are batched.")] = "continuous",
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets the network in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 8000,

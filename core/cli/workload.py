@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.assets import DEFAULT_MODEL
 from core.cli.options import Json
 from core.cli.output import line, print_json
 from core.errors import InvalidWorkload
@@ -21,7 +22,7 @@ def workload(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the workload goes; `run --workload` takes it.")],
     model: Annotated[
         str, typer.Option("--model", "-m", help="Whose vocabulary and context the requests must fit.")
-    ] = "shakespeare-bpe",
+    ] = DEFAULT_MODEL,
     requests: Annotated[int, typer.Option(min=1, help="How many, from the start of the file.")] = 50,
     speed: Annotated[float, typer.Option(min=0.0, help="Factor by which arrivals are faster than on record.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the made-up tokens.")] = 0,

@@ -10,7 +10,7 @@ import transformers
 from huggingface_hub import constants, get_session
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from core.assets import BUILTIN_FOLDER, BUILTIN_MODELS
+from core.assets import BUILTIN_MODELS, model_source
 from core.errors import UnsupportedModel, first_sentence
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
@@ -57,9 +57,8 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
     Under torchrun it is this process's share of the model. Code that comes with a model is never run. Raises UnsupportedModel in one
     sentence.
     """
-    builtin = name in BUILTIN_MODELS
-    source = str(BUILTIN_FOLDER / name) if builtin else name
-    local = builtin or os.path.exists(name)
+    source = model_source(name)
+    local = name in BUILTIN_MODELS or os.path.exists(name)
     if local and not os.path.isfile(os.path.join(source, "config.json")):
         raise _unloadable(name, "there is no config.json in that folder")
     offline = local or not _hub_answers()

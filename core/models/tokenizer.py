@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from core.assets import BUILTIN_FOLDER, BUILTIN_MODELS
+from core.assets import model_source
 
 
 def local_tokenizer(name: str) -> Any | None:
     """The tokenizer of a built-in model or a local folder; None where there is none."""
-    source = str(BUILTIN_FOLDER / name) if name in BUILTIN_MODELS else name
+    source = model_source(name)
     if not os.path.isdir(source) or not has_tokenizer(source):
         return None
     from transformers import AutoTokenizer  # seconds to import

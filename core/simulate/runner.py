@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer
 
+from core.assets import model_source
 from core.attention.kv_pool import KVShape
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.recorder import Recorder, Window
 from core.errors import UnsupportedModel
-from core.models.load import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.runner.base import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Linear, Load, cost_named
@@ -164,7 +164,7 @@ def _about(cost: Cost) -> dict[str, Any]:
 def simulated_engine(spec: str, config: EngineConfig, model: str) -> SimulatedEngine:
     """An engine for requests meant for `model`, whose tokenizer and context it uses; its weights are not loaded."""
     cost = cost_named(spec)
-    source = str(BUILTIN_FOLDER / model) if model in BUILTIN_MODELS else model
+    source = model_source(model)
     try:
         tokenizer, described = AutoTokenizer.from_pretrained(source), AutoConfig.from_pretrained(source).get_text_config()
     except (OSError, ValueError, KeyError) as error:

@@ -17,9 +17,10 @@ from transformers import (
 )
 
 from core import Engine, EngineConfig, Workload
+from core.assets import BUILTIN_MODELS
 from core.errors import UnsupportedModel
 from core.models import load as models
-from core.models.load import BUILTIN_MODELS, load, resolve_device, resolve_dtype
+from core.models.load import load, resolve_device, resolve_dtype
 from core.models.probe import probe
 from worlds.families import BY_NAME, Family, generate, requests
 

@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
+from core.assets import BUILTIN_FOLDER
 from core.engine.engine import Engine
 from core.errors import InvalidTrace
 from core.measure.mistakes import leaky_engine
 from core.measure.verify import verify
 from core.models.cache import Models
-from core.models.load import BUILTIN_FOLDER
 from core.recorders.raw import lines_of
 from core.trace.header import Header
 from core.trace.trace import Trace

@@ -8,9 +8,9 @@ import typing
 
 import pytest
 
+from core.assets import BUILTIN_FOLDER
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.models.load import BUILTIN_FOLDER
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.assets import BUILTIN_MODELS
+from core.assets import BUILTIN_MODELS, DEFAULT_MODEL
 from core.config import POLICIES
 from core.errors import InflightError
 from core.models.cache import Models
@@ -50,7 +50,7 @@ class Server:
     def _prepare(self) -> None:
         from core.engine import engine  # noqa: F401 (with torch and transformers)
 
-        self._models.get(BUILTIN_MODELS[0], "cpu")
+        self._models.get(DEFAULT_MODEL, "cpu")
 
     def state(self) -> dict[str, Any]:
         """What can be run here."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from core.assets import BUILTIN_MODELS
+from core.assets import BUILTIN_MODELS, DEFAULT_MODEL
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidRequest
 from core.serving.limits import LOOPBACK
@@ -114,7 +114,7 @@ def check(spec: object, limits: Limits) -> Spec:
     """The spec as typed values; raises Refused, or the engine's own refusals, before anything is loaded or computed."""
     if not isinstance(spec, dict):
         raise Refused("A run is asked for as an object with a workload and a config.")
-    model, device = spec.get("model", BUILTIN_MODELS[0]), spec.get("device", "auto")
+    model, device = spec.get("model", DEFAULT_MODEL), spec.get("device", "auto")
     if not isinstance(model, str) or not isinstance(device, str):
         raise Refused("The model and the device must be names.")
     if not limits.any_model and model not in BUILTIN_MODELS:
