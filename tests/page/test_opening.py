@@ -90,7 +90,8 @@ def test_the_query_names_one_too(visit, page_url, http):
 
 
 @pytest.mark.slow
-def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_url, friendly, elsewhere):
+def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_url, friendly, elsewhere, http):
+    assert f"connect-src 'self' {elsewhere};" in f"{http.get(friendly).headers['content-security-policy']};"
     page = visit(f"{page_url}/", hash=f"trace={elsewhere}/run.json")
     expect(page.locator("#watch .toast")).to_contain_text("opens runs of its own address, and of no other")
     page = visit(friendly)
@@ -117,11 +118,6 @@ def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friend
         go(page, f"{elsewhere}/{name}")
         settled(page, "(words) => document.querySelector('.toast').textContent.includes(words)", sentence)
         assert page.evaluate("() => inflight.entry.name") == before
-
-
-def test_the_policy_names_the_sites_and_a_site_is_a_host(friendly, elsewhere, http):
-    policy = http.get(friendly).headers["content-security-policy"]
-    assert f"connect-src 'self' {elsewhere};" in f"{policy};"
 
 
 def test_a_page_without_a_server_opens_a_replay_and_says_what_it_cannot_read(visit):
