@@ -55,21 +55,34 @@ def findings(found: Verdict) -> list[str]:
     if found.not_replayed:
         lines = [f"Decisions: followed by the rules of every run, not taken again, as {found.not_replayed}."]
     else:
-        lines = [f"Decisions: all taken again by the scheduler under the policy {found.header.config.policy}, and the same."]
-        if found.never_bound:
-            lines.append(f"Limits that never bound, so that their sizes are believed: {', '.join(found.never_bound)}.")
+        lines = [
+            f"Decisions: all taken again by the scheduler under the policy {found.header.config.policy}, and the same; another policy, or a "
+            "switch, under which they would be the same does not show."
+        ]
+    if found.never_bound:
+        lines.append(f"Limits that never bound, so that their sizes are believed: {', '.join(found.never_bound)}.")
+    if found.header.is_interactive:
+        lines.append("Arrivals: in order; when they came is believed, as requests came while it ran.")
     lines.append("Times: in order, and no part longer than the whole; their values are believed.")
     if found.rerun is not None:
         lines.append(f"Tokens: {found.rerun} written again by the model, with the same probabilities and margins.")
         lines.append("Model: of the type, sizes, windows and end tokens on record.")
     else:
-        lines.append("Tokens: inside the vocabulary; which they are is believed (--rerun runs the model again).")
+        lines.append(
+            "Tokens: inside the vocabulary; which they are, and the sampling that chose them, is believed (--rerun runs the model again)."
+        )
+        ran = (
+            "its facts, as none ran"
+            if found.header.is_simulated
+            else "that it ran, its facts, and whether requests read each other's keys"
+        )
+        lines.append(f"Model: {ran}: believed.")
     lines.append(
         f"Texts: believed, as {found.not_decoded}."
         if found.not_decoded
         else "Texts: decoded again from the tokens, and the same."
     )
-    lines.append(f"{'Machine' if found.rerun is not None else 'Model, machine'}, versions and dates: believed.")
+    lines.append("Machine, how passes were computed, versions, notes and dates: believed.")
     return lines
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core.errors import InflightError, InvalidTrace, shown
 from core.measure.replay import Replay
+from core.recorders.texts import plain
 from core.trace.detokenize import pieces
 from core.trace.events import Limit, StepEvent
 from core.trace.file import Asked, Pieces, Reader
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
 
 PROOFS: dict[str, tuple[Proof, str]] = {
-    "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them; another policy that decides alike, and a limit that never bound, show nowhere"),
+    "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them; another policy that decides alike, and a limit or a switch that never mattered, show nowhere"),
     "header.num_blocks": ("bounded", "every block is handed out again, and where blocks ran short the size shows; else it is believed"),
-    "header.workload, request.asked": ("replayed", "requests arrive, are served and end as it says; that they came while it ran is believed"),
+    "header.workload, request.asked": ("replayed", "requests arrive, are served and end as it says; its name, and that they came while it ran, is believed"),
     "request.sampling": ("rerun", "temperature, seed, penalties and what else chooses a token; lengths, stop strings and ignore_eos are replayed"),
     "request.tokens": ("bounded", "those asked for where these are ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
     "header.model": ("rerun", "type, sizes, windows and end tokens are those of the model of that name, which is believed; without it counts and windows agree with each other"),
-    "header.execution": ("bounded", "graphs and overruns occur only where it allows them; whether it was so is believed"),
+    "header.execution": ("bounded", "graphs and overruns occur only where it allows them, and no graphs on a CPU; whether it was so is believed"),
     "header.leak": ("rerun", "whether requests read each other's keys: their tokens tell, and those the model alone can say"),
     "header.absent": ("bounded", "what another engine is said not to have recorded is not there; a run of ours lacks nothing"),
-    "header.source, created, engine, deduced, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, and only what was simulated has a cost"),
+    "header.source, created, engine, deduced, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, a rank is one of its ranks, and only what was simulated has a cost"),
     "event.step": ("replayed", "steps follow each other while there is work; without any, up to the next arrival"),
     "event.t_start, t_end": ("bounded", "in order"),
     "event.timings": ("bounded", "not negative and together no longer than the step; without a device's clock preparing, forward and sampling are the passes"),
@@ -55,8 +56,8 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "event.finished": ("replayed", "length, and end tokens where the header names them; cancellations and logits that were not finite came from outside and are believed"),
     "event.kv, budget": ("replayed", "every block by number, every hit by the tokens of the prompts, the split, and what bound"),
     "event.overrun, left, drafts": ("replayed", "who had stopped when the step was launched; who left which lane, before the passes or after them"),
-    "texts": ("decoded", "one piece a token; decoded again where the tokenizer is here, else believed"),
-    "end": ("replayed", "the steps are counted, and a complete run has ended"),
+    "texts": ("decoded", "one piece a token; decoded again where the tokenizer is here, another engine's too; else believed"),
+    "end": ("replayed", "the steps are counted, and a complete run has ended; that one was cut after its last request had ended is believed"),
 }  # fmt: skip
 
 _ONLY_RERUN = ("request.sampling", "header.leak")  # without a rerun nothing bounds them
@@ -121,7 +122,7 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
     header = reader.header
     replay = None if header.engine is not None else Replay(header)
     found = tokenizer(str(header.model.name))
-    texts = _Texts(found) if found is not None and header.engine is None else None
+    texts = _Texts(found, header) if found is not None and "prompts" not in header.absent else None
     written = _Written() if engine else None
     bound = _Bound(header)
     requests = steps = tokens = 0
@@ -155,7 +156,7 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
         steps,
         tokens,
         "another engine ran, whose scheduler is not ours" if replay is None else None,
-        None if texts else "the model's tokenizer is not here",
+        None if texts else "the prompts were not recorded" if found is not None else "the model's tokenizer is not here",
         bound.never,
         _rerun(engine(header), header, written) if engine and written else None,
     )
@@ -185,8 +186,8 @@ class _Bound:
 class _Texts:
     """Decodes the texts again, and encodes the prompts that were given as texts."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, header: Header) -> None:
+        self._tokenizer, self._may_be_ids = tokenizer, header.engine is not None
         self._tokens: dict[str, tuple[Sequence[int], array[int]]] = {}  # of those whose texts are to come: prompt and answer
 
     def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
@@ -201,9 +202,12 @@ class _Texts:
 
     def fault(self, of_one: Pieces) -> str | None:
         prompt, output = self._tokens.pop(of_one.request)
-        if pieces(self._tokenizer, prompt) != of_one.prompt or pieces(self._tokenizer, output, context=prompt) != of_one.output:
-            return f"the texts of request {of_one.request!r} are not those of its tokens."
-        return None
+        if pieces(self._tokenizer, prompt) == of_one.prompt and pieces(self._tokenizer, output, context=prompt) == of_one.output:
+            return None
+        ids = [plain(token) for token in (*prompt, *output)]  # converted where the tokenizer was not
+        if self._may_be_ids and ids == [*of_one.prompt, *of_one.output]:
+            return None
+        return f"the texts of request {of_one.request!r} are not those of its tokens."
 
 
 class _Written:

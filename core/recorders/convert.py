@@ -16,9 +16,9 @@ from core.errors import InflightError, InvalidTrace
 from core.recorders.facts import check_facts, trace_header
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
+from core.trace.deduced import why_admitted, why_stalled, why_waiting
 from core.trace.events import (
     KV,
-    NOTHING_BINDS,
     Admitted,
     Arrived,
     BlockChange,
@@ -259,10 +259,7 @@ class Conversion:
         self._lanes[request] = next(lane for lane in count() if lane not in taken)
         if cached:
             hits.append(PrefixHit(request, cached))
-        cut = segment["length"] < left
-        return Admitted(
-            request, self._lanes[request], Why("budget", segment["length"], left, step["budget"]) if cut else NOTHING_BINDS
-        )
+        return Admitted(request, self._lanes[request], why_admitted(segment["length"], left, step["budget"]))
 
     def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:
         self._waiting.insert(len(self._waiting) if self.recording.requeues else 0, request)
@@ -323,17 +320,11 @@ class Conversion:
 
     def _why(self, step: dict[str, Any], used: int) -> tuple[Why, Why]:
         """Why the head of the queue waits, and why a running request computes nothing."""
-        spent = step["budget"] - sum(s["length"] for s in step["segments"])
-        total, lanes = self._facts["num_blocks"], self._facts["max_num_seqs"]
-        head = self._known[self._waiting[0]] if self._waiting else None
-        tokens = head.num_tokens if head else 0
-        budget = Why("budget", max(0, spent), tokens, step["budget"])
-        blocks = Why("blocks", total - used, -(-tokens // self._facts["block_size"]), total)
-        if len(self._lanes) >= lanes:
-            waiting = Why("lanes", 0, 1, lanes)
-        else:
-            waiting = budget if spent <= 0 else blocks
-        return waiting, budget._replace(need=1) if spent <= 0 else blocks._replace(need=1)
+        facts, tokens = self._facts, self._known[self._waiting[0]].num_tokens if self._waiting else 0
+        budget = step["budget"] - sum(s["length"] for s in step["segments"]), step["budget"]
+        lanes = facts["max_num_seqs"] - len(self._lanes), facts["max_num_seqs"]
+        blocks = facts["num_blocks"] - used, facts["num_blocks"]
+        return why_waiting(tokens, lanes, budget, blocks, facts["block_size"]), why_stalled(budget, blocks)
 
     def _times(self, step: dict[str, Any]) -> tuple[float, float, float, float]:
         """Start, scheduled, output, end; a step that was scheduled while the one before was computed begins with that one's end."""

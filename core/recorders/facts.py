@@ -15,13 +15,14 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidTrace
 from core.recorders.raw import Recording
+from core.trace.deduced import REASONS
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
 
 _ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
 _DEDUCED = {
     "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
     "waiting": "new requests join the end, preempted ones the head",
-    "reasons": "lanes if all are taken, else the token budget if it is spent, else KV blocks",
+    "reasons": REASONS,
 }
 _NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 

@@ -236,6 +236,10 @@ class Header(Facts):
         counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
         if wrong := [name for name, count in counts.items() if count is not None and count < 1]:
             return f"the header's {wrong[0]} is not a count."
+        if self.engine and self.engine.ranks is not None and not 0 <= (self.engine.rank or 0) < self.engine.ranks:
+            return f"rank {self.engine.rank} is none of {self.engine.ranks} ranks."
+        if self.has_graphs and self.device == "cpu":
+            return "a CPU has no CUDA graphs."
         if min((self.memory or {}).values(), default=0) < 0:
             return "the header's memory is not a number of bytes."
         return None
@@ -244,6 +248,7 @@ class Header(Facts):
 _MODEL_COUNTS = {"vocab_size": 1, "context": 1, "parameters": 0, "layers": 0, "kv_bytes_per_token": 0}  # and their least
 _ALWAYS_KNOWN = ("vocab_size", "windows")  # of the model of a run of ours
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
+_SHARES = ("watermark", "margin", "kv_reads")  # of the pool
 _AnyFacts = TypeVar("_AnyFacts", bound=Facts)
 
 
@@ -303,6 +308,8 @@ def _batching(data: object, policy: str) -> BatchingPolicy:
     hints = get_type_hints(BatchingPolicy)
     if given.keys() != known.keys() or not all(fits(value, hints[name]) for name, value in given.items()):
         raise InvalidTrace("the header does not have the fields of a policy.", 1)
+    if any(given[name] is not None and not 0 <= given[name] <= 1 for name in _SHARES) or (given["aging"] or 1) < 1:
+        raise InvalidTrace("the fields of the policy are out of range.", 1)
     if any(given[name] != known[name] for name in _WHAT_IT_IS):
         raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
     return replace(found, **given)

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from core.trace.bounds import in_order, may_arrive, may_be_best, may_be_graph, may_be_reason, parts_fit
+from core.trace.deduced import REASONS, deduced
 from core.trace.events import Segment, StepEvent, When
 from core.trace.fold import Fold
 from core.trace.header import Header
@@ -228,6 +229,8 @@ class Checker:
         fold, hits = self._fold, dict(event.kv.prefix_hits)
         if not hits.keys() <= {a.request for a in event.admitted}:
             return "a prefix was found for a request that was not admitted"
+        if len(hits) < len(event.kv.prefix_hits):
+            return "a prefix was found twice for one request"
         if hits and not self._config.prefix_caching:
             return "a prefix was found though nothing is cached"
         for admitted in event.admitted:
@@ -255,13 +258,19 @@ class Checker:
 
     def _reasons(self, event: StepEvent) -> str | None:
         """Of another engine's: ours are decided again."""
+        if self._own:
+            return None
         why = event.waiting.why
         totals = {"lanes": self._config.num_lanes, "budget": event.budget.limit, "blocks": self._num_blocks}
         reasons = [why, *(a.why for a in event.admitted), *(s.why for s in event.stalled)]
-        if not self._own and not all([may_be_reason(reason, totals) for reason in reasons]):
+        if not all([may_be_reason(reason, totals) for reason in reasons]):
             return "a reason has numbers that no limit has"
-        if not self._own and event.budget.binding != (why.limit if why else "none"):
+        if event.budget.binding != (why.limit if why else "none"):
             return f"it was not held back by {event.budget.binding!r}"
+        if self._header.deduced.get("reasons") == REASONS and reasons != deduced(
+            event, self._fold, self._config, self._num_blocks
+        ):
+            return "a reason is not what follows from what is free"
         return None
 
     def _next(self) -> Collection[str]:
@@ -400,6 +409,8 @@ class Checker:
         """Rows for nothing: of requests that had finished, or will turn out cancelled."""
         last = {s.request: s for s in event.segments}
         self._in_vain = set()
+        if len({row.request for row in event.overrun}) < len(event.overrun):
+            return "one row is said twice to be for nothing"
         for request, rows in event.overrun:
             if not self._ahead:
                 return "only asynchronous execution computes rows for nothing"

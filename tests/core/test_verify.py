@@ -239,6 +239,7 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "sequential told as static": ("sequential", relabel("static")),
     "fields of another policy": ("dynamic", lambda r: r[0].update(batching=POLICIES["static"].to_json())),
     "a larger pool than what ran short": ("preempted", lambda r: [r[0].update(num_blocks=900), r[0]["config"].update(num_blocks=900), *(e["kv"].__setitem__(1, 900) for e in steps(r))]),
+    "a share of the pool below nothing": ("continuous", lambda r: r[0]["batching"].update(watermark=-0.5)),
     "other blocks": ("continuous", lambda r: first(r, "admitted")["kv"][2][0].__setitem__(1, [9, 10, 11])),
     "a preemption less lost": ("preempted", lambda r: first(r, "preempted")["preempted"][0].__setitem__(1, 1)),
     "a probability above its margin": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(3, -9.0)),
@@ -286,6 +287,8 @@ def test_tokens_and_margins_are_computed_again() -> None:
 def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None:
     rows = copied("continuous")
     rows[0]["execution"] = {"cuda_graphs": True}
+    assert "a CPU has no CUDA graphs" in refusal(rows)
+    rows[0]["device"] = "cuda:0"
     forward = steps(rows)[0]["passes"][0]
     for bucket in (forward[3], 64):
         forward[8] = bucket
@@ -294,7 +297,7 @@ def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None
         forward[8] = bucket
         assert "cannot have been a CUDA graph" in refusal(rows)
     padded = copied("static")
-    padded[0]["execution"] = {"cuda_graphs": True}
+    padded[0].update(execution={"cuda_graphs": True}, device="cuda:0")
     decode = next(p for e in steps(padded) for p in e["passes"] if p[2] == 1 and p[1] > 1)
     decode[8] = decode[1]
     checked(padded)

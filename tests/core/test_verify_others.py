@@ -12,6 +12,7 @@ import pytest
 
 from core.errors import InvalidTrace
 from core.measure.verify import verify
+from core.models.tokenizer import local_tokenizer
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.trace import file
@@ -43,6 +44,13 @@ def draft_of(rows: Rows, drafted: int) -> list[Any]:
     return first(rows, lambda r: any(d[1] == drafted for d in r["drafts"]))["drafts"][0]
 
 
+def find_twice(rows: Rows) -> None:
+    """A prefix for one request, told two times: the counts of cached tokens would double."""
+    rows[0]["config"]["prefix_caching"] = True
+    step = first(rows, lambda e: e["admitted"])
+    step["kv"][3] = [[step["admitted"][0][0], 0]] * 2
+
+
 FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
     "a reason with more free than there is": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(1, 77), "a reason"),
     "a reason of a limit that it does not have": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"), "a reason"),
@@ -54,6 +62,11 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
     "more drafts taken than tokens": ("drafts", lambda r: draft_of(r, 3).__setitem__(2, draft_of(r, 3)[2] ^ 1), "tokens in one pass"),
     "fewer drafts than positions for them": ("drafts", lambda r: draft_of(r, 3).__setitem__(1, 2), "does not have"),
     "drafts in the middle of a prompt": ("drafts", lambda r: (e := first(r, lambda e: e["segments"][0][5] > 2 and not e["drafts"]))["drafts"].append([e["segments"][0][1], 1, 1]), "does not have"),
+    "more blocks free than there are left": ("pressure", lambda r: (w := first(r, lambda e: e["waiting"][2])["waiting"][2]).__setitem__(1, w[1] + 1), "follows from what is free"),
+    "a chunk told as a whole prompt": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "follows from what is free"),
+    "a prefix found twice": ("pressure", find_twice, "found twice"),
+    "a rank that there is not": ("pressure", lambda r: r[0]["engine"].update(rank=1), "none of 1 ranks"),
+    "no ranks at all": ("pressure", lambda r: r[0]["engine"].update(ranks=0), "none of 0 ranks"),
 }  # fmt: skip
 
 
@@ -64,3 +77,20 @@ def test_a_forged_recording_is_refused(made: dict[str, Rows], forgery: str) -> N
     forge(rows)
     with pytest.raises(InvalidTrace, match=said):
         verify(file.sealed(rows))
+
+
+def test_texts_are_decoded_again_where_the_tokenizer_is_here(made: dict[str, Rows]) -> None:
+    rows = copy.deepcopy(made["pressure"])
+    assert verify(file.sealed(rows), local_tokenizer).not_decoded is None
+    texts = next(r for r in rows if r.get("kind") == "texts")
+    texts["output"][0] += "x"
+    assert verify(file.sealed(rows)).not_decoded
+    with pytest.raises(InvalidTrace, match="not those of its tokens"):
+        verify(file.sealed(rows), local_tokenizer)
+    asked = {r["asked"]["id"]: r for r in rows if r.get("kind") == "request"}
+    tokens = [
+        asked[texts["request"]]["tokens"],
+        [s[2] for r in rows if "step" in r for s in r["sampled"] if s[1] == texts["request"]],
+    ]
+    texts["prompt"], texts["output"] = [[f"⟨{i}⟩" for i in ids] for ids in tokens]  # converted where it was not
+    assert verify(file.sealed(rows), local_tokenizer).not_decoded is None
