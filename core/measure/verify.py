@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
 
 PROOFS: dict[str, tuple[Proof, str]] = {
-    "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them; another policy that decides alike, and a limit or a switch that never mattered, show nowhere"),
+    "header.policy, batching, config": ("replayed", "every decision of every step is taken again under them; another policy that decides alike, and a limit, a switch or a block size that never mattered, show nowhere"),
     "header.num_blocks": ("bounded", "every block is handed out again, and where blocks ran short the size shows; else it is believed"),
     "header.workload, request.asked": ("replayed", "requests arrive, are served and end as it says; its name, and that they came while it ran, is believed"),
     "request.sampling": ("rerun", "temperature, seed, penalties and what else chooses a token; lengths, stop strings and ignore_eos are replayed"),

@@ -291,6 +291,8 @@ class Checker:
         for request, added, released in changes:
             if any(not 0 <= b < total for b in added):
                 return f"request {request!r} got a block that the pool does not have"
+            if len(set(added)) < len(added):
+                return f"request {request!r} got one block twice"
             may_share = shared.pop(request, 0)
             if any(self._owners[b] for b in added[may_share:]):
                 return "a block has two owners"

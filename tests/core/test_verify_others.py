@@ -65,6 +65,8 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
     "more blocks free than there are left": ("pressure", lambda r: (w := first(r, lambda e: e["waiting"][2])["waiting"][2]).__setitem__(1, w[1] + 1), "follows from what is free"),
     "a chunk told as a whole prompt": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "follows from what is free"),
     "a prefix found twice": ("pressure", find_twice, "found twice"),
+    "a block taken twice": ("pressure", lambda r: (c := first(r, lambda e: e["kv"][2])["kv"][2][0])[1].append(c[1][-1]), "one block twice"),
+    "windows of a model without layers": ("pressure", lambda r: r[0]["model"].update(layers=0, windows=[4]), "0 layers"),
     "a rank that there is not": ("pressure", lambda r: r[0]["engine"].update(rank=1), "none of 1 ranks"),
     "no ranks at all": ("pressure", lambda r: r[0]["engine"].update(ranks=0), "none of 0 ranks"),
 }  # fmt: skip

@@ -19,14 +19,19 @@ def totals(trace: Trace) -> list[dict[str, str]]:
         "ttft_s": ("TTFT", _times(found["ttft_s"])),
         "itl_s": ("ITL", _times(found["itl_s"])),
         "output_tok_s": ("Output", _told(found["output_tok_s"], "{:,.0f} tok/s")),
-        "lane_occupancy": ("Lanes in use", _told(found["lane_occupancy"], "{:.0%}")),
-        "padding_waste": ("Padding", _told(found["padding_waste"] or None, "{:.0%}")),
+        "lane_occupancy": ("Lanes in use", _share(found["lane_occupancy"])),
+        "padding_waste": ("Padding", _share(found["padding_waste"] or None)),
     }
     return [{"name": t(name), "value": t(value), "means": t(DEFINITIONS[key])} for key, (name, value) in shown.items() if value]
 
 
 def _told(number: float | None, form: str) -> str | None:
     return None if number is None else form.format(number).replace("%", " %")
+
+
+def _share(share: float | None) -> str | None:
+    """In whole percent, and finer where that would say none or all of what is neither."""
+    return _told(share, "{:.0%}" if share in (0, None, 1) or 0.005 < share < 0.995 else "{:.2%}")
 
 
 def _times(spread: dict[str, Any]) -> str | None:

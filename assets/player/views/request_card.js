@@ -15,10 +15,10 @@ import { countUpTo } from "../run/run.js";
  */
 export function timesOf(run, request, i) {
   const { before } = request;
-  const at = request.samples.slice(0, countUpTo(request.samples, i)).map((step) => {
+  const at = request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
     const event = run.events[step];
-    const sampled = event.sampled.find((s) => s.request === request.id);
-    return event.passes[sampled.passIndex].tEnd;
+    const mine = event.sampled.filter((s) => s.request === request.id); // several, where a step has several passes
+    return event.passes[mine[k - countUpTo(request.samples, step - 1)].passIndex].tEnd;
   });
   const began = before?.computed ?? startOf(run, request, i);
   const first = before?.token ?? at[0] ?? null;
