@@ -36,7 +36,7 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "request.sampling": ("rerun", "temperature, seed, penalties and what else chooses a token; lengths, stop strings and ignore_eos are replayed"),
     "request.tokens": ("bounded", "those asked for where these are ids, inside the vocabulary; a text is encoded again where the tokenizer is here"),
     "header.model": ("rerun", "type, sizes, windows and end tokens are those of the model of that name, which is believed; without it counts and windows agree with each other"),
-    "header.execution": ("bounded", "graphs and overruns occur only where it allows them, and no graphs on a CPU; whether it was so is believed"),
+    "header.execution": ("bounded", "graphs and overruns occur only where it allows them; whether it was so is believed"),
     "header.leak": ("rerun", "whether requests read each other's keys: their tokens tell, and those the model alone can say"),
     "header.absent": ("bounded", "what another engine is said not to have recorded is not there; a run of ours lacks nothing"),
     "header.source, created, engine, deduced, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, a rank is one of its ranks, and only what was simulated has a cost"),

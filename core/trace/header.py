@@ -238,8 +238,6 @@ class Header(Facts):
             return f"the header's {wrong[0]} is not a count."
         if self.engine and self.engine.ranks is not None and not 0 <= (self.engine.rank or 0) < self.engine.ranks:
             return f"rank {self.engine.rank} is none of {self.engine.ranks} ranks."
-        if self.has_graphs and self.device == "cpu":
-            return "a CPU has no CUDA graphs."
         if min((self.memory or {}).values(), default=0) < 0:
             return "the header's memory is not a number of bytes."
         return None

@@ -5,7 +5,8 @@ import { clockLabel, roundUnit } from "../../assets/player/run/axis.js";
 import { countLaneSteps, indexAt, lanePieces, laneScale, queueColumns } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
-import { admissions, arrivals, decode, event, pass, prefill, runOf, two } from "./worlds.js";
+import { timesOf } from "../../assets/player/views/request_card.js";
+import { admissions, arrivals, decode, event, pass, prefill, runOf, samples, two } from "./worlds.js";
 
 test("countUpTo is the number of entries that are at most x", () => {
   for (let n = 0; n < 200; n += 1) {
@@ -31,6 +32,17 @@ test("a frame is the same whether stepped to or jumped to", () => {
   for (let i = 0; i < stepped.length; i += 1) stepped.frame(i);
   const plain = ({ lanes, waiting }) => [lanes.map((l) => [l.lane, l.request?.id, l.status, l.kvLen, l.before]), waiting.map((w) => w.request.id)];
   assert.deepEqual(plain(jumped.frame(2)), plain(stepped.frame(2)));
+});
+
+test("two tokens of one step came at the ends of their own passes", () => {
+  const passes = [pass(0, 1), pass(1, 3)];
+  const run = runOf([
+    event(0, { tEnd: 3, passes, arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 3), { ...decode("a", 0, 3), passIndex: 1 }], sampled: [...samples("a"), { ...samples("a")[0], passIndex: 1 }] }),
+    event(3, { passes: [pass(3, 4)], segments: [decode("a", 0, 4)], sampled: samples("a") }),
+  ]);
+  const at = (i) => timesOf(run, run.request("a"), i);
+  assert.deepEqual([at(0).ttft, at(0).gaps, at(0).tpot], [1, [2], 2]);
+  assert.deepEqual([at(1).gaps, at(1).tpot], [[2, 1], 1.5]);
 });
 
 test("lane pieces join equal neighbours, and never across a turn without an event", () => {

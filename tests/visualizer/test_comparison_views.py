@@ -139,6 +139,13 @@ def test_each_rule_is_told_what_it_pays(zoo, comparison):
         pressure.figure(comparison)
 
 
+def test_those_who_pay_the_same_are_all_named(zoo):
+    twin = dataclasses.replace(zoo, runs={"twin": zoo.runs["continuous"], "continuous": zoo.runs["continuous"]})
+    said, again = findings.pressure(twin), zoo.runs["continuous"].metrics["tokens_recomputed"]
+    assert said.startswith("twin and continuous are done after ") and ", twin" not in said.split(";")[0]
+    assert f"twin and continuous compute most again, {again} tokens" in said
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_states_its_finding_and_is_json(comparison, zoo, name):
     figure = FIGURES[name].figure(zoo if name == "pressure" else comparison)

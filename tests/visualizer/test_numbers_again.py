@@ -8,33 +8,75 @@ import shutil
 import statistics
 import subprocess
 from collections import Counter
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core import Workload
+from core.config import POLICIES
 from core.measure.metrics import metrics
-from core.trace.trace import Trace
+from core.recorders.convert import to_trace
+from core.recorders.raw import read_raw
+from core.trace.trace import Texts, Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import document
 from visualizer.documents.comparison_files import RECORDED, load
 from visualizer.documents.replay import replay
 from visualizer.words.totals import totals
+from worlds import small
+from worlds.asynchronous import real_run
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "js" / "numbers.js"
 RUNS = sorted(TRACES.rglob("*.jsonl"))
 RACED = sorted(RECORDED.glob("*/*.jsonl.gz"))
+SPECULATION = Path(__file__).parents[1] / "data" / "vllm-0.32-speculation.raw.jsonl.gz"
 COMPARISONS = sorted(path.parent for path in RECORDED.glob("*/comparison.json"))
+
+
+def cut(policy: str) -> Trace:
+    """Left after its ninth step: some wait, some run, one will never come; two were cancelled."""
+    engine = small.memory_engine(policy, max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8)
+    asked = [small.request(f"r{i}", 1 + 2 * i % 9, 2 + i, i) for i in range(8)]
+    for event in engine.stream(Workload([*asked, small.request("late", 3, 3, 50)])):
+        if event.step == 3:
+            engine.cancel("r0"), engine.cancel("r5")
+        if event.step == 9:
+            break
+    return with_texts(engine.trace)
+
+
+def before_any_token() -> Trace:
+    """Cut in the middle of its only prompt."""
+    engine = small.memory_engine("continuous", max_num_seqs=1, max_num_batched_tokens=4, block_size=4)
+    next(iter(engine.stream(Workload([small.request("a", 30, 5), small.request("b", 3, 3)]))))
+    return with_texts(engine.trace)
+
+
+def with_texts(trace: Trace) -> Trace:
+    """A model that only remembers has no texts."""
+    sides = ({r: [f"{i} " for i in ids] for r, ids in side.items()} for side in (trace.prompts, trace.outputs))
+    trace.recorded_texts = Texts(*sides)
+    return trace
+
+
+AWKWARD: dict[str, Callable[[], Trace]] = {
+    **{f"{policy}, cut": partial(cut, policy) for policy in POLICIES},
+    **{f"{policy}, launched ahead": partial(real_run, policy, 1) for policy in POLICIES if POLICIES[policy].layout != "split"},
+    "speculation": lambda: to_trace(read_raw([SPECULATION])[0]),
+    "before any token": before_any_token,
+}
 
 
 class Raw:
     """A recorded run as its file has it. Times of requests by id; tokens: when each came, and in which step."""
 
-    def __init__(self, path: Path) -> None:
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        header, *rows = map(json.loads, text.decode().splitlines())
+    def __init__(self, lines: Iterable[str]) -> None:
+        header, *rows = map(json.loads, lines)
         self.lanes = 1 if header["batching"]["one_lane"] else header["config"]["max_num_seqs"]
         self.steps = [row for row in rows if "step" in row]
         asked = [row for row in rows if row.get("kind") == "request"]
@@ -49,6 +91,15 @@ class Raw:
                 self.began.setdefault(request, (e["passes"][in_pass][5], index))
             for in_pass, request, *_ in e["sampled"]:
                 self.tokens[request].append((e["passes"][in_pass][6], index))
+
+    @property
+    def ran(self) -> list[str]:
+        """Who ended by itself."""
+        return [r for r, reason in self.ended.items() if reason in ("length", "stop")]
+
+    def waiting_since(self, has: Iterable[str]) -> list[float]:
+        """How long each has waited that has arrived, has not ended, and has none of what the others have."""
+        return [self.steps[-1]["t_end"] - t for r, t in self.arrived.items() if r not in self.ended and r not in set(has)]
 
     @property
     def wall(self) -> float:
@@ -91,32 +142,46 @@ def near(text: str, seconds: float) -> bool:
     return abs(float(number) - seconds * scale) <= 0.5 * 10**-decimals + 2e-6 * scale and shown(seconds).endswith(unit)
 
 
-def spread(found: dict[str, Any], values: list[float]) -> None:
-    assert found["count"] == len(values) and found["left_out"] == 0
+def spread(found: dict[str, Any], values: list[float], at_least: list[float]) -> None:
+    assert found["count"] == len(values) and found["left_out"] == len(at_least)
     if values:
+        values = [*values, *at_least]
         for name, number in (("p50", percentile(values, 0.5)), ("p90", percentile(values, 0.9)), ("p99", percentile(values, 0.99)),
                              ("max", max(values)), ("mean", statistics.fmean(values))):  # fmt: skip
             assert found[name] == pytest.approx(number, abs=2e-6), name
 
 
 @pytest.mark.parametrize("path", [*RUNS, *RACED], ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_number_of_a_run(path: Path) -> None:
-    raw, trace = Raw(path), Trace.from_lines(_lines(path))
+def test_every_number_of_a_recorded_run(path: Path) -> None:
+    raw = Raw(_lines(path))
+    assert len(raw.ran) == len(raw.arrived) == len(raw.prompt), "a recorded run has ended whole"
+    _judge(raw, Trace.from_lines(_lines(path)))
+
+
+@pytest.mark.parametrize("made", AWKWARD)
+def test_every_number_of_an_awkward_run(made: str) -> None:
+    trace = AWKWARD[made]()
+    _judge(Raw(trace.lines()), trace)
+
+
+def _judge(raw: Raw, trace: Trace) -> None:
+    """Compares what our metrics and the page's totals say with what the lines do."""
     found = metrics(trace)
-    assert set(raw.ended) == set(raw.arrived) and set(raw.ended.values()) <= {"length", "stop"}, "a recorded run has ended whole"
-    firsts = [raw.tokens[r][0][0] - t for r, t in raw.arrived.items()]
-    spread(found["ttft_s"], firsts)
-    spread(found["itl_s"], [gap for r in raw.tokens for gap in raw.gaps(r)])
-    spread(found["tpot_s"], [statistics.fmean(raw.gaps(r)) for r in raw.tokens if raw.gaps(r)])
-    spread(found["e2e_s"], [raw.tokens[r][-1][0] - t for r, t in raw.arrived.items()])
-    spread(found["queue_s"], [raw.began[r][0] - t for r, t in raw.arrived.items()])
-    output, prompt = sum(map(len, raw.tokens.values())), sum(raw.prompt.values())
+    with_token = [r for r, tokens in raw.tokens.items() if tokens]
+    firsts = [raw.tokens[r][0][0] - raw.arrived[r] for r in with_token]
+    not_yet = raw.waiting_since(with_token)
+    spread(found["ttft_s"], firsts, not_yet)
+    spread(found["itl_s"], [gap for r in raw.tokens for gap in raw.gaps(r)], [])
+    spread(found["tpot_s"], [statistics.fmean(raw.gaps(r)) for r in raw.ran if raw.gaps(r)], [])
+    spread(found["e2e_s"], [raw.tokens[r][-1][0] - raw.arrived[r] for r in raw.ran], raw.waiting_since([]))
+    spread(found["queue_s"], [t - raw.arrived[r] for r, (t, _) in raw.began.items()], raw.waiting_since(raw.began))
+    output, prompt = sum(map(len, raw.tokens.values())), sum(raw.prompt[r] for r in with_token)
     passes = [p for e in raw.steps for p in e["passes"]]
     overrun = sum(rows for e in raw.steps for _, rows in e["overrun"])
     computed = sum(p[8] or p[1] * p[2] for p in passes)
     padding = computed - sum(p[3] for p in passes) + overrun
     counts = {
-        "steps": len(raw.steps), "passes": len(passes), "requests": len(raw.arrived), "finished": len(raw.ended),
+        "steps": len(raw.steps), "passes": len(passes), "requests": len(raw.arrived), "finished": len(raw.ran),
         "prompt_tokens": prompt, "output_tokens": output, "preemptions": sum(len(e["preempted"]) for e in raw.steps),
         "cached_tokens": sum(n for e in raw.steps for _, n in e["kv"][3]), "overrun_rows": overrun,
         "positions": {"tokens": computed - padding, "padding": padding, "computed": computed},
@@ -143,13 +208,18 @@ def test_every_number_of_a_run(path: Path) -> None:
     inside = sum(e["t_end"] - e["t_start"] for e in raw.steps)
     by_part = found["time_s"]
     assert [by_part[n] or 0 for n in ("schedule", "prepare", "forward", "sample")] == pytest.approx(parts, abs=2e-6)
-    assert by_part["other"] == pytest.approx(inside - sum(parts), abs=2e-6)
-    assert sum(value or 0 for value in by_part.values()) == pytest.approx(raw.wall, abs=1e-5)
+    host = sum(parts[:2]) if trace.header.is_asynchronous else 0  # beside the device's work
+    assert by_part["other"] == pytest.approx(inside - sum(parts) + host, abs=2e-6)
+    assert sum(value or 0 for value in by_part.values()) - host == pytest.approx(raw.wall, abs=1e-5)
 
     told = {total["name"]: total["value"] for total in totals(trace)}
-    for name, values in (("TTFT", firsts), ("ITL", [gap for r in raw.tokens for gap in raw.gaps(r)])):
+    assert bool(told) == bool(output)
+    if not told:
+        return
+    for name, values in (("TTFT", [*firsts, *not_yet]), ("ITL", [gap for r in raw.tokens for gap in raw.gaps(r)])):
         if values:
             half, worst = told[name].split(", worst ")
+            assert half.startswith("≥ ") == worst.startswith("≥ ") == (name == "TTFT" and bool(not_yet))
             assert near(half, percentile(values, 0.5)) and near(worst, max(values)), (name, told[name])
     assert abs(int(told["Output"].removesuffix(" tok/s").replace(",", "")) - output / raw.wall) <= 0.51
     for name, share in (("Lanes in use", held["useful"] / held["total"]), ("Padding", padding / computed)):
@@ -165,14 +235,15 @@ def test_the_cards_and_the_lanes(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    files = [*RUNS, *RACED]
-    for index, path in enumerate(files):
-        (tmp_path / f"{index}.json").write_text(json.dumps(replay(Trace.from_lines(_lines(path)))), encoding="utf-8")
+    files = [(path.name, Trace.from_lines(_lines(path))) for path in (*RUNS, *RACED)]
+    files += [(name, made()) for name, made in AWKWARD.items()]
+    for index, (_, trace) in enumerate(files):
+        (tmp_path / f"{index}.json").write_text(json.dumps(replay(trace)), encoding="utf-8")
     paths = [str(tmp_path / f"{index}.json") for index in range(len(files))]
     done = subprocess.run([node, SCRIPT, *paths], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    for path, line in zip(files, done.stdout.splitlines(), strict=True):
-        raw, page = Raw(path), json.loads(line)
+    for (path, trace), line in zip(files, done.stdout.splitlines(), strict=True):
+        raw, page = Raw(trace.lines()), json.loads(line)
         lanes = page["lanes"]
         assert lanes["wasted"] == raw.held["finished"] + raw.held["overrun"], path
         assert (lanes["stalled"], lanes["preempted"]) == (
@@ -187,17 +258,20 @@ def test_the_cards_and_the_lanes(tmp_path: Path) -> None:
         assert page["cards"][-1][0] == len(raw.steps) - 1
         for step, cards in page["cards"]:
             for request, card in cards.items():
+                if request not in raw.began:
+                    assert (card["tokens"], card["waited"], card["ttft"], card["tpot"], card["gaps"]) == (0, None, None, None, [])
+                    continue
                 here = [t for t, at in raw.tokens[request] if at <= step]
                 arrived, gaps = raw.arrived[request], raw.gaps(request, step)
                 began, at = raw.began[request]
                 assert (card["prompt"], card["tokens"], card["maxNew"]) == (raw.prompt[request], len(here), raw.most[request])
                 assert card["preemptions"] == sum(p[0] == request for e in raw.steps[: step + 1] for p in e["preempted"])
                 assert card["arrived"] == arrived
-                assert card["gaps"] == pytest.approx(gaps, abs=1e-9), f"{path.name}, {request} at {step}"
+                assert card["gaps"] == pytest.approx(gaps, abs=1e-9), f"{path}, {request} at {step}"
                 expected = {"waited": began - arrived if at <= step else None, "ttft": here[0] - arrived if here else None}
                 expected["tpot"] = statistics.fmean(gaps) if gaps else None
                 assert {name: card[name] for name in expected} == pytest.approx(expected, abs=1e-9), (
-                    f"{path.name}, {request} at {step}"
+                    f"{path}, {request} at {step}"
                 )
 
 
@@ -218,7 +292,7 @@ def test_every_number_of_a_comparison(folder: Path) -> None:
         assert abs(float(row["as fast"].removesuffix("×")) - ratio) <= 0.006
         if name not in plain["traces"]:
             continue
-        raw = Raw(folder / plain["traces"][name])
+        raw = Raw(_lines(folder / plain["traces"][name]))
         passes = [p for e in raw.steps for p in e["passes"]]
         assert row["steps"] == f"{len(raw.steps):,}"
         assert _share(row["padding waste"], sum(p[4] for p in passes) / sum(p[1] * p[2] for p in passes))
@@ -228,7 +302,7 @@ def test_every_number_of_a_comparison(folder: Path) -> None:
         assert raw.wall <= nearest + 1e-5, "a run is not longer than the stopwatch said"
     said = {figure["name"]: figure["finding"] for figure in made["figures"]}
     for name in plain["traces"]:
-        raw = Raw(folder / plain["traces"][name])
+        raw = Raw(_lines(folder / plain["traces"][name]))
         wasted = 1 - raw.held["useful"] / raw.held["total"]
         for clause in said["lane_steps"].rstrip(".").split("; "):
             if clause.startswith(f"{name} wastes ") and " none " not in clause:

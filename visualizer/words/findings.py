@@ -5,16 +5,17 @@ Who won and how sure that is stands in `visualizer.words.verdicts`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.config import EngineConfig
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
+from core.measure.metrics import metrics
 from core.trace.phrases import count as counted
 from core.trace.trace import Trace
-from visualizer.words.vocabulary import Sentence
+from visualizer.words.vocabulary import Sentence, agree, is_are
 
 if TYPE_CHECKING:
     from core.measure.equivalence import Equivalence
@@ -134,34 +135,39 @@ class Price(NamedTuple):
 
 def price(trace: Trace) -> Price:
     events = trace.events
-    lost = [p.tokens_lost for e in events for p in e.preempted]
-    return Price(len(lost), sum(lost), sum(len(e.stalled) for e in events), sum(e.waiting.count for e in events), len(events))
+    found = metrics(trace)
+    frozen, waited = sum(len(e.stalled) for e in events), sum(e.waiting.count for e in events)
+    return Price(found["preemptions"], found["tokens_recomputed"], frozen, waited, len(events))
 
 
 def pressure(comparison: Comparison) -> str:
-    """Who is done first and last, and who pays most of each price."""
+    """Who is done first and last, and who pays most of each price; all of them where several do."""
     paid = {n: price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
 
-    def most(kind: str) -> tuple[str, int]:
-        name = max(paid, key=lambda n: getattr(paid[n], kind))
-        return name, getattr(paid[name], kind)
+    def those(kind: str, best: Callable[[Iterable[int]], int]) -> tuple[list[str], int]:
+        number = best(getattr(p, kind) for p in paid.values())
+        return [n for n, p in paid.items() if getattr(p, kind) == number], number
 
-    first, (last, steps) = min(paid, key=lambda n: paid[n].steps), most("steps")
-    said = [
-        f"{first} is done after {counted(paid[first].steps, 'step')}" + (f", {last} after {steps:,}" if first != last else "")
-    ]
+    (first, least), (last, steps) = those("steps", min), those("steps", max)
+    said = [f"{listed(first)} {is_are(len(first))} done after {counted(least, 'step')}"]
+    said[0] += f", {listed(last)} after {steps:,}" if first != last else ""
     for kind, what, unit in _PAID:
-        name, number = most(kind)
+        names, number = those(kind, max)
         if number:
-            said.append(f"{what.format(name)}, {counted(number, unit)}")
+            verb = agree(names, "computes", "compute")
+            said.append(f"{what.format(listed(names), verb=verb)}, {counted(number, unit)}")
     return f"{'; '.join(said)}."
 
 
 _PAID = (
-    ("again", "{} computes most again", "token"),
+    ("again", "{} {verb} most again", "token"),
     ("frozen", "running requests stand still longest under {}", "lane-step"),
     ("waited", "others wait longest under {}", "request-step"),
 )
+
+
+def listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def cost(curve: CostCurve) -> str:
