@@ -128,7 +128,7 @@ def filtered(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """
     device, vocab_size = scaled.device, scaled.shape[1]
     top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)
-    top_p = torch.tensor([r.params.top_p for r in rows], device=device)
+    top_p = torch.tensor([r.params.top_p if r.params.top_p < 1 else math.inf for r in rows], device=device)  # of a rounded mass
     min_p = torch.tensor([r.params.min_p for r in rows], device=device)
     ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
     ordered = ordered.masked_fill(torch.arange(vocab_size, device=device) >= top_k[:, None], -torch.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import torch
@@ -61,6 +62,34 @@ def test_filters_keep_what_transformers_keeps(params, seed):
     assert torch.allclose(mine.softmax(-1), theirs.softmax(-1), atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_everything_together_is_what_transformers_makes_of_it_in_its_order(seed):
+    """Bias, repetition, temperature, top-k, top-p, min-p: any of them left out, filters so wide or narrow that they keep all or one."""
+    draw = random.Random(seed)
+    prompt = [draw.randrange(VOCAB) for _ in range(draw.randint(1, 40))]
+    generated = [draw.randrange(VOCAB) for _ in range(draw.randint(0, 40))]
+    bias = {draw.randrange(VOCAB): draw.uniform(-100, 100) for _ in range(draw.choice((0, 1, 12)))}
+    params = {
+        "repetition_penalty": draw.choice((1.0, 0.01, 0.7, 1.4, 100.0)), "temperature": draw.choice((1.0, 0.1, 3.0)),
+        "top_k": draw.choice((0, 1, 7, VOCAB, 10**6)), "top_p": draw.choice((1.0, 1e-6, 0.5, 0.95)), "min_p": draw.choice((0.0, 0.02, 1.0)),
+    }  # fmt: skip
+    scores, ids = logits(seed), torch.tensor([prompt + generated])
+    chain = [SequenceBiasLogitsProcessor({(i,): value for i, value in bias.items()})] if bias else []
+    chain += [RepetitionPenaltyLogitsProcessor(params["repetition_penalty"]), TemperatureLogitsWarper(params["temperature"])]
+    chain += [TopKLogitsWarper(params["top_k"])] if params["top_k"] else []
+    chain += [TopPLogitsWarper(params["top_p"])] if params["top_p"] < 1 else []
+    chain += [MinPLogitsWarper(params["min_p"])] if params["min_p"] else []
+    theirs = scores.clone()
+    for process in chain:
+        theirs = process(ids, theirs)
+    mine = row(prompt, generated, logit_bias=bias, **params)
+    found = adjusted(scores, [mine])
+    found = filtered((found - found.amax()) / params["temperature"], [mine])
+    assert survivors(found) == survivors(theirs)
+    assert torch.allclose(found.softmax(-1), theirs.softmax(-1), atol=1e-5)
+    assert {sample(scores, [mine._replace(position=p)])[0].token_id for p in range(30)} <= survivors(theirs)
+
+
 @pytest.mark.parametrize("penalty", [0.5, 1.3, 2.0])
 def test_the_repetition_penalty_is_that_of_transformers(penalty):
     scores, prompt, generated = logits(1), (3, 17, 17, 200), (5, 3, 299)
@@ -88,6 +117,12 @@ def test_bias_comes_before_penalties_and_repetition_before_the_others():
     scores = torch.zeros(1, 8)
     found = adjusted(scores, [row((1,), (1, 2), repetition_penalty=2.0, frequency_penalty=1.0, logit_bias={1: 4.0, 2: -4.0})])
     assert found[0].tolist() == [0, 4 / 2 - 1, -4 * 2 - 1, 0, 0, 0, 0, 0]
+
+
+def test_a_neighbours_filter_takes_no_token_from_a_row_without_one():
+    """However unlikely: the mass before it is rounded to all of it, but nothing was to be left out."""
+    scores = torch.tensor([[0.0, -40.0, -80.0], [0.0, -1.0, -2.0]])
+    assert survivors(filtered(scores, [row(), row(top_k=2)])) == {0, 1, 2}
 
 
 def test_a_row_is_the_same_in_any_company():
@@ -133,6 +168,38 @@ class _Flat(MemoryModel):
 
     def forward(self, batch, pool, backend=None):
         return torch.zeros(len(batch.sample_rows), 50)
+
+
+NUMBERS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "seed",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_new_tokens",
+)
+ODD = (math.nan, math.inf, -math.inf, -3, 10**400, 1e308, "1", None, True, [1], 2**64)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_odd_numbers_are_refused_by_name(name):
+    allowed = {"temperature": [1e308, 2**64]}  # any heat: it draws from all alike
+    for odd in ODD:
+        if odd in allowed.get(name, ()):
+            SamplingParams(**{name: odd})
+        else:
+            with pytest.raises(InvalidRequest, match=f"^{name} must be") as said:
+                SamplingParams(**{name: odd})
+            assert len(str(said.value)) < 200
+    for odd in (math.nan, math.inf, 10**400, "1", None, True):
+        with pytest.raises(InvalidRequest, match="^logit_bias must"):
+            SamplingParams(logit_bias={1: odd})
+    for odd in (-1, 2**31, 1.5, True, None, (1,)):
+        with pytest.raises(InvalidRequest, match="^logit_bias must"):
+            SamplingParams(logit_bias=[(odd, 1.0)])
 
 
 @pytest.mark.parametrize(
