@@ -19,6 +19,7 @@ from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
 from visualizer.documents.comparison_files import RECORDED
 from visualizer.documents.record import MISTAKES, differences, run_leak, run_mistake, run_preset
+from visualizer.server.on_record import on_record
 from visualizer.server.store import Store
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
@@ -111,8 +112,9 @@ def test_a_difference_is_named():
 
 
 def test_the_catalogue_lists_them_in_order(tmp_path):
-    entries = Store(tmp_path, 2**24, lambda path: f"file={path.name}").catalogue()
+    store = Store(tmp_path, 2**24, lambda path: f"file={path.name}")
+    entries = on_record(store)
     assert [e["name"] for e in entries] == [*RUNS, *RANKED]
     for entry in entries:
         assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"
-        assert (tmp_path / f"{entry['id']}.json").exists()
+        assert store.is_pinned(f"{entry['id']}.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,14 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
+from core.trace.trace import Trace
 from visualizer.documents import files
-from visualizer.documents.catalogue import TRACES
+from visualizer.documents.catalogue import TRACES, rank_files
+from visualizer.documents.files import as_text
+from visualizer.documents.replay import replay
 from visualizer.server.folder import own_folder
 from visualizer.server.lessons import Lessons
+from visualizer.server.on_record import on_record
 from visualizer.server.store import PLOTLY, NotKept, Store
 from worlds.visual import record, request
 
@@ -84,9 +89,35 @@ def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
     assert len(figure) < 200_000 and PLOTLY.encode() in figure and download
 
 
+def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
+    store = Store(tmp_path, 0)
+    first, *_, of_ranks = on_record(store)
+    assert not list(tmp_path.iterdir())
+    with ThreadPoolExecutor(8) as pool:
+        for file, _ in pool.map(store.open, [f"{first['id']}.json"] * 8):
+            with file:
+                assert json.load(file) == json.loads(as_text(replay(Trace.load(TRACES / f"{first['name']}.jsonl"))))
+    assert [path.name for path in tmp_path.iterdir()] == [f"{first['id']}.json"]
+    ids = [rank["id"] for rank in json.load(store.open(f"{of_ranks['id']}.json")[0])["ranks"]]
+    written = [path.read_text() for path in rank_files(of_ranks["name"])]
+    assert [(tmp_path / store.export("jsonl", run)["url"].rsplit("/")[-1]).read_text() for run in ids] == written
+    assert on_record(Store(tmp_path / "again", 0)) == on_record(store)
+
+
+def test_a_recorded_run_comes_once_the_disk_takes_it(tmp_path, full_disk):
+    store = Store(tmp_path, 2**24)
+    name = f"{on_record(store)[0]['id']}.json"
+    with pytest.raises(NotKept, match="no space left"):
+        store.open(name)
+    assert not list(tmp_path.iterdir())
+    full_disk.undo()
+    with store.open(name)[0] as file:
+        assert json.load(file)["complete"]
+
+
 def test_exports_make_room_too(tmp_path):
     store = Store(tmp_path, 0)
-    pinned = store.put(trace(), pinned=True)["id"]
+    pinned = on_record(store, TRACES)[0]["id"]
     for step in range(4):
         store.export("plotly", pinned, step)
     assert len(list(tmp_path.glob("*.html"))) <= 1 and store.trace(pinned).events

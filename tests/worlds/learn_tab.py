@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
+from core.trace.trace import Trace
 from visualizer.documents.catalogue import recorded_runs
 from visualizer.documents.replay import replay, told
 from visualizer.lessons.document import document, recorded, runs_of_lessons
@@ -27,10 +28,10 @@ TABS_HERE = [tab for tab in TABS if tab["name"] != "compare"]
 def world() -> tuple[dict, dict, dict[str, str]]:
     """Options of the player, its parts, and the files beside the page."""
     files, catalogue = {}, []
-    for entry, trace in recorded_runs():
+    for entry, path in recorded_runs():
         if entry["name"] in runs_of_lessons():
             url = f"runs/{entry['name']}.json"
-            files[url] = json.dumps(replay(trace))
+            files[url] = json.dumps(replay(Trace.load(path)))
             catalogue.append(entry | {"url": url})
     traces = recorded()
     captions = {run: {"de": f"learn/{run}-de.json"} for run in runs_of_lessons()}

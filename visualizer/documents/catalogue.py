@@ -46,28 +46,32 @@ LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
 """Presets that are also on record under a leaking mask, for pages without an engine; and by what name."""
 
 
-def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Trace]]:
-    """Each recorded run with its entry, in the order of the presets."""
+def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The entry of each recorded run, and its trace's file, in the order of the presets."""
     for preset in RUNS.values():
         path = folder / f"{preset.name}.jsonl"
         if path.exists():
-            trace = Trace.load(path)
-            yield entry(preset, trace), trace
+            yield entry(preset, Trace.load(path, trusted=True)), path
 
 
-def recorded_ranks(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Ranks]]:
-    """The same of the runs of several ranks."""
+def recorded_ranks(folder: Path = TRACES, trusted: bool = False) -> Iterator[tuple[dict[str, Any], Ranks]]:
+    """The entry of each run of several ranks, and the ranks. trusted: see `Trace.load`."""
     for preset in RANKED.values():
-        if any(folder.glob(f"{preset.name}.rank*.jsonl")):
-            found = ranks(preset.name, folder)
+        if rank_files(preset.name, folder):
+            found = ranks(preset.name, folder, trusted)
             steps = sum(len(rank.trace.events) for rank in found.ranks)
             first = entry(preset, found.ranks[0].trace)
             yield first | {"steps": steps, "lanes": _stacked(found, steps)}, found
 
 
-def ranks(name: str, folder: Path = TRACES) -> Ranks:
-    """The ranks that are on record under a name of `RANKED`; raises InvalidTrace where there are none."""
-    return Ranks.of((path.name, Trace.load(path)) for path in sorted(folder.glob(f"{name}.rank*.jsonl")))
+def ranks(name: str, folder: Path = TRACES, trusted: bool = False) -> Ranks:
+    """The ranks that are on record under a name of `RANKED`; raises InvalidTrace where there are none. trusted: see `Trace.load`."""
+    return Ranks.of((path.name, Trace.load(path, trusted)) for path in rank_files(name, folder))
+
+
+def rank_files(name: str, folder: Path = TRACES) -> list[Path]:
+    """Their traces' files, by rank."""
+    return sorted(folder.glob(f"{name}.rank*.jsonl"), key=lambda path: (len(path.name), path.name))
 
 
 def entry(preset: Preset, trace: Trace) -> dict[str, Any]:

@@ -25,8 +25,13 @@ def write_whole(path: Path, pieces: Iterable[str]) -> Path:
     return path
 
 
+def as_text(data: dict[str, Any]) -> str:
+    """Data as JSON, as the page fetches it."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
     """Write JSON under the hash of its content; the file. One that is there already is not written again."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = as_text(data)
     path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
     return path if path.exists() else write_whole(path, [text])

@@ -22,6 +22,7 @@ from visualizer.server.jobs import Job, JobQueue, Jobs
 from visualizer.server.lent_gpu import is_lent, run_for
 from visualizer.server.lessons import Lessons
 from visualizer.server.limits import Limits, Refused, check
+from visualizer.server.on_record import on_record
 from visualizer.server.runs import LeakyRun
 from visualizer.server.store import Store
 from visualizer.server.uploads import open_upload
@@ -38,7 +39,7 @@ class Server:
             "comparisons": JobQueue(1, limits.waiting_jobs // 4),
         }
         self.jobs = Jobs(queues)
-        self.catalogue = store.catalogue(traces)
+        self.catalogue = on_record(store, traces)
         self.comparisons = comparisons.Recorded(store, limits)
         self._lessons = Lessons(store, traces)
 

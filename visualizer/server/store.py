@@ -21,7 +21,6 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import TRACES, recorded_ranks, recorded_runs
 from visualizer.documents.files import write_by_content, write_whole
 from visualizer.documents.ranks import document
 from visualizer.documents.replay import replay
@@ -56,26 +55,27 @@ class Store:
     def __init__(self, folder: Path, quota: int, url: Callable[[Path], str] = address) -> None:
         self.folder, self._quota, self._url = folder, quota, url
         self._pinned: set[str] = set()  # ids and names of files that stay
-        self._lock = threading.Lock()
+        self._promised: dict[str, Callable[[], str]] = {}  # by name
+        self._lock, self._redeeming = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    def put(self, trace: Trace, source: str | None = None, pinned: bool = False) -> dict[str, Any]:
-        """Store a run; `{"id", "url"}`. source: see `replay`. pinned: it stays, however many come after it. Raises NotKept."""
+    def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]:
+        """Store a run; `{"id", "url"}`. source: see `replay`. Raises NotKept."""
         with self._writing():
             path = write_by_content(self.folder, replay(trace, source))
             kept = path.with_suffix(".jsonl")
             if not kept.exists():
                 write_whole(kept, (line + "\n" for line in trace.lines()))
-        return self._kept(path, pinned)
+        return self._kept(path)
 
-    def put_ranks(self, ranks: Ranks, source: str | None = None, pinned: bool = False) -> dict[str, Any]:
+    def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
         """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that. See `put`."""
-        ids = [self.put(rank.trace, source, pinned)["id"] for rank in ranks.ranks]
+        ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         with self._writing():
             path = write_by_content(self.folder, document(ranks, ids, source))
-        return self._kept(path, pinned)
+        return self._kept(path)
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """Store a run that was computed, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
@@ -88,10 +88,12 @@ class Store:
             return {"unkept": f"This run could not be kept on the server: {type(error).__name__}."}
 
     def keep_document(self, document: dict[str, Any], pinned: bool = False) -> str:
-        """The address of a document that was made here; raises NotKept."""
+        """The address of a document that was made here; raises NotKept. pinned: it stays, however many come after it."""
         with self._writing():
             path = write_by_content(self.folder, document)
-        return self._kept(path, pinned)["url"]
+        if pinned:
+            self.pin(path)
+        return self._kept(path)["url"]
 
     def keep_text(self, name: str, text: str) -> str:
         """The address of a text that was made here and stays; raises NotKept."""
@@ -102,7 +104,14 @@ class Store:
 
     def adopt(self, run: str) -> dict[str, Any]:
         """A run, or the document of several, that another process has put into the folder; `{"id", "url"}`."""
-        return self._kept(self._path(run, ".json"), pinned=False)
+        return self._kept(self._path(run, ".json"))
+
+    def promise(self, name: str, text: Callable[[], str]) -> dict[str, Any]:
+        """A file that stays, written when it is first asked for; `{"id", "url"}`. name: says what it is made from."""
+        path = self.folder / name
+        self._promised[name] = text
+        self.pin(path)
+        return {"id": path.stem, "url": self._url(path)}
 
     def pin(self, path: Path) -> None:
         """A file that stays."""
@@ -111,11 +120,6 @@ class Store:
     def is_pinned(self, name: str) -> bool:
         """Whether a file stays."""
         return name in self._pinned
-
-    def catalogue(self, folder: Path = TRACES) -> list[dict[str, Any]]:
-        """The recorded runs in the order of the presets, those of ranks last, as the player lists them: entries with `id` and `url`. They stay."""
-        alone = [entry | self.put(trace, pinned=True) for entry, trace in recorded_runs(folder)]
-        return alone + [entry | self.put_ranks(ranks, pinned=True) for entry, ranks in recorded_ranks(folder)]
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Store:
         if not _NAME.fullmatch(name) or name.endswith(".partial"):
             raise InflightError(_NOT_HERE)
         try:
-            file = (self.folder / name).open("rb")
+            file = self._there(name).open("rb")
         except OSError:
             raise InflightError(_NOT_HERE) from None
         return file, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
@@ -172,9 +176,19 @@ class Store:
     def _path(self, run: object, kind: str = ".jsonl") -> Path:
         """A file of a run, by default its trace, by the last part of its url, which is all that is looked at."""
         found = _ID.search(run) if isinstance(run, str) else None
-        path = self.folder / f"{found[1]}{kind}" if found else None
+        path = self._there(f"{found[1]}{kind}") if found else None
         if path is None or not path.exists():
             raise InflightError(GONE)
+        return path
+
+    def _there(self, name: str) -> Path:
+        """Where a file lies, if it is here; one that was promised is written now. Raises NotKept."""
+        path = self.folder / name
+        if name in self._promised:
+            with self._redeeming, self._writing():
+                if name in self._promised:
+                    write_whole(path, [self._promised[name]()])
+                    del self._promised[name]
         return path
 
     def _page(self, path: Path, place: dict[str, object]) -> dict[str, Any]:
@@ -200,9 +214,7 @@ class Store:
     def _named(self, path: Path, name: str) -> dict[str, Any]:
         return {"url": self._url(path), "name": name}
 
-    def _kept(self, path: Path, pinned: bool) -> dict[str, Any]:
-        if pinned:
-            self._pinned |= {path.name, path.with_suffix(".jsonl").name}
+    def _kept(self, path: Path) -> dict[str, Any]:
         self._prune(path.stem)
         return {"id": path.stem, "url": self._url(path)}
 
