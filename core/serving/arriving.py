@@ -1,32 +1,12 @@
-"""How long a call may take to arrive: its headers on uvicorn's connections, and whatever else somebody waits for. Knows no route."""
+"""How long the headers of a call may take to arrive on uvicorn's connections. Knows no route."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-_LOOKS = 10
-
-T = TypeVar("T")
-
-
-async def within(seconds: float, coming: Awaitable[T]) -> T:
-    """What comes; raises TimeoutError where it has not come within so many seconds during which this process listened.
-
-    It looks ten times: a process that stood still itself, short of a core, must not blame its client for that.
-    """
-    task = asyncio.ensure_future(coming)
-    try:
-        for _ in range(_LOOKS):
-            there, _ = await asyncio.wait({task}, timeout=seconds / _LOOKS)
-            if there:
-                return task.result()
-        raise TimeoutError
-    finally:
-        task.cancel()
+from core.serving.patience import Wait, after
 
 
 def headers_within(seconds: float) -> type[asyncio.Protocol]:
@@ -36,7 +16,7 @@ def headers_within(seconds: float) -> type[asyncio.Protocol]:
     """
 
     class Calls(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        _waiting: asyncio.TimerHandle | None = None
+        _waiting: Wait | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -54,7 +34,7 @@ def headers_within(seconds: float) -> type[asyncio.Protocol]:
             super().connection_lost(exc)
 
         def _wait_for_headers(self) -> None:
-            self._waiting = self.loop.call_later(seconds, self._give_up)
+            self._waiting = after(seconds, self._give_up)
 
         def _stop_waiting(self) -> None:
             if self._waiting is not None:

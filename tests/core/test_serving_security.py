@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.serving.arriving import within
 from core.serving.http.guard import same
 from core.serving.limits import ServingLimits
+from core.serving.patience import within
 from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, served
 

@@ -221,3 +221,31 @@ def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # no
         if size == "phone":
             small = "[...document.querySelectorAll('.live button, .live input:not([type=checkbox]), .live select, .live textarea')].filter(e => e.getClientRects().length && e.getBoundingClientRect().height < 43.5).map(e => e.outerHTML.slice(0, 90))"
             assert page.evaluate(small) == []
+
+
+PLACE = """() => { const e = document.activeElement;
+    return e.closest(".top") ? "bar" : e.closest(".live-card") ? e.name || "card" : e.closest("#watch") ? "player" : e.tagName; }"""
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_by_tab_one_meets_the_bar_then_the_form_then_the_player(live_url, visit, size):  # noqa: F811
+    page = opened(visit, live_url, size=size)
+    ask(page, "O Romeo", 8)
+    stepped(live_url, page, steps=1)
+    page.evaluate("document.activeElement.blur()")
+    page.reload()
+    page.wait_for_function("() => window.inflightLive && inflightLive.before && inflight.run && inflight.drawn >= 0")
+    met: list[str] = []
+    while "player" not in met and len(met) < 60:
+        page.keyboard.press("Tab")
+        met.append(page.evaluate(PLACE))
+    assert list(dict.fromkeys(met)) == ["bar", "card", "nickname", "tokens", "prompt", "player"]
+    for tab in ("Watch", "Compare", "Learn", "Live"):  # one opens another part with the keyboard, and goes on from its bar
+        page.get_by_role("button", name=tab, exact=True).and_(page.locator(".tabs button")).focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "(name) => document.documentElement.dataset.part === name && document.activeElement.getAttribute('aria-current') === 'page'",
+            arg=tab.lower(),
+        )
+        page.keyboard.press("Tab")
+        assert page.evaluate(PLACE) == "bar"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 
 import httpx
@@ -172,6 +173,29 @@ def test_megabytes_of_brackets_are_refused_before_anybody_parses_them(page_url, 
     body = b'{"data": [[' + b"[]," * 2_000_000 + b"[]]]}"
     answer = http.post(f"{page_url}/{path}", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 413 and "KiB at once here" in answer.json()["error"]
+
+
+def test_slow_files_of_one_address_keep_nobody_else_waiting(space_url, http):
+    """Behind a Space's proxy, which names the address last; what stands before it a visitor wrote."""
+
+    def sent(address: str) -> str:
+        return http.post(f"{space_url}/inflight/uploads", content=b"x", headers={"x-forwarded-for": address}).json()["error"]
+
+    slow = [socket.create_connection(("127.0.0.1", int(space_url.rsplit(":")[-1])), timeout=120) for _ in range(4)]
+    for made in slow:
+        head = "POST /inflight/uploads HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 8.8.8.8\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+        made.sendall(head.encode())
+        assert made.recv(100).startswith(b"HTTP/1.1 100 "), "its body is waited for"
+        made.sendall(b"slowly")
+    for address in ("8.8.8.8", "9.9.9.9, 8.8.8.8"):
+        assert sent(address) == "4 files are being opened for you already: try again in a moment."
+    for address in ("9.9.9.9", "8.8.8.8, 9.9.9.9"):
+        assert "cannot be opened as a trace" in sent(address)
+    for made in slow:
+        made.close()
+    until = time.monotonic() + 60
+    while "already" in sent("8.8.8.8"):
+        assert time.monotonic() < until, "they are gone, and still counted"
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b"{", b"[" * 100_000, b"\xff", b'{"kind": "run"}'])

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
+from core.serving.patience import after
 from core.workload.request import SamplingParams
 from visualizer.server.fanout import Feed
-from visualizer.server.patience import after
 from visualizer.server.sse import KEEP_ALIVE
 
 if TYPE_CHECKING:

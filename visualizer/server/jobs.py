@@ -18,10 +18,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from core.errors import InflightError
+from core.serving.patience import after
 from core.threads import SHARES
 from visualizer.server.fanout import Feed
 from visualizer.server.limits import Refused
-from visualizer.server.patience import after
 
 FIRST_READER = 5.0  # seconds (see `after`) in which somebody has to open the stream of a new job
 GRACE = 10.0  # seconds for which a job goes on after its reader left, while nobody needs its place

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from core.serving.arriving import within
+from core.serving.patience import within
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

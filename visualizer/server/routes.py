@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from anyio import CapacityLimiter, WouldBlock, to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -36,6 +37,7 @@ from visualizer.server.packed import FOREVER
 from visualizer.server.store import PLOTLY
 
 _FILES = 16  # that visitors open at once; more would take the memory of all
+_FILES_OF_ONE = 4  # of one address: whoever sends slowly keeps others waiting, but not everybody
 _PIECE = 2**16  # bytes of a file that are in memory for one reader
 _SENDING = 60  # seconds that a file may take to arrive
 _TAKING = 30  # seconds that a reader may take for what it is sent
@@ -81,21 +83,25 @@ def routes(
         headers["content-length"] = str(os.fstat(content.fileno()).st_size)
         return StreamingResponse(_pieces(content), media_type=_TYPES.get(Path(name).suffix), headers=headers)
 
-    files = CapacityLimiter(_FILES)  # threads of their own, for they wait
+    opening = Counter[str]()  # files by address
 
     async def opened(request: Request, read: Callable[[bytes], dict[str, Any]]) -> Response:
-        try:
-            files.acquire_on_behalf_of_nowait(request)  # before its body takes memory
-        except WouldBlock:
+        whose = address_of(request)
+        if opening[whose] >= _FILES_OF_ONE:
+            return answer({"error": f"{_FILES_OF_ONE} files are being opened for you already: try again in a moment."})
+        if opening.total() >= _FILES:  # before its body takes memory
             return answer({"error": BUSY})
+        opening[whose] += 1
         try:
             async with asyncio.timeout(_SENDING):
                 data = await request.body()
-            return answer(await to_thread.run_sync(read, data, limiter=CapacityLimiter(1)))
+            return answer(await to_thread.run_sync(read, data, limiter=CapacityLimiter(1)))  # a thread of its own, for it waits
         except TimeoutError:
             return answer({"error": f"The file did not arrive within {_SENDING} seconds."}, 408)
         finally:
-            files.release_on_behalf_of(request)
+            opening[whose] -= 1
+            if not opening[whose]:
+                del opening[whose]
 
     async def upload(request: Request) -> Response:
         names = request.query_params.getlist("name")

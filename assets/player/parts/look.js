@@ -69,7 +69,7 @@ export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
   nav.replaceChildren(...tabs.map((tab) => h("button", {
-    type: "button", "aria-current": tab.name === current ? "page" : null, onclick: () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name }, bubbles: true })),
+    type: "button", "aria-current": tab.name === current ? "page" : null, onclick: (e) => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name, byKey: e.detail === 0 }, bubbles: true })),
   }, t(tab.title))));
 }
 

@@ -7,7 +7,7 @@
 import { wantedLanguage } from "./language.js";
 import { addressed, setAddress } from "./link.js";
 
-/** holder: where the parts go, each in an element of its own. parts: {name: {script, mounts, options}}; a script may be on the page already. */
+/** holder: where the parts go, each in an element of its own, where there is no player to put them before. parts: {name: {script, mounts, options}}; a script may be on the page already. */
 function pageParts(holder, parts) {
   const page = document.documentElement;
   const opened = new Map();
@@ -17,7 +17,9 @@ function pageParts(holder, parts) {
   const mountOf = (part) => /** @type {any} */ (window)[part.mounts];
   const mount = (name, part) => {
     const place = document.createElement("div");
-    holder.append(place);
+    const player = document.querySelector("#watch");
+    if (player) player.before(place); // whoever walks by Tab meets what stands first on the screen: the part's bar and card
+    else holder.append(place);
     const watched = window.inflight?.server ? () => window.inflight.editor.said() : null;
     mounted.set(name, mountOf(part)(place, { ...part.options, watched }));
     return mounted.get(name);
@@ -61,7 +63,12 @@ function pageParts(holder, parts) {
     }
   };
 
-  document.addEventListener("inflight-tab", (/** @type {CustomEvent} */ e) => open(e.detail.name, e.detail.wish));
+  document.addEventListener("inflight-tab", async (/** @type {CustomEvent} */ e) => {
+    await open(e.detail.name, e.detail.wish);
+    if (!e.detail.byKey) return;
+    const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('.tabs [aria-current="page"]'));
+    [...tabs].find((tab) => tab.getClientRects().length)?.focus(); // the one that was pressed went with its part
+  });
   const wanted = () => addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null); // a teacher's link is short
   window.addEventListener("hashchange", () => {
     const part = wanted() || "watch";

@@ -7,9 +7,9 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from core.serving.arriving import within
 from core.serving.http.errors import error_response
 from core.serving.limits import ServingLimits
+from core.serving.patience import within
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
