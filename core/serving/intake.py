@@ -6,6 +6,7 @@ Everything here may be called from any thread.
 from __future__ import annotations
 
 import copy
+import re
 import threading
 import unicodedata
 from collections import Counter
@@ -20,6 +21,9 @@ from core.serving.limits import ServingLimits
 from core.workload.request import Request, SamplingParams
 
 _IN_NICKNAMES = frozenset(" -_.'")
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)  # letters and marks with no ink
 
 
 class Intake:
@@ -72,7 +76,14 @@ class Intake:
         """The nickname as plain text of a few characters, None if nothing is left; raises InvalidRequest for anything else."""
         name = " ".join(unicodedata.normalize("NFC", given or "").split(" ")).strip()
         most = self._limits.max_nickname_characters
-        if len(name) > most or not all(unicodedata.category(c)[0] in "LMN" or c in _IN_NICKNAMES for c in name):
+        kinds = "".join(unicodedata.category(c)[0] for c in name)
+        if (
+            len(unicodedata.normalize("NFKC", name)) > most  # as wide as it is drawn
+            or not all(kind in "LMN" or c in _IN_NICKNAMES for kind, c in zip(kinds, name, strict=True))
+            or _UNSEEN.search(name)
+            or kinds.startswith("M")
+            or "MMMM" in kinds  # no script piles up so many
+        ):
             raise InvalidRequest(f"A nickname has at most {most} letters, digits, spaces and the characters - _ . and '.")
         return name or None
 

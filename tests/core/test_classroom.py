@@ -214,7 +214,18 @@ def test_a_wave_that_does_not_fit_leaves_nothing_behind():
         asyncio.run(send(made))
 
 
-@pytest.mark.parametrize("name", ["<b>x</b>", "a\nb", "a\u202eb", "x" * 25, "a&b", "\u200b", '"', "`", "javascript:x", "\x00"])
+@pytest.mark.parametrize(
+    "name",
+    ["<b>x</b>", "a\nb", "a\u202eb", "x" * 25, "a&b", "\u200b", '"', "`", "javascript:x", "\x00"]
+    + [
+        "\u3164",
+        "Ada\u034f",
+        "Ada\ufe0f",
+        "A" + "\u0336" * 23,
+        "\u0301",
+        "\ufdfa" * 2,
+    ],  # unseen, piled up, wider than they are long
+)
 def test_a_nickname_that_is_none(name):
     async def ask(made: ServingEngine):
         with pytest.raises(InvalidRequest, match="A nickname has at most 24"):
@@ -227,12 +238,12 @@ def test_a_nickname_that_is_none(name):
 
 def test_nicknames_are_told_trimmed():
     async def ask(made: ServingEngine):
-        for name in ("  Zoë O'Neil-3 ", "", None, "李 小龙"):
+        for name in ("  Zoë O'Neil-3 ", "", None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"):
             await whole(await made.submit((4, 5), greedy(1), nickname=name))
         return [m["nickname"] for m in await told(made) if m["kind"] == "request"]
 
     with serving(memory_engine(), hidden=SHOWN) as made:
-        assert asyncio.run(ask(made)) == ["Zoë O'Neil-3", None, None, "李 小龙"]
+        assert asyncio.run(ask(made)) == ["Zoë O'Neil-3", None, None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"]
 
 
 # -- what is hidden ------------------------------------------------------------------------------------------------------

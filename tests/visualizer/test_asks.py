@@ -83,6 +83,7 @@ def test_what_is_no_request_is_refused_in_a_sentence():
         for wrong in (
             {"key": "short"},
             {"key": 7},
+            {"key": "\ud800" * 20},
             {"prompt": None},
             {"prompt": ["a"]},
             {"nickname": 5},

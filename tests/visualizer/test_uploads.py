@@ -76,6 +76,12 @@ def test_what_is_no_trace_is_refused_in_words(store, content, words):
     assert not list(store.folder.iterdir())
 
 
+def test_what_is_no_text_is_called_that(store):
+    with pytest.raises(InflightError, match="this is not text"):
+        open_upload(b"\x89PNG\r\n\x1a\n", store, SPACE)
+    assert not list(store.folder.iterdir())
+
+
 def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(apart, "_LONGEST", 0.01)

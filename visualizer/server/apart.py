@@ -66,7 +66,11 @@ def answer(
     """A reader's main: what `read` makes of the text on stdin, or why it cannot, on stdout. prepare: imports what reading this text takes,
     before memory is bounded. seconds: of CPU, after which the process is ended.
     """
-    text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        print(json.dumps({"error": "this is not text."}))
+        return
     _bound_time(seconds)
     prepare(text)
     _bound_memory(2**29 + 24 * len(text))

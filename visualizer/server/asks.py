@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
 from core.serving.patience import after
-from core.workload.request import SamplingParams
+from core.workload.request import SamplingParams, is_text
 from visualizer.server.fanout import Feed
 from visualizer.server.sse import KEEP_ALIVE
 
@@ -66,7 +66,7 @@ class Asks:
         asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for a request that is not taken.
         """
         key, prompt, nickname = asked.get("key"), asked.get("prompt"), asked.get("nickname")
-        if not isinstance(key, str) or len(key) not in _KEY:
+        if not isinstance(key, str) or len(key) not in _KEY or not is_text(key):
             raise InvalidRequest("A request is asked for with a key of 16 to 64 characters, which its page makes up.")
         if not isinstance(prompt, str) or not (nickname is None or isinstance(nickname, str)):
             raise InvalidRequest("A prompt and a nickname are texts.")
