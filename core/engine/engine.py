@@ -27,7 +27,7 @@ from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
 from core.trace.detokenize import StopWatch
-from core.trace.events import Arrived, StepEvent
+from core.trace.events import Arrived, StepEvent, to_microseconds
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
@@ -177,7 +177,7 @@ class Engine:
     @property
     def now(self) -> float:
         """Seconds since the run began."""
-        return round(self._clock() - self._origin, 6)
+        return to_microseconds(self._clock() - self._origin)
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -350,6 +350,7 @@ class Engine:
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
         self._scheduler = Scheduler(self.config, self._num_pool_blocks, self.adapter.eos_token_ids)
+        self._budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
         self._requests: dict[str, RequestState] = {}  # unfinished
         self._params: dict[str, SamplingParams] = {}
         self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
@@ -427,12 +428,11 @@ class Engine:
             start = max(start, self._last_end)
         ahead = self._runner.asynchronous
         if step.results and (ahead or self._on_cuda):
-            last = round(step.results[-1].t_end - self._origin, 6)
+            last = to_microseconds(step.results[-1].t_end - self._origin)
             end = last if ahead else max(end, last)
             if ahead:  # the host's own times overlap: the device's are in order
-                start = round(step.results[0].t_start - self._origin, 6)
-        budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
-        return step.event(self._origin, start, end, self._num_pool_blocks, budget)
+                start = to_microseconds(step.results[0].t_start - self._origin)
+        return step.event(self._origin, start, end, self._num_pool_blocks, self._budget)
 
     def _describe(self) -> None:
         """What the header says of how passes are computed: known in full once they have been."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from core.runner.base import Launched, PassResult
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import StepFacts
-from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings
+from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings, to_microseconds
 
 
 @dataclass(slots=True)
@@ -41,52 +41,55 @@ class Step:
         origin: the clock's time at which the run began. start, end: the step's, in seconds since then. num_blocks: in the pool.
         budget: the token budget, None where the policy has none.
         """
-        passes, segments, sampled = self._records(origin)
         facts = self.facts
+        passes, segments, sampled = self._records(origin)
         prepare = forward = sample = 0.0
-        for result in self.results:
-            prepare += result.prepare
-            forward += result.forward
-            sample += result.sample
+        for _, _, _, of_prepare, of_forward, of_sample, _ in self.results:
+            prepare += of_prepare
+            forward += of_forward
+            sample += of_sample
+        parts = to_microseconds(self.scheduling), to_microseconds(prepare), to_microseconds(forward), to_microseconds(sample)
         return StepEvent(
-            step=self.number,
-            t_start=start,
-            t_end=end,
-            timings=Timings(round(self.scheduling, 6), round(prepare, 6), round(forward, 6), round(sample, 6)),
-            arrived=self.arrived,
-            admitted=tuple(facts.admitted),
-            waiting=facts.waiting,
-            preempted=tuple(facts.preempted),
-            stalled=tuple(facts.stalled),
-            passes=passes,
-            segments=segments,
-            sampled=sampled,
-            finished=tuple(facts.finished),
-            kv=KV(facts.blocks_used, num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
-            budget=facts.budget(budget),
-            overrun=tuple(facts.overrun),
-            left=tuple(facts.left),
+            self.number,
+            start,
+            end,
+            Timings(*parts),
+            self.arrived,
+            tuple(facts.admitted),
+            facts.waiting,
+            tuple(facts.preempted),
+            tuple(facts.stalled),
+            passes,
+            segments,
+            sampled,
+            tuple(facts.finished),
+            KV(facts.blocks_used, num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
+            facts.budget(budget),
+            tuple(facts.overrun),
+            tuple(facts.left),
         )
 
     def _records(self, origin: float) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
+        make = tuple.__new__  # half of what a record's own constructor takes
         passes, segments, sampled = [], [], []
         for index, ((output, _), result) in enumerate(zip(self.launched, self.results, strict=True)):
-            drawn, tokens, finished = iter(result.samples), 0, []
-            for request, lane, phase, fed, first, _, samples, *_ in output.scheduled:
-                if fed:
-                    length = len(fed)
+            samples, began, ended, _, _, _, bucket = result
+            drawn, tokens, finished = iter(samples), 0, []
+            for request, lane, phase, fed, first, _, is_sampled, _, _ in output.scheduled:
+                length = len(fed)
+                if length:
                     tokens += length
-                    segments.append(Segment(index, request, lane, phase, first, length, first + length))
+                    segments.append(make(Segment, (index, request, lane, phase, first, length, first + length)))
                 else:
                     finished.append(FinishedRow(request, lane))
-                if samples:
+                if is_sampled:
                     token_id, logprob, margin = next(drawn)
                     if token_id is not None:
-                        sampled.append(Sampled(index, request, token_id, logprob, margin))
+                        sampled.append(make(Sampled, (index, request, token_id, logprob, margin)))
             rows, width = (1, tokens) if output.layout == "packed" else (output.rows, output.width)
-            start, end = round(result.t_start - origin, 6), round(result.t_end - origin, 6)
+            start, end = to_microseconds(began - origin), to_microseconds(ended - origin)
             padding = rows * width - tokens
-            passes.append(Pass(output.layout, rows, width, tokens, padding, start, end, tuple(finished), result.bucket))
+            passes.append(Pass(output.layout, rows, width, tokens, padding, start, end, tuple(finished), bucket))
         if self.facts.overrun:  # a row for nothing: its token is nobody's
             overrun = {row.request for row in self.facts.overrun}
             sampled = [s for s in sampled if s.request not in overrun]

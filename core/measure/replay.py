@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from heapq import heappop, heappush
 
 from core.engine.step import Step
@@ -227,7 +226,7 @@ class Replay:
         """Compare the step with the event; raises Differs for the first decision that is not the same."""
         limit = self._header.config.max_num_batched_tokens if self._header.batching.token_budget else None
         again = step.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
-        again = replace(again, timings=event.timings)
+        again = again._replace(timings=event.timings)
         if again != event:
             raise Differs(next(_differences(event, again)))
         self._stops.difference_update([f.request for f in event.finished])
@@ -238,15 +237,15 @@ _NOT_READ = PassResult([], 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def _differences(event: StepEvent, again: StepEvent) -> Iterator[str]:
-    for f in fields(event):
-        mine, theirs = getattr(again, f.name), getattr(event, f.name)
+    for name in event._fields:
+        mine, theirs = getattr(again, name), getattr(event, name)
         if mine == theirs:
             continue
         if type(mine) is tuple:  # the first record that is another
             pairs = [*zip(mine, theirs, strict=False)]
             index = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
             mine, theirs = (side[index] if index < len(side) else None for side in (mine, theirs))
-        yield f"step {event.step}: {f.name}: {_told(theirs)} is on record, and the policy decides {_told(mine)}"
+        yield f"step {event.step}: {name}: {_told(theirs)} is on record, and the policy decides {_told(mine)}"
 
 
 def _told(record: object) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -49,7 +49,7 @@ def _told(data: dict[str, Any] | StepEvent, hidden: Hidden) -> dict[str, Any]:
     """The message as viewers may see it; hidden values are null."""
     if isinstance(data, StepEvent):
         if hidden.texts:
-            data = replace(data, sampled=tuple(Sampled(s.pass_index, s.request, *_NO_TOKEN) for s in data.sampled))
+            data = data._replace(sampled=tuple(Sampled(s.pass_index, s.request, *_NO_TOKEN) for s in data.sampled))
         return {"kind": "step", **data.to_json()}
     if data["kind"] == "request":
         names = (["prompt_token_ids", "sampling"] if hidden.texts else []) + (["nickname"] if hidden.nicknames else [])

@@ -6,11 +6,11 @@ Times are seconds since the run began. Request ids stand for requests, lanes and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "none"]
 When = Literal["before", "after"]
+_NO_MICROSECONDS = 2.0**33  # seconds
 
 
 class Why(NamedTuple):
@@ -30,6 +30,11 @@ class Why(NamedTuple):
 
 
 NOTHING_BINDS = Why("none")
+
+
+def to_microseconds(seconds: float) -> float:
+    """A time as it is on record: as `round(seconds, 6)`, in a fifth of the time. One so late that a float has no microseconds stays."""
+    return round(seconds * 1e6) / 1e6 if seconds < _NO_MICROSECONDS else seconds
 
 
 class Arrived(NamedTuple):
@@ -201,8 +206,7 @@ class Draft(NamedTuple):
     accepted: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepEvent:
+class StepEvent(NamedTuple):
     """One step. Steps count from 0; one in which nothing could run has no event."""
 
     step: int
@@ -226,13 +230,13 @@ class StepEvent:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: named tuples become arrays in field order."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return self._asdict()
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepEvent:
         """Inverse of `to_json`; raises TypeError, ValueError or KeyError on data of another shape."""
-        if not data.keys() <= cls.__dataclass_fields__.keys():
-            raise ValueError(f"unknown field {sorted(data.keys() - cls.__dataclass_fields__.keys())[0]!r}")
+        if unknown := data.keys() - set(cls._fields):
+            raise ValueError(f"unknown field {min(unknown)!r}")
         values = dict(data)
         for name, record in _LISTS.items():
             values[name] = tuple(map(record, data.get(name, ())))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -17,12 +16,7 @@ _PLAIN = (int, str, bool)  # a value of one of these kinds is no other's
 def misshapen(event: StepEvent) -> str | None:
     """The first field whose values are of the wrong kind."""
     hints = _hints(StepEvent)
-    return next((name for name in _names() if not fits(getattr(event, name), hints[name])), None)
-
-
-@cache
-def _names() -> tuple[str, ...]:
-    return tuple(f.name for f in fields(StepEvent))
+    return next((name for name in StepEvent._fields if not fits(getattr(event, name), hints[name])), None)
 
 
 @cache

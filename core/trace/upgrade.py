@@ -6,7 +6,6 @@ carries the fields of the policy, and has the texts in a line for each request.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from core.config import POLICIES
@@ -51,4 +50,4 @@ class FromSchema1:
         budget, is_held_back = event.budget, event.waiting.why is not None or event.budget.binding == "budget"
         if budget.decode + budget.prefill == budget.limit and is_held_back:
             budget = budget._replace(binding="budget")
-        return replace(event, budget=budget, left=(*before, *after))
+        return event._replace(budget=budget, left=(*before, *after))

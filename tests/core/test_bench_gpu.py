@@ -236,7 +236,7 @@ def test_idle_is_between_decode_steps_that_follow_each_other():
     assert len(steps) > 3 and all(s.phase == "decode" for e in steps for s in e.segments)
 
     def at(index, event, start, end):
-        return replace(event, step=index, passes=(event.passes[0]._replace(t_start=start, t_end=end),))
+        return event._replace(step=index, passes=(event.passes[0]._replace(t_start=start, t_end=end),))
 
     events = [at(0, steps[0], 0.0, 1.0), at(1, steps[1], 1.5, 2.5), at(2, steps[2], 2.5, 4.0), at(9, steps[3], 9.0, 10.0)]
     assert idle_share(events) == pytest.approx(0.5 / 3.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from core.errors import InflightError
@@ -73,14 +71,14 @@ def test_one_run_ends_before_the_other():
 def test_a_different_token_is_a_fork():
     a, b = memory_trace((3, 3)), memory_trace((3, 3))
     event = b.events[1]
-    b.events[1] = replace(event, sampled=(event.sampled[0]._replace(token_id=event.sampled[0].token_id + 1),))
+    b.events[1] = event._replace(sampled=(event.sampled[0]._replace(token_id=event.sampled[0].token_id + 1),))
     found = divergence(a, b)
     assert (found.step, found.aspect, found.request) == (1, "token", "r0") and not found.same_tokens
 
 
 def test_times_are_not_decisions():
     a, b = memory_trace((3, 3)), memory_trace((3, 3))
-    b.events = [replace(e, t_start=e.t_start + 5, t_end=e.t_end + 9) for e in b.events]
+    b.events = [e._replace(t_start=e.t_start + 5, t_end=e.t_end + 9) for e in b.events]
     assert divergence(a, b) is None
 
 

@@ -7,7 +7,6 @@ import gzip
 import json
 import re
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -60,8 +59,7 @@ def events(news: list) -> list[StepEvent]:
 def bare(events: list[StepEvent]) -> list[StepEvent]:
     """Without times, which count from the first arrival in a trace, from the recording's start here."""
     return [
-        replace(
-            e,
+        e._replace(
             t_start=0,
             t_end=0,
             timings=Timings(0, None, 0, None),

@@ -9,7 +9,6 @@ import json
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,7 +155,7 @@ def test_speculation_is_recorded_as_what_it_is():
     assert again.complete and again.events == trace.events
     tampered = trace.events[40]
     assert tampered.drafts
-    trace.events[40] = replace(tampered, drafts=tuple(d._replace(accepted=d.drafted + 1) for d in tampered.drafts))
+    trace.events[40] = tampered._replace(drafts=tuple(d._replace(accepted=d.drafted + 1) for d in tampered.drafts))
     with pytest.raises(InvalidTrace, match="tokens in one pass"):
         Trace.from_lines(trace.lines())
 

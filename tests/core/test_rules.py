@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from core.trace.events import Preempted, StepEvent
@@ -38,7 +36,7 @@ def test_the_newest_makes_room_and_nobody_else(trace):
     older = fold.running[0]
     assert older != event.preempted[0].request and checked_to(trace, index).fault(event) is None
     lane = next(lane for lane, request in fold.lanes.items() if request == older)
-    forged = replace(event, preempted=(Preempted(older, fold.computed[older], lane), *event.preempted[1:]))
+    forged = event._replace(preempted=(Preempted(older, fold.computed[older], lane), *event.preempted[1:]))
     assert checker.fault(forged) == f"step {event.step}: request {older!r} was preempted but is not the newest."
 
 
@@ -46,7 +44,7 @@ def test_nobody_is_admitted_out_of_turn(trace):
     index, event = first(trace, lambda e: e.admitted and e.waiting.count)
     other = event.waiting.request
     assert other is not None
-    forged = replace(event, admitted=(event.admitted[0]._replace(request=other), *event.admitted[1:]))
+    forged = event._replace(admitted=(event.admitted[0]._replace(request=other), *event.admitted[1:]))
     assert (
         checked_to(trace, index).fault(forged)
         == f"step {event.step}: request {other!r} was admitted before another that came first."
@@ -57,11 +55,11 @@ def test_a_cache_has_no_holes(trace):
     index, event = first(trace, lambda e: any(s.phase == "decode" for s in e.segments))
     at = next(i for i, s in enumerate(event.segments) if s.phase == "decode")
     holed = event.segments[at]._replace(start=event.segments[at].start + 1, kv_len=event.segments[at].kv_len + 1)
-    forged = replace(event, segments=(*event.segments[:at], holed, *event.segments[at + 1 :]))
+    forged = event._replace(segments=(*event.segments[:at], holed, *event.segments[at + 1 :]))
     assert "do not follow its cache" in (checked_to(trace, index).fault(forged) or "")
 
 
 def test_what_is_unused_of_a_budget_adds_up(trace):
     event = trace.events[0]
-    forged = replace(event, budget=event.budget._replace(unused=event.budget.unused + 1))
+    forged = event._replace(budget=event.budget._replace(unused=event.budget.unused + 1))
     assert "do not fit the budget of 9" in (checked_to(trace, 0).fault(forged) or "")

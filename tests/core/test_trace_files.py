@@ -5,7 +5,6 @@ trust are refused in a sentence.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import gc
 import json
 import os
@@ -80,7 +79,7 @@ def test_what_schema_1_leaves_unsaid_is_inferred_as_the_scheduler_records_it(pol
                 engine.cancel(running)  # the last of a wave among them
     trace, upgrade = engine.trace, FromSchema1()
     upgrade.header({name: value for name, value in trace.header.to_json().items() if name != "batching"})
-    assert [upgrade.event(dataclasses.replace(e, left=())) for e in trace.events] == trace.events
+    assert [upgrade.event(e._replace(left=())) for e in trace.events] == trace.events
     assert {left.when for e in trace.events for left in e.left} == {"before", "after"}
 
 

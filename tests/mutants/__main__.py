@@ -32,7 +32,7 @@ def copy(folder: Path, fault: Fault | None) -> None:
     """The sources and tests, with the fault in them."""
     for name in ("core", "visualizer", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-    for name in ("assets", "README.md", "CONTRIBUTING.md", "pyproject.toml"):
+    for name in ("assets", "docs", "README.md", "CONTRIBUTING.md", "pyproject.toml"):
         (folder / name).symlink_to(ROOT / name)
     if fault is not None:
         path = folder / fault.file

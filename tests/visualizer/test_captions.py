@@ -45,7 +45,7 @@ def why(trace: Trace, step: int) -> list[str]:
 
 def alter(trace: Trace, step: int, **facts) -> Trace:
     """The same trace but for the named facts of one step."""
-    events = [dataclasses.replace(e, **facts) if e.step == step else e for e in trace.events]
+    events = [e._replace(**facts) if e.step == step else e for e in trace.events]
     return dataclasses.replace(trace, events=events)
 
 

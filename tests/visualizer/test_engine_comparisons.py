@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from core.errors import InflightError
@@ -30,9 +28,9 @@ def test_other_engines_are_compared_decision_by_decision(engines):
     assert sum("handed over" in note for note in said["notes"]) == 2
     event = theirs.events[30]
     (first, *others) = event.sampled
-    theirs.events[30] = replace(event, sampled=(first._replace(token_id=first.token_id + 1), *others))
+    theirs.events[30] = event._replace(sampled=(first._replace(token_id=first.token_id + 1), *others))
     assert "vLLM 0.32.0 decides otherwise from step 30" in engine_words.decisions(comparison)
-    theirs.events[30] = replace(event, segments=event.segments[1:])
+    theirs.events[30] = event._replace(segments=event.segments[1:])
     assert "from step 30 on" in engine_words.decisions(comparison) and "computes nothing" in engine_words.decisions(comparison)
 
 

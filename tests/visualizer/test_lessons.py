@@ -104,7 +104,7 @@ def test_a_changed_trace_changes_the_sentence():
     trace = TRACES("verses-static")
     first = trace.events[0]
     wider = first.passes[0]._replace(width=first.passes[0].width + 2, padding=first.passes[0].padding + 6)
-    altered = dataclasses.replace(trace, events=[dataclasses.replace(first, passes=(wider,)), *trace.events[1:]])
+    altered = dataclasses.replace(trace, events=[first._replace(passes=(wider,)), *trace.events[1:]])
 
     def padding(of: Trace) -> tuple[str, str]:
         made = lesson_document(

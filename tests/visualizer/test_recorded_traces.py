@@ -101,8 +101,8 @@ def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: M
 def test_a_difference_is_named():
     trace = recorded("chunk-7-by-4")
     event = trace.events[1]
-    altered = dataclasses.replace(event, sampled=tuple(s._replace(token_id=s.token_id + 1) for s in event.sampled))
-    later = dataclasses.replace(event, t_end=event.t_end + 1)
+    altered = event._replace(sampled=tuple(s._replace(token_id=s.token_id + 1) for s in event.sampled))
+    later = event._replace(t_end=event.t_end + 1)
     events = trace.events
     assert differences(trace, dataclasses.replace(trace, events=[events[0], altered, *events[2:]])) == ["step 1: sampled"]
     assert differences(trace, dataclasses.replace(trace, events=[events[0], later, *events[2:]])) == []

@@ -62,13 +62,12 @@ def with_overrun(trace: Trace, request: str) -> Trace:
     event, before = trace.events[last], trace.events[last - 1]
     rows = sum(s.length for s in event.segments if s.request == request)
     events = list(trace.events)
-    events[last] = replace(
-        event,
+    events[last] = event._replace(
         sampled=tuple(s for s in event.sampled if s.request != request),
         finished=tuple(f for f in event.finished if f.request != request),
         overrun=(Overrun(request, rows),),
     )
-    events[last - 1] = replace(before, finished=(*before.finished, Finished(request, "stop")))
+    events[last - 1] = before._replace(finished=(*before.finished, Finished(request, "stop")))
     execution = ExecutionFacts(asynchronous=True, attention="triton")
     header = replace(trace.header, execution=execution, notes=(NOTE,), memory=MEMORY)
     texts = trace.texts
@@ -79,7 +78,7 @@ def with_overrun(trace: Trace, request: str) -> Trace:
 def with_graphs(trace: Trace, bucket: int) -> Trace:
     """Passes of at most `bucket` positions, replayed as a CUDA graph of that size."""
     events = [
-        replace(e, passes=tuple(p._replace(bucket=bucket) if p.rows * p.width <= bucket else p for p in e.passes))
+        e._replace(passes=tuple(p._replace(bucket=bucket) if p.rows * p.width <= bucket else p for p in e.passes))
         for e in trace.events
     ]
     return replace(trace, events=events)

@@ -46,7 +46,7 @@ class _EvenSteps(Recorder):
     def record(self, event):
         def even():
             made = event()
-            return replace(made, t_end=round(made.t_start + 0.009, 6), timings=made.timings._replace(schedule=0.001))
+            return made._replace(t_end=round(made.t_start + 0.009, 6), timings=made.timings._replace(schedule=0.001))
 
         made = super().record(even)
         self._clock.now = (made.step + 1) / 100
