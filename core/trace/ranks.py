@@ -6,13 +6,13 @@ takes to put files together, so no format holds several of them: what is sent, c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from core.errors import InvalidTrace
-from core.trace.header import ClockFacts, EngineFacts
+from core.trace.header import ClockFacts, EngineFacts, Header
 from core.trace.trace import Trace
 
 _MOST = 2**16  # ranks
@@ -52,54 +52,103 @@ class Ranks:
         """traces: with the names of their files. refused: a sentence for each file that could not be opened. Raises InvalidTrace for files that
         are not of one engine.
         """
-        places = sorted((_Place.of(name, trace) for name, trace in traces), key=lambda place: place.rank)
-        if not places:
-            raise InvalidTrace("there is no recording to open.")
-        _refuse_strangers(places)
-        alignment, offsets = _aligned(places)
-        ranks = tuple(Rank(p.rank, p.trace, offset) for p, offset in zip(places, offsets, strict=True))
-        count = max(max(p.ranks, p.rank + 1) for p in places)  # of a dense model's ranks none knows how many there are
-        return cls(ranks, count, alignment, (*refused, *_faults(ranks, places, count, alignment)))
+        named = [(Place(name, trace.header, trace.events[0].t_start if trace.events else 0.0), trace) for name, trace in traces]
+        placement = Placement.of(place for place, _ in named)
+        by_rank = {place.rank: trace for place, trace in named}
+        ranks = tuple(
+            Rank(place.rank, by_rank[place.rank], offset)
+            for place, offset in zip(placement.places, placement.offsets, strict=True)
+        )
+        faults = (*refused, *placement.faults, *_strangers(ranks, placement.alignment), *_notes(ranks))
+        return cls(ranks, placement.count, placement.alignment, faults)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """What a trace says of its place among others."""
+class Place:
+    """What a recording says of its place among others. name: of its file. begin: when its first step starts, in seconds of its own time.
+
+    Raises InvalidTrace where it cannot be one of several.
+    """
 
     name: str
-    trace: Trace
-    engine: EngineFacts
-    rank: int
-    ranks: int
-    clock: ClockFacts
+    header: Header
+    begin: float
+
+    def __post_init__(self) -> None:
+        if self.header.engine is None:
+            raise InvalidTrace(f"{self.name} is a run of this engine, not one of another engine's ranks: open it alone.")
+        if not (0 <= self.rank < _MOST and 0 < (self.engine.ranks or 1) <= _MOST):
+            raise InvalidTrace(f"{self.name} does not say which rank it is of.")
+        if not all(0 <= ns < 2**63 for ns in (self.clock.monotonic_ns or 0, self.clock.wall_ns or 0)):
+            raise InvalidTrace(f"{self.name} names a time that no clock shows.")
+
+    @property
+    def engine(self) -> EngineFacts:
+        assert self.header.engine is not None
+        return self.header.engine
+
+    @property
+    def rank(self) -> int:
+        return self.engine.rank or 0
+
+    @property
+    def clock(self) -> ClockFacts:
+        return self.engine.clock or ClockFacts()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where recordings of one engine's ranks lie on one clock, which begins with the earliest of them.
+
+    places: by rank. offsets: seconds on that clock at which each one's time 0 lies. count: of all ranks, as far as one says so.
+    """
+
+    places: tuple[Place, ...]
+    offsets: tuple[float, ...]
+    alignment: Alignment
 
     @classmethod
-    def of(cls, name: str, trace: Trace) -> _Place:
-        engine = trace.header.engine
-        if engine is None:
-            raise InvalidTrace(f"{name} is a run of this engine, not one of another engine's ranks: open it alone.")
-        rank, ranks, clock = engine.rank or 0, engine.ranks or 1, engine.clock or ClockFacts()
-        if not (0 <= rank < _MOST and 0 < ranks <= _MOST):
-            raise InvalidTrace(f"{name} does not say which rank it is of.")
-        if not all(0 <= ns < 2**63 for ns in (clock.monotonic_ns or 0, clock.wall_ns or 0)):
-            raise InvalidTrace(f"{name} names a time that no clock shows.")
-        return cls(name, trace, engine, rank, ranks, clock)
+    def of(cls, places: Iterable[Place]) -> Placement:
+        """Raises InvalidTrace for recordings that are not of one engine."""
+        by_rank = tuple(sorted(places, key=lambda place: place.rank))
+        if not by_rank:
+            raise InvalidTrace("there is no recording to open.")
+        _refuse_strangers(by_rank)
+        alignment, offsets = _aligned(by_rank)
+        return cls(by_rank, tuple(offsets), alignment)
+
+    @property
+    def count(self) -> int:
+        return max(
+            max(p.engine.ranks or 1, p.rank + 1) for p in self.places
+        )  # of a dense model's ranks none knows how many there are
+
+    @property
+    def faults(self) -> list[str]:
+        """A sentence for each."""
+        absent = sorted(set(range(self.count)) - {place.rank for place in self.places})
+        first, *others = self.places
+        return [f"Of {self.count} ranks, {_named(absent)} not among these files."] * bool(absent) + [
+            f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine.version}."
+            for place in others
+            if place.engine.version != first.engine.version
+        ]
 
 
-def _refuse_strangers(places: list[_Place]) -> None:
+def _refuse_strangers(places: Sequence[Place]) -> None:
     first = places[0]
     for before, place in pairwise(places):
         if before.rank == place.rank:
             raise InvalidTrace(f"{before.name} and {place.name} are two recordings of rank {place.rank}; open one at a time.")
         for fact, differs in (
             ("name", first.engine.name != place.engine.name),
-            ("model", first.trace.header.model.name != place.trace.header.model.name),
+            ("model", first.header.model.name != place.header.model.name),
         ):
             if differs:
                 raise InvalidTrace(f"{first.name} and {place.name} are recordings of two engines: their {fact} differs.")
 
 
-def _aligned(places: list[_Place]) -> tuple[Alignment, list[float]]:
+def _aligned(places: Sequence[Place]) -> tuple[Alignment, list[float]]:
     """How, and the offset of each: the first clock that all of them have."""
     clocks = [place.clock for place in places]
     monotonic = [clock.monotonic_ns for clock in clocks if clock.monotonic_ns is not None and clock.boot]
@@ -108,7 +157,7 @@ def _aligned(places: list[_Place]) -> tuple[Alignment, list[float]]:
     wall = [clock.wall_ns for clock in clocks if clock.wall_ns is not None]
     if len(wall) == len(clocks):
         return "second" if any(clock.whole_seconds for clock in clocks) else "wall", _after_the_first(wall)
-    begins = [place.trace.events[0].t_start if place.trace.events else 0.0 for place in places]
+    begins = [place.begin for place in places]
     return "first step", [max(begins) - begin for begin in begins]
 
 
@@ -116,24 +165,18 @@ def _after_the_first(times: list[int]) -> list[float]:
     return [(t - min(times)) / 1e9 for t in times]
 
 
-def _faults(ranks: tuple[Rank, ...], places: list[_Place], count: int, alignment: Alignment) -> list[str]:
-    absent = sorted(set(range(count)) - {rank.number for rank in ranks})
-    faults = [f"Of {count} ranks, {_named(absent)} not among these files."] if absent else []
-    first = places[0]
-    faults += [
-        f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine.version}."
-        for place in places[1:]
-        if place.engine.version != first.engine.version
-    ]
-    if alignment != "first step":
-        begins = max(ranks, key=lambda rank: rank.span[0])
-        ends = min(ranks, key=lambda rank: rank.span[1])
-        if ends.span[1] < begins.span[0]:
-            faults.append(
-                f"Rank {ends.number} had ended {begins.span[0] - ends.span[1]:.1f} s before rank {begins.number} began: "
-                "these may be two runs."
-            )
-    return faults + [f"Rank {place.rank}: {note}" for place in places for note in place.trace.header.notes]
+def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
+    """That they were never at work together, where a clock says so."""
+    begins = max(ranks, key=lambda rank: rank.span[0])
+    ends = min(ranks, key=lambda rank: rank.span[1])
+    if alignment == "first step" or ends.span[1] >= begins.span[0]:
+        return []
+    gap = begins.span[0] - ends.span[1]
+    return [f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be two runs."]
+
+
+def _notes(ranks: Sequence[Rank]) -> list[str]:
+    return [f"Rank {rank.number}: {note}" for rank in ranks for note in rank.trace.header.notes]
 
 
 def _named(ranks: list[int]) -> str:

@@ -21,4 +21,4 @@ test("moments are those of all runs in order, those of the same time one", () =>
   assert.deepEqual(moments[1].steps.map(({ placed, i }) => [placed === first, i]).sort(), [[false, 0], [true, 1]]);
 });
 
-test("the share of the time in which a run computes", () => assert.equal(busy(first, 4), 1.5 / 4));
+test("the share of the time in which a run computes", () => assert.equal(busy(first, 0, 4), 1.5 / 4));

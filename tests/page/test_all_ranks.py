@@ -276,11 +276,16 @@ def test_another_run_ends_the_ranks(ranked):
     assert page.evaluate("() => [inflight.ranks.all, inflight.run.length > 0]") == [False, True]
 
 
-@pytest.mark.parametrize("size", ["phone", "tablet"])
+@pytest.mark.parametrize("size", ["phone", (360, 740), "tablet"])
 def test_the_picture_fits_its_screen(ranked, size):
     page = ranked(size=size)
     width = page.viewport_size["width"]
-    for box in [page.locator(s).nth(0).bounding_box() for s in (".rank-line", ".panel.ranks", ".band h4")]:
+    legend = page.locator(".panel.ranks .legend span").all()
+    boxes = [page.locator(s).nth(0).bounding_box() for s in (".rank-line", ".panel.ranks", ".panel.ranks .key", ".band h4")]
+    for box in [*boxes, *(entry.bounding_box() for entry in legend)]:
         assert box["x"] >= 0 and box["x"] + box["width"] <= width
-    if size == "phone":
+    assert (
+        page.locator(".panel.ranks .legend").evaluate("(legend) => legend.scrollWidth <= legend.clientWidth") and len(legend) == 4
+    )
+    if size != "tablet":
         assert all(b.bounding_box()["height"] >= 44 for b in page.locator(".rank-line .button").all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from worlds.axe import serious
 from worlds.browser import settled
 from worlds.page_server import serve
 from worlds.ranks import FILES as RANKS
+from worlds.ranks import records
 from worlds.recording_writer import writing
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -69,17 +71,85 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     assert not bo.evaluate("inflightLive.batch.broken")
 
 
+def button(page: Page, name: str):
+    return page.locator(".followed-streams").get_by_role("button", name=name, exact=True)
+
+
+ALL = "inflight.ranks.all && inflight.ranks.members.length === 2 && inflight.ranks.lanes.bands.every(b => b.chart.scale)"
+STEPS = [len(records(rank)) - 1 for rank in (0, 1)]
+WHOLE = f"{ALL} && inflight.ranks.members.every((m, n) => m.run.length === {STEPS}[n])"
+
+
+@pytest.mark.slow
+def test_all_ranks_are_followed_on_one_clock(url, folder, visit):
+    """While both are written: stacked where their machine's clock says, at the newest step, with every letter once; one alone and back."""
+    page = opened(visit, url)
+    with (
+        writing(RANKS[0], folder / "run.rank0.raw.jsonl"),
+        writing(RANKS[1], folder / "run.rank1.raw.jsonl"),
+    ):
+        button(page, "All ranks").click()
+        settled(page, ALL)
+        expect(page.locator(".followed h2")).to_have_text("vLLM 0.32.0, 2 ranks")
+        expect(page.locator(".followed")).to_contain_text("All ranks are on the clock of their machine.")
+        settled(page, WHOLE)
+    starts = [records(rank)[0]["clock"]["monotonic_ns"] / 1e9 for rank in (0, 1)]
+    times = [
+        [(start + s["t_start"], start + s["t_end"]) for s in records(rank)[1:]]
+        for rank, start in zip((0, 1), starts, strict=True)
+    ]
+    zero, end = min(t for steps in times for t, _ in steps), max(t for steps in times for _, t in steps)
+    per = (page.evaluate("inflight.ranks.lanes.axis.w") - 26) / 2 ** math.ceil(math.log2(end - zero))
+    drawn = page.evaluate(
+        "inflight.ranks.lanes.bands.map(b => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
+    )
+    for shown, steps in zip(drawn, times, strict=True):
+        assert [x for pair in shown for x in pair] == pytest.approx([24 + (t - zero) * per for p in steps for t in p], abs=0.05)
+    head = page.evaluate("new DOMMatrix(getComputedStyle(inflight.ranks.lanes.head).transform).e")
+    assert head == pytest.approx(24 + (end - zero) * per, abs=0.1) and page.evaluate("inflight.following")
+    letters = page.evaluate("inflight.ranks.members.flatMap(m => m.run.requests.map(r => r.letter))")
+    assert len(letters) == len(set(letters)) > 8
+
+    page.keyboard.press("Home")  # whoever looks back is left there
+    settled(page, "!inflight.following && inflight.ranks.now === inflight.ranks.from")
+    expect(page.locator(".live-badge")).to_contain_text("back to live")
+    page.evaluate(
+        "inflight.ranks.lanes.bands[1].view.app.ranks.choose(inflight.ranks.members[1], 12)"
+    )  # as a click on a step does
+    settled(page, "!inflight.ranks.all && inflight.run === inflightLive.batch.run && inflight.frame?.i === 12")
+    expect(page.locator(".followed h2")).to_have_text("vLLM 0.32.0, rank 1 of 2")
+    expect(page.locator(".panel.mask")).to_be_visible()
+    button(page, "Rank 0").click()
+    settled(page, f"inflight.run?.length === {STEPS[0]} && inflight.frame?.i === {STEPS[0] - 1}")
+    expect(page.locator(".followed h2")).to_have_text("vLLM 0.32.0, rank 0 of 2")
+
+    button(page, "All ranks").click()
+    settled(page, WHOLE)
+    with writing(RANKS[0], folder / "run.rank1.raw.jsonl"):  # of another rank now: there are no two ranks any more
+        expect(button(page, "All ranks")).to_be_hidden()
+    page.evaluate("document.querySelector('.inflight.live .tabs button').click()")
+    page.wait_for_function("document.documentElement.dataset.part === 'watch' && !inflight.ranks.all && !inflightLive.fleet")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_ranks_are_followed_one_by_one_and_axe_finds_nothing_serious(url, folder, visit, size):
+def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(url, folder, visit, size):
     for rank, file in enumerate(RANKS):
         (folder / f"run.rank{rank}.raw.jsonl").write_bytes(gzip.decompress(file.read_bytes()))
     for scheme in ("light", "dark"):
         page = opened(visit, url, size=size, color_scheme=scheme)
-        settled(page, "inflight.drawn >= 0 && inflightLive.batch.state.followed.streams.length === 2")
-        expect(page.locator(".followed")).to_contain_text("Each recording is followed by itself.")
-        page.get_by_role("button", name="recordings, rank 1").click()
-        settled(page, "inflightLive.batch.run?.length === 40 && inflight.run === inflightLive.batch.run && inflight.drawn >= 0")
-        expect(page.locator(".followed h2")).to_contain_text("rank 1 of 2")
-        assert serious(page) == [], scheme
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        settled(page, "inflight.drawn >= 0 && inflightLive.batch.state.followed.ranks.length === 2")
+        expect(page.locator(".followed h2")).to_contain_text("rank 0 of 2")
+        button(page, "Rank 1").click()
+        settled(
+            page,
+            f"inflightLive.batch.run?.length === {STEPS[1]} && inflight.run === inflightLive.batch.run && inflight.drawn >= 0",
+        )
+        expect(page.locator(".followed h2")).to_contain_text("rank 1 of 2")  # the card is drawn in the frame after
+        for shown in ("one", "all"):
+            if shown == "all":
+                button(page, "All ranks").click()
+                settled(page, WHOLE)
+                expect(page.locator(".followed h2")).to_contain_text("2 ranks")
+            assert serious(page) == [], (scheme, shown)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

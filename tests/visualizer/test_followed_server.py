@@ -18,7 +18,8 @@ from core.recorders.raw import read_raw
 from visualizer.documents.live import HIDDEN
 from visualizer.server.followed import Followed
 from visualizer.server.live import CHAPTER, CHAPTERS
-from visualizer.server.tail import Tail
+from visualizer.server.tail import Tail, read_together
+from worlds.ranks import FILES, ranks, text
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM = DATA / "vllm-0.32.raw.jsonl.gz"
@@ -110,6 +111,67 @@ def test_ranks_and_files_are_chosen_by_name_and_nobody_can_ask(tmp_path, recordi
     messages = asyncio.run(sent(followed.live("ranks, rank 1").tail, ends_with(len(second.steps) - 1)))
     told = [m["followed"] for m in messages if "followed" in m][-1]
     assert told["streams"] == ["run.raw.jsonl", "ranks", "ranks, rank 1"] and told["file"] == "run.rank1.raw.jsonl"
+
+
+async def told_together(tails: dict[str, Tail], enough) -> dict[str, list[dict]]:
+    """What a reader of several has been sent of each once that is enough."""
+    found: dict[str, list[dict]] = {name: [] for name in tails}
+    async for piece in read_together(tails):
+        for line in piece.decode().splitlines():
+            if line.startswith("data: "):
+                message = json.loads(line[6:])
+                found[message["of"]].append(message["told"])
+        if enough(found):
+            return found
+    return found
+
+
+def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_have(tmp_path):
+    """In one stream, every step of each, at the same distances as on Watch; no two requests of all have one letter."""
+    for rank, file in enumerate(FILES):
+        unpack(file, tmp_path / f"run.rank{rank}.raw.jsonl")
+    opened = ranks(text(0), text(1))
+    ends = [rank.trace.events[-1].step for rank in opened.ranks]
+    followed = Followed([tmp_path], shows_texts=True)
+    tails = {name: followed.live(name).tail for name in (tmp_path.name, f"{tmp_path.name}, rank 1")}
+
+    def placed(messages: list[dict]) -> list[dict]:
+        return [m["followed"] for m in messages if "followed" in m][-1:]
+
+    told = asyncio.run(
+        told_together(
+            tails,
+            lambda found: (
+                all(end in steps(m) for end, m in zip(ends, found.values(), strict=True))
+                and all(state["ranks"][1:] for m in found.values() for state in placed(m) or [{"ranks": []}])
+            ),
+        )
+    )
+    first, second = (placed(messages)[0] for messages in told.values())
+    assert first["ranks"] == second["ranks"] and first["count"] == 2
+    assert first["says"] == ["All ranks are on the clock of their machine."]
+    assert [rank["of"] for rank in first["ranks"]] == list(tails)
+    starts = [
+        [rank["offset"] + event["tStart"] for message in messages for event in message.get("events", ())]
+        for rank, messages in zip(first["ranks"], told.values(), strict=True)
+    ]
+    known = [[rank.offset + event.t_start for event in rank.trace.events] for rank in opened.ranks]
+    zero, origin = min(starts[0] + starts[1]), min(known[0] + known[1])
+    for ours, theirs in zip(starts, known, strict=True):
+        assert [t - zero for t in ours] == pytest.approx([t - origin for t in theirs], abs=5e-6)
+    letters = [letter for messages in told.values() for m in messages if "events" in m for letter in m["letters"].values()]
+    assert len(letters) == len(set(letters)) > 8
+
+
+def test_recordings_of_two_engines_are_not_put_on_one_clock(tmp_path, recording):
+    unpack(FILES[1], tmp_path / "other.raw.jsonl")
+    header, *rest = (tmp_path / "other.raw.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "other.raw.jsonl").write_text("".join([json.dumps({**json.loads(header), "model": "another"}) + "\n", *rest]))
+    followed = Followed([recording, tmp_path / "other.raw.jsonl"], shows_texts=True)
+    followed.live()
+    tail = followed.live("other.raw.jsonl").tail
+    states = asyncio.run(sent(tail, lambda found: any(m["followed"]["ranks"] == [] for m in found if "followed" in m)))
+    assert [m["followed"]["says"] for m in states if "followed" in m][-1] == []
 
 
 def test_a_space_follows_nothing(monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ Knows nothing of clients or viewers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,12 +48,12 @@ class Life:
 
 
 class LiveRun:
-    """One run, fed in order. header: the trace's. Requests are met one by one before they arrive. number: of the run."""
+    """One run, fed in order. header: the trace's. Requests are met one by one before they arrive. number: of the run. letters: see `Captioner`."""
 
-    def __init__(self, header: Header, tokenizer: Any, number: int = 0) -> None:
+    def __init__(self, header: Header, tokenizer: Any, number: int = 0, letters: Iterator[int] | None = None) -> None:
         self._number = number
         self._header = {name: value for name, value in replace(header, source="live").to_json().items() if name != "workload"}
-        self._deltas = Deltas(header, tokenizer)
+        self._deltas = Deltas(header, tokenizer, letters)
         self._hues = Hues()
         self._lives: dict[str, Life] = {}
         self._step = 0  # the next one

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import Sampled, StepEvent
 from core.trace.fold import Fold
 from core.trace.header import Header
-from core.trace.phrases import letter, letters
+from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
 from visualizer.words.language import speaking
@@ -73,15 +73,14 @@ def _camel(name: str) -> str:
 class Deltas:
     """The same data piece by piece: `delta(events)` is what these events add. One for each run, fed in order.
 
-    header and tokenizer: the trace's. Requests are met before the step in which they arrive.
+    header and tokenizer: the trace's. Requests are met before the step in which they arrive. numbers: see `Captioner`.
     """
 
-    def __init__(self, header: Header, tokenizer: Any) -> None:
+    def __init__(self, header: Header, tokenizer: Any, numbers: Iterator[int] | None = None) -> None:
         self._prompts: dict[str, Sequence[int]] = {}
-        self._captioner = Captioner(header)
+        self._captioner = Captioner(header, numbers)
         self._tokenizer = tokenizer
         self._detokenizers: dict[str, Detokenizer] = {}
-        self._arrived = 0
 
     @property
     def fold(self) -> Fold:
@@ -114,11 +113,11 @@ class Deltas:
     def delta(self, events: Sequence[StepEvent]) -> dict[str, Any]:
         """`{"events", "captions", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives."""
         texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {}}
+        captions = [self._captioner.caption(event) for event in events]
         letters: dict[str, str] = {}
         for event in events:
             for arrived in event.arrived:
-                letters[arrived.request] = letter(self._arrived)
-                self._arrived += 1
+                letters[arrived.request] = self._captioner.letters[arrived.request]
                 texts["prompt"][arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
             for sampled in event.sampled:
                 texts["output"].setdefault(sampled.request, []).append(self._detokenizer(sampled.request).add(sampled.token_id))
@@ -128,7 +127,7 @@ class Deltas:
                     texts["output"][finished.request][-1] += detokenizer.finish()
         return {
             "events": [plain_event(event) for event in events],
-            "captions": [self._captioner.caption(event) for event in events],
+            "captions": captions,
             "letters": letters,
             "texts": texts,
         }

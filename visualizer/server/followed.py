@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +19,20 @@ from typing import Any
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 
+from core.errors import InvalidTrace
 from core.recorders.follow import Begun, Follower, Met, News
 from core.recorders.growing import ranks_in
 from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
+from core.trace.events import StepEvent
+from core.trace.phrases import ALIGNMENTS
+from core.trace.ranks import Place, Placement
 from visualizer.server.class_address import class_address
 from visualizer.server.limits import Refused
-from visualizer.server.live import PERIOD, Live, Message
+from visualizer.server.live import Live, Message
 from visualizer.server.live_routes import live_app
+from visualizer.server.tail import PERIOD
+
+_Streams = dict[str, tuple[Path, int | None]]  # by name: the place, and whose recording of a folder
 
 
 class Followed:
@@ -34,6 +44,8 @@ class Followed:
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
         import_tokenizers()  # while there is one thread: of two that import transformers at once, one finds half of it
         self._lives: dict[str, Live] = {}
+        self._begun: dict[str, tuple[int, Place]] = {}  # by stream: the number of the run that it shows, and that run's place
+        self._letters = itertools.count()  # no two requests of all ranks have the same one
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -51,7 +63,7 @@ class Followed:
                     raise Refused(f"Nothing is followed that is called {name}.")
                 place, rank = streams[name]
                 live = self._lives[name] = Live(
-                    partial(self._messages, name, Follower(place, rank)), self._tokenizer_of, self._shows_texts
+                    partial(self._messages, name, Follower(place, rank)), self._tokenizer_of, self._shows_texts, self._letters
                 )
                 live.start()
             return self._lives[name]
@@ -75,14 +87,32 @@ class Followed:
         )
         return f"Live: {names} is followed at {class_address(local, shared, host)}, {texts}."
 
-    def _streams(self) -> dict[str, tuple[Path, int | None]]:
+    def _streams(self) -> _Streams:
         """What there is to follow now, by name: of a folder every rank; the lowest goes by the folder's own name, as it is there from the start."""
-        found: dict[str, tuple[Path, int | None]] = {}
+        found: _Streams = {}
         for number, place in enumerate(self._places, 1):
             name = f"{place.name} ({number})" if place.name in found else place.name
             found[name] = (place, None)
             found |= {f"{name}, rank {rank}": (place, rank) for rank in ranks_in(place)[1:]}
         return found
+
+    def _together(self, name: str, streams: _Streams) -> dict[str, Any]:
+        """Where it lies among the ranks of its engine, which are those of its folder, or all files that are followed one by one.
+
+        ranks: {of: their stream, rank, run: the number of the run that is meant, offset: see `Placement`}; none where it is alone.
+        """
+        folder = _folder(streams[name][0]) if name in streams else None
+        begun = {of: self._begun[of] for of, (place, _) in streams.items() if of in self._begun and _folder(place) == folder}
+        try:
+            placement = Placement.of(place for _, place in begun.values())
+        except InvalidTrace:  # recordings of several engines, or none yet
+            return {"ranks": [], "count": 1, "says": []}
+        placed = zip(placement.places, placement.offsets, strict=True)
+        return {
+            "ranks": [{"of": p.name, "rank": p.rank, "run": begun[p.name][0], "offset": offset} for p, offset in placed],
+            "count": placement.count,
+            "says": [ALIGNMENTS[placement.alignment]] * (len(placement.places) > 1) + placement.faults,
+        }
 
     async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[Message]]:
         runs, told = 0, None
@@ -90,7 +120,11 @@ class Followed:
             messages: list[Message] = []
             for news in follower.look():
                 runs += isinstance(news, Begun)
+                self._note(name, runs, news)
                 messages.append(_message(news, runs))
+            streams = self._streams()
+            for stream in streams.keys() - self._lives.keys():
+                self.live(stream)  # a rank that comes later is followed from then on
             state = {
                 "kind": "followed",
                 "of": name,
@@ -98,7 +132,8 @@ class Followed:
                 "sentence": follower.sentence,
                 "is_over": follower.is_over,
                 "texts": self._shows_texts,
-                "streams": list(self._streams()),
+                "streams": list(streams),
+                **self._together(name, streams),
             }
             if state != told:
                 messages.append(state)
@@ -107,11 +142,23 @@ class Followed:
             if not follower.has_more:
                 await asyncio.sleep(PERIOD)
 
+    def _note(self, name: str, run: int, news: News) -> None:
+        """Keep where its run lies in time: its first step tells when it begins."""
+        if isinstance(news, Begun):
+            with suppress(InvalidTrace):  # then it has no place among others
+                self._begun[name] = run, Place(name, news.header, 0.0)
+        elif isinstance(news, StepEvent) and news.step == 0 and name in self._begun:
+            self._begun[name] = run, replace(self._begun[name][1], begin=news.t_start)
+
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
         """Of a recording's model, where it is on this machine; prompts that were left out have no texts to be had."""
         if "prompts" in run["header"].get("absent", ()):
             return PlainIds()
         return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()
+
+
+def _folder(place: Path) -> Path | None:
+    return place if place.is_dir() else None
 
 
 def _message(news: News, run: int) -> Message:

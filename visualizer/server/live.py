@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,14 +22,14 @@ from visualizer.server.tail import Tail
 CHAPTER = 64  # steps after which a newcomer may begin
 CHAPTERS = 8
 _KEPT = CHAPTERS * CHAPTER
-PERIOD = 0.25  # seconds for which steps are gathered
 Message = dict[str, Any] | StepEvent
 log = logging.getLogger("inflight")
 
 
 class Live:
     """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: what reads the tokens of the run that such a
-    message begins; nobody else uses it. texts: whether they are shown, until a message says otherwise.
+    message begins; nobody else uses it. texts: whether they are shown, until a message says otherwise. letters: from which requests take
+    theirs, where other engines' do so too; by default each run begins with A.
     """
 
     def __init__(
@@ -37,8 +37,9 @@ class Live:
         source: Callable[[], AsyncIterator[Sequence[Message]]],
         tokenizer_of: Callable[[dict[str, Any]], Any],
         texts: bool = True,
+        letters: Iterator[int] | None = None,
     ) -> None:
-        self._source, self._tokenizer_of = source, tokenizer_of
+        self._source, self._tokenizer_of, self._letters = source, tokenizer_of, letters
         self.tail = Tail(CHAPTERS, partial(shown, texts=texts, nicknames=True))
         self._run: LiveRun | None = None
         self._steps = 0  # since the chapter's beginning
@@ -82,7 +83,9 @@ class Live:
     def _other(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "run":
-            self._run = LiveRun(Header.from_json(message["header"]), self._tokenizer_of(message), message.get("run", 0))
+            self._run = LiveRun(
+                Header.from_json(message["header"]), self._tokenizer_of(message), message.get("run", 0), self._letters
+            )
             self._begin()
             if self._is_late:
                 self._is_late = False

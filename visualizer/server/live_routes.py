@@ -1,7 +1,7 @@
 """The addresses of the Live tab. Knows HTTP, and nothing of what is computed.
 
 GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `visualizer.server.tail`. of=NAME: in
-                                            which, where several are followed
+                                            which, where several are followed; several times: in all of those
 POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"} or {"error", "retry_after"}
 GET  inflight/live/requests/KEY?from=N      the text of one's own request
 POST inflight/live/requests/KEY/cancel      → {"cancelled"}
@@ -20,8 +20,9 @@ from starlette.routing import Route, Router
 
 from core.errors import InflightError, TooManyRequests, Unavailable
 from visualizer.server.asks import Asks
-from visualizer.server.live import PERIOD, Live
+from visualizer.server.live import Live
 from visualizer.server.routes import answer, number_from, object_in, streamed
+from visualizer.server.tail import PERIOD, read_together
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
@@ -53,16 +54,19 @@ def live_app(live: Callable[[str], Live], asks: Asks | None, address_of: Callabl
         if watching >= VIEWERS:
             return _refused(TooManyRequests(f"{VIEWERS} are watching, which is all this page takes.", retry_after=10))
         try:
-            shown = await asyncio.to_thread(live, request.query_params.get("of", ""))
+            names = dict.fromkeys(request.query_params.getlist("of") or [""])
+            tails = {name: (await asyncio.to_thread(live, name)).tail for name in names}
         except InflightError as error:
             return _refused(error)
-        return streamed(watched(shown, number_from(request, "from"), number_from(request, "chapters")))
+        start, chapters = number_from(request, "from"), number_from(request, "chapters")
+        alone = tails.popitem()[1] if len(tails) == 1 else None
+        return streamed(watched(alone.read(start, chapters) if alone else read_together(tails, chapters)))
 
-    async def watched(shown: Live, start: int | None, chapters: int | None) -> AsyncIterator[bytes]:
+    async def watched(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         nonlocal watching
         watching += 1
         try:
-            async for piece in shown.tail.read(start, chapters):
+            async for piece in pieces:
                 yield piece
         finally:
             watching -= 1

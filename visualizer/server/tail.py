@@ -7,12 +7,14 @@ kept goes on at a later chapter, and is told so. Each message is encoded once. K
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from visualizer.server.sse import COMMENT, KEEP_ALIVE, encoded
 
+PERIOD = 0.25  # seconds for which what happens is gathered
 Message = dict[str, Any]
 
 
@@ -80,7 +82,7 @@ class Tail:
         """
         at = start
         while True:
-            piece, at = self._take(at, chapters or self._most)
+            piece, at = self.take(at, chapters)
             if piece:
                 yield piece
             elif self.is_closed:
@@ -88,14 +90,14 @@ class Tail:
             elif not await self._news(at):
                 yield COMMENT
 
-    def _take(self, at: int | None, chapters: int) -> tuple[bytes, int]:
-        """What to send now to a reader that has everything before `at`, and where it is then."""
+    def take(self, at: int | None, chapters: int | None) -> tuple[bytes, int]:
+        """What to send now to a reader that has everything before `at`, and where it is then. chapters: see `read`."""
         with self._lock:
             before = []
             if at is None or not self._first <= at <= self._next:
                 missed = max(0, self._first - at) if at is not None and at >= self._renumbered else 0
                 before = [encoded({"anew": True, "missed": missed, **self._state})]
-                at = self._begins[-chapters:][0] if self._begins else self._next
+                at = self._begins[-(chapters or self._most) :][0] if self._begins else self._next
             sent = self._messages[at - self._first :]
             return b"".join([*before, *(self._encode(message) for message in sent)]), self._next
 
@@ -134,6 +136,34 @@ class Tail:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:  # that loop is closed, and with it the reader
                 continue
+
+
+async def read_together(tails: Mapping[str, Tail], chapters: int | None = None) -> AsyncIterator[bytes]:
+    """Several by name: server-sent events {"of": a name, "told": a message of that one}, each from a chapter's beginning on. What they tell
+    within PERIOD is sent together.
+    """
+    places: dict[str, int | None] = dict.fromkeys(tails)
+    silent = 0.0
+    while True:
+        is_over = all(tail.is_closed for tail in tails.values())
+        pieces = []
+        for name, tail in tails.items():
+            sent, places[name] = tail.take(places[name], chapters)
+            pieces.append(_enveloped(name, sent))
+        silent = 0.0 if any(pieces) else silent + PERIOD
+        if any(pieces):
+            yield b"".join(pieces)
+        elif silent >= KEEP_ALIVE:
+            silent = 0.0
+            yield COMMENT
+        if is_over:
+            return
+        await asyncio.sleep(PERIOD)
+
+
+def _enveloped(name: str, messages: bytes) -> bytes:
+    head = b'data: {"of":' + json.dumps(name).encode("ascii") + b',"told":'
+    return b"".join(head + message.removeprefix(b"data: ") + b"}\n\n" for message in messages.split(b"\n\n") if message)
 
 
 class _Numbered:

@@ -5,7 +5,8 @@ See `visualizer.words.vocabulary` for what a sentence is.
 
 from __future__ import annotations
 
-from collections.abc import Set
+import itertools
+from collections.abc import Iterator, Set
 from typing import Any
 
 from core.trace.events import StepEvent
@@ -29,14 +30,16 @@ def captions(trace: Trace) -> list[dict[str, Any]]:
 
 
 class Captioner:
-    """Follows a run event by event. header: the trace's. Requests are met before the step in which they arrive."""
+    """Follows a run event by event. header: the trace's. Requests are met before the step in which they arrive. numbers: from which they take
+    their letters, where other runs do so too.
+    """
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, numbers: Iterator[int] | None = None) -> None:
         self.fold = Fold.of({}, header.batching.order)
         self._prompt: dict[str, int] = {}  # tokens of each prompt
         self._asked: dict[str, int | None] = {}  # new tokens that each may have
         self.letters: dict[str, str] = {}
-        self._arrived = 0
+        self._numbers = numbers or itertools.count()
         self._config, self._is_asynchronous = header.config, header.is_asynchronous
         self._last_end: float | None = None
 
@@ -70,8 +73,7 @@ class Captioner:
         waited = self._waited(event)
         self.fold.begin(event)
         for arrived in event.arrived:
-            self.letters[arrived.request] = letter(self._arrived)
-            self._arrived += 1
+            self.letters[arrived.request] = letter(next(self._numbers))
         context = StepContext(event, self.fold, self._config, self._prompt, self._asked, self.letters, waited)
         caption = {
             "say": sentence(context),

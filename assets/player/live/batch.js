@@ -23,6 +23,7 @@ export class Batch {
     this.missed = false; // whether steps were skipped just now
     this.broken = ""; // why nothing comes
     this.of = ""; // which, where several are followed
+    this.next = null; // the number of the next message, once one is here
     this.most = 8; // chapters that are kept
     /** @type {any[]} */
     this.chapters = []; // {beginning, deltas}
@@ -37,7 +38,7 @@ export class Batch {
   /** Follow until the signal says no. */
   async follow(signal) {
     const of = this.of && `&of=${encodeURIComponent(this.of)}`;
-    const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}${of}`, { signal, broke: (sentence) => {
+    const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}${of}`, { signal, from: this.next, broke: (sentence) => {
       this.broken = sentence;
       this.told.state();
     } });
@@ -48,10 +49,14 @@ export class Batch {
     }
   }
 
-  /** Another one from now on. */
-  choose(of) {
-    this.of = of;
-    [this.run, this.state, this.chapters, this.first] = [null, {}, [], undefined];
+  /** Another one from now on, as it is known so far. */
+  choose(of, { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.told)) {
+    Object.assign(this, { of, run, state, chapters, first, next });
+  }
+
+  /** The number of the run that is told of. */
+  get number() {
+    return this.chapters[0]?.beginning.begin.run;
   }
 
   take(delta) {
@@ -61,6 +66,7 @@ export class Batch {
       this.chapters = [];
       this.missed = delta.missed > 0;
     }
+    this.next = "seq" in delta ? delta.seq + 1 : this.next;
     const { seq, anew, missed, header, begin, events, captions, letters, hues, asked, texts, broken, ...state } = delta;
     if (begin) this._begin(delta);
     else if (events) this._more(delta);

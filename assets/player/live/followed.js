@@ -1,7 +1,9 @@
 // Somebody else's engine, watched by the recording that it writes: what it is, which of several is shown, and that nobody here can steer it.
 
 import { h, setText } from "../parts/dom.js";
+import { plural } from "../parts/format.js";
 import { limitsOf } from "../watch/facts.js";
+import { inLanes } from "./words.js";
 
 const SILENT = 10000; // ms without a step, while requests are in lanes, after which it is said
 
@@ -9,33 +11,52 @@ export class FollowedView {
   /**
    * @param {HTMLElement} section
    * @param {(of: string) => void} choose
+   * @param {() => void} all
    */
-  constructor(section, choose) {
+  constructor(section, choose, all) {
     this.section = section;
     this.choose = choose;
+    this.all = all;
     this.title = h("h2", {});
     this.file = h("p", { class: "followed-file" });
     this.note = h("p", { class: "followed-note" });
     this.streams = h("nav", { class: "followed-streams", "aria-label": "Recordings" });
-    this.alone = h("p", { class: "followed-note" }, "Each recording is followed by itself. Opened together on the Watch tab, those of one engine's ranks are on one clock.");
-    section.append(this.title, this.file, this.streams, this.alone, this.note);
+    this.clock = h("p", { class: "followed-note" });
+    section.append(this.title, this.file, this.streams, this.clock, this.note);
   }
 
-  draw(/** @type {any} */ followed, run) {
+  /** followed: the latest state of what is on screen, {of, file, texts, streams} and `Followed._together`; all: whether all ranks are. */
+  draw(/** @type {any} */ followed, run, all) {
     this.section.hidden = !followed;
     if (!followed) return;
     const engine = run?.header.engine;
-    setText(this.title, engine ? `${engine.name} ${engine.version}${engine.ranks > 1 ? `, rank ${engine.rank} of ${engine.ranks}` : ""}` : "Another engine");
-    setText(this.file, `Recorded in ${followed.file}`);
+    setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : "Another engine");
+    setText(this.file, all ? `Recorded in a file for each of ${plural(followed.ranks.length, "rank")}` : `Recorded in ${followed.file}`);
     setText(this.note, `It is somebody else's engine: it can be watched, not steered. ${notRecorded(run)}${followed.texts ? "" : " Its texts are hidden, as others reach this page."}`.trim());
-    this.streams.hidden = this.alone.hidden = followed.streams.length < 2;
-    const key = JSON.stringify([followed.streams, followed.of]);
+    setText(this.clock, followed.says.length ? followed.says.join(" ") : followed.streams.length > 1 ? "These are no ranks of one engine: each recording is followed by itself." : "");
+    this.streams.hidden = followed.streams.length < 2;
+    const key = JSON.stringify([followed.streams, followed.ranks.map((rank) => rank.of), all || followed.of]);
     if (key === this._key) return;
     this._key = key;
-    this.streams.replaceChildren(...followed.streams.map((of) => h("button", {
-      type: "button", class: "button", "aria-pressed": String(of === followed.of), onclick: () => this.choose(of),
-    }, of)));
+    const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, text);
+    const focused = [...this.streams.children].indexOf(document.activeElement);
+    this.streams.replaceChildren(...(followed.ranks.length > 1 ? [button("All ranks", all, this.all)] : []),
+      ...followed.streams.map((of) => button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of))));
+    if (focused >= 0) /** @type {HTMLElement} */ (this.streams.children[focused])?.focus();
   }
+}
+
+/** Which rank of how many, as far as that is known. */
+function whose({ ranks, count, of }, all) {
+  if (all) return `, ${plural(ranks.length, "rank")}`;
+  const mine = ranks.find((rank) => rank.of === of);
+  return mine && count > 1 ? `, rank ${mine.rank} of ${count}` : "";
+}
+
+/** A recording by its rank, where no other engine's has the same. */
+function nameOf({ ranks, streams }, of) {
+  const mine = ranks.find((rank) => rank.of === of);
+  return mine && ranks.length === streams.length ? `Rank ${mine.rank}` : of;
 }
 
 function notRecorded(run) {
@@ -45,6 +66,16 @@ function notRecorded(run) {
 
 /** How the engine is set, as it says itself. */
 export const followedWords = (run) => (run ? limitsOf(run).map(([words]) => words).join(" · ") : "");
+
+/** What matters most now of all ranks: how each stands that its steps do not say. */
+export function allSay(fleet, silent) {
+  if (fleet.broken) return `${fleet.broken} Trying again.`;
+  if (!fleet.members.length) return "The recordings are being opened.";
+  if (fleet.sentences.length) return fleet.sentences.map(([rank, sentence]) => `Rank ${rank}: ${sentence}`).join(" ");
+  const busy = fleet.members.some(({ run }) => inLanes(run) || run.waitingAt(run.length - 1).length);
+  if (!busy) return "Nobody is in a batch of any rank now.";
+  return silent > SILENT ? `No step of any rank has come for ${Math.round(silent / 1000)} s.` : "";
+}
 
 /** The one sentence that matters most now. silent: ms since the last step. */
 export function followedSays({ run, state, broken }, { skipped, silent, inLanes }) {

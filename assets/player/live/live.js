@@ -3,7 +3,8 @@
 //
 //   Batch (what everybody is sent) ─→ the page's player        Mine (one's own requests) ─→ the card beside it ←─ Teacher
 //
-// Where nobody can ask, it is another engine's batch, followed by the recording that it writes: FollowedView says which.
+// Where nobody can ask, it is another engine's batch, followed by the recording that it writes: FollowedView says which. Of several ranks one is
+// shown, or all: a Fleet, on the picture that Watch has of ranks.
 
 import { setText } from "../parts/dom.js";
 import { addressed, setAddress } from "../parts/link.js";
@@ -11,13 +12,15 @@ import { besidePlayer, drawSoon, fillPart, fillTabs, showToast } from "../parts/
 import { Server } from "../parts/server.js";
 import { AskForm } from "./ask_form.js";
 import { Batch } from "./batch.js";
-import { FollowedView, followedSays, followedWords } from "./followed.js";
+import { Fleet } from "./fleet.js";
+import { FollowedView, allSay, followedSays, followedWords } from "./followed.js";
 import { Lately } from "./lately.js";
 import { Mine } from "./mine.js";
 import { OwnList } from "./own_list.js";
 import { ShadowView } from "./shadow.js";
 import { saveSession, showAddress } from "./take.js";
 import { Teacher } from "./teacher.js";
+import { standing } from "../run/moments.js";
 import { inLanes, nowWords, says } from "./words.js";
 
 const SOON = 8000; // ms for which it is said that steps were skipped
@@ -33,6 +36,8 @@ export class Live {
     this.app = null; // the page's player, once it is there
     this.server = new Server(this.options.base);
     this.before = null; // what the player showed
+    /** @type {Fleet | null} */
+    this.fleet = null; // all ranks, where they are shown
     this._theme = besidePlayer(root);
     fillTabs(root, this.options.tabs, "live");
     this.mine = new Mine(this.server, () => this._mineChanged());
@@ -41,13 +46,14 @@ export class Live {
     });
     if (this.root.dataset.layout === "phone") this.batch.most = ON_A_PHONE;
     const { batch } = this;
-    this.edge = { going: true, get run() { return batch.run; }, back: () => this._onScreen() };
+    const live = this;
+    this.edge = { going: true, get run() { return live.fleet ? live.app.run : batch.run; }, back: () => this._onScreen() };
     this.teacher = new Teacher(this);
     this.form = new AskForm(this.$(".ask"), this.mine, () => this.batch.relabel());
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
-    this.lately = new Lately(this.$(".lately"), this.mine, () => ({ app: this.app, run: this.batch.run }));
+    this.lately = new Lately(this.$(".lately"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run }));
     this.shadow = new ShadowView(this.$(".shadow"));
-    this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of));
+    this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of), () => this._all());
     this.$(".ask").hidden = !this.options.asks;
     root.classList.toggle("asks", this.options.asks);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
@@ -74,7 +80,7 @@ export class Live {
   _follow() {
     this.following = new AbortController();
     const { signal } = this.following;
-    this.batch.follow(signal);
+    (this.fleet || this.batch).follow(signal);
     if (!this.options.asks) this._wait(signal);
   }
 
@@ -86,11 +92,64 @@ export class Live {
 
   /** Another recording, of those that are followed. */
   _choose(of) {
-    this.following?.abort();
+    const member = this.fleet?.members.find((m) => m.of === of);
+    if (member) return this._alone(member);
+    this._leaveFleet();
     this.batch.choose(of);
     this.app.empty("Nothing has run here yet.");
     this._follow();
     this.redraw();
+  }
+
+  /** All ranks of the engine, on one clock. */
+  _all() {
+    const { app, batch } = this;
+    this._leaveFleet();
+    this.fleet = new Fleet(this.server, batch.state.followed.ranks.map((rank) => rank.of), batch.most, () => this._renewAll());
+    app.empty("Nothing has run here yet.");
+    this._follow();
+    this.redraw();
+  }
+
+  /** More of all ranks; or another rank than those that are followed. */
+  _renewAll() {
+    const { app, fleet } = this;
+    this.steppedAt = performance.now();
+    const { followed } = /** @type {Fleet} */ (fleet);
+    if (followed?.ranks.some((rank) => !fleet.names.includes(rank.of))) {
+      this.batch.state.followed = followed;
+      return this._all();
+    }
+    const { picture } = /** @type {Fleet} */ (fleet);
+    if (picture && this.before) {
+      app.empty(null);
+      app.ranks.renew(picture, (member, index) => this._alone(member, index));
+    }
+    this.redraw();
+  }
+
+  /** One of them, at the same moment or at a step of its own; what is known of it goes on from there. */
+  _alone({ of, run }, index = null) {
+    const { app, fleet, batch } = this;
+    const going = app.following && index === null;
+    const step = run.stepOf(index ?? Math.max(0, standing({ run, offset: fleet.members.find((m) => m.of === of).offset }, app.ranks.now).i));
+    batch.choose(of, fleet.batches.get(of));
+    this._leaveFleet();
+    this._onScreen();
+    if (!going) {
+      app.following = false;
+      app.seekStep(step);
+    }
+    this._follow();
+    this.redraw();
+  }
+
+  _leaveFleet() {
+    this.following?.abort();
+    if (!this.fleet) return;
+    this.fleet = null;
+    this.app.ranks.leave();
+    this.app.run = null;
   }
 
   left() {
@@ -98,6 +157,7 @@ export class Live {
     this.following = null;
     if (!this.before) return;
     const { app, before } = this;
+    this._leaveFleet();
     this.before = null;
     app.edge = app.live;
     app.following = before.following;
@@ -146,7 +206,7 @@ export class Live {
   /** The batch on the player, at its newest step. */
   _onScreen() {
     const { app, batch: { run } } = this;
-    if (!run || app.run === run) return;
+    if (!run || app.run === run || this.fleet) return;
     this._drawn = run;
     app.following = true;
     Object.assign(app, { run, entry: null, replay: null });
@@ -195,11 +255,13 @@ export class Live {
 
   draw() {
     if (!this.app || !this.followed) return;
-    const { batch, $ } = this;
+    const { $, fleet } = this;
+    const batch = fleet ? { run: this.app.run, state: { followed: fleet.followed }, broken: fleet.broken } : this.batch;
     const { asks } = this.options;
     const skipped = this.missedAt !== undefined && performance.now() - this.missedAt < SOON;
-    const said = asks ? says(batch, { skipped, teaches: this.teacher.isOn })
-      : followedSays(batch, { skipped, silent: performance.now() - (this.steppedAt ?? performance.now()), inLanes: batch.run ? inLanes(batch.run) : 0 });
+    const silent = performance.now() - (this.steppedAt ?? performance.now());
+    const said = asks ? says(batch, { skipped, teaches: this.teacher.isOn }) : fleet ? allSay(fleet, silent)
+      : followedSays(batch, { skipped, silent, inLanes: batch.run ? inLanes(batch.run) : 0 });
     setText($(".live-says"), said);
     $(".live-says").hidden = !said;
     setText($(".now"), asks ? nowWords(batch.state) : followedWords(batch.run));
@@ -209,7 +271,7 @@ export class Live {
     this.own.draw();
     this.lately.draw();
     this.shadow.draw(batch.state);
-    this.followed.draw(batch.state.followed, batch.run);
+    this.followed.draw(batch.state.followed, batch.run, Boolean(fleet));
     this.teacher.draw();
   }
 

@@ -46,8 +46,12 @@ export function momentsOf(all) {
 }
 
 /**
- * The share of a span of seconds in which a run computes steps.
+ * The share of the time from one moment to another in which a run computes steps.
  * @param {Placed} placed
- * @param {number} span
+ * @param {number} from
+ * @param {number} to
  */
-export const busy = ({ run }, span) => run.events.reduce((n, e) => n + e.tEnd - e.tStart, 0) / span;
+export function busy({ run, offset }, from, to) {
+  const inside = (e) => Math.max(0, Math.min(to, offset + e.tEnd) - Math.max(from, offset + e.tStart));
+  return run.events.reduce((n, e) => n + inside(e), 0) / (to - from || 1e-9);
+}

@@ -67,6 +67,11 @@ export class LaneChart {
     this.pitch = (surface.h - this.axis - this.queueHeight) / run.numLanes;
     this.gap = this.pitch >= 7 ? 2 : this.pitch >= 4 ? 1 : 0;
     const g = this._begin(this.chart);
+    if (this.scale.left < GUTTER) { // it began before the time that is shown
+      g.beginPath();
+      g.rect(GUTTER, 0, surface.w, surface.h);
+      g.clip();
+    }
     const pieces = lanePieces(run);
     this.counted = countLaneSteps(run, pieces);
     for (const piece of pieces) if (piece.stay >= 0) this._piece(g, piece);
@@ -203,7 +208,7 @@ export class LaneChart {
       const end = Math.min(stay.to, run.length - 1);
       if (end < 0) continue;
       const from = Math.max(0, stay.from);
-      const x = scale.from(from);
+      const x = Math.max(scale.from(from), GUTTER);
       const { letter } = stay.request;
       const width = measure(g, letter);
       if (end < from || scale.to(end) - x < width + 6) continue;

@@ -1,7 +1,7 @@
 // The lanes of all ranks, one below the other on one clock, with one playhead in time. Each rank's step at that moment is marked, and a
 // sentence above its lanes says what happens in it. A click on a step opens that rank there.
 
-import { clamp, h, setAttr } from "../parts/dom.js";
+import { h, setAttr } from "../parts/dom.js";
 import { duration, plural } from "../parts/format.js";
 import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
@@ -23,7 +23,6 @@ class Band {
   constructor(view, member) {
     this.view = view;
     this.member = member;
-    this.run = member.run;
     /** @type {RunRequest[] | null} */
     this.focus = null;
     const name = t(`Rank ${member.rank}`);
@@ -35,9 +34,13 @@ class Band {
     this.el = h("section", { class: "band", "data-rank": String(member.rank) },
       h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.app.ranks.choose(member) }, name), this.pill, this.sentence, this.share), this.stage);
     this.chart = new LaneChart(canvas, this);
-    tell(this.share, `busy ${Math.round(100 * busy(member, view.app.ranks.span))} %`);
-    setAttr(canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${plural(member.run.length, "step")}`));
     this._said = "";
+    /** @type {number | null} */
+    this._length = null; // steps for which it has been said what they are
+  }
+
+  get run() {
+    return this.member.run;
   }
 
   get palette() {
@@ -64,6 +67,7 @@ class Band {
     if (inside) return { pill: `step ${run.stepOf(i)}`, say: run.captions[i] ? run.captions[i].say : [] };
     const [before, after] = [i >= 0 ? stretch(this.member, i)[1] : 0, i + 1 < run.length ? stretch(this.member, i + 1)[0] : null];
     if (after !== null) return { pill: "idle", say: [t(i < 0 ? `Its first step begins at ${duration(after)}.` : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`)] };
+    if (run.goesOn) return { pill: "so far", say: [t(`Nothing is on record after step ${run.stepOf(i)} so far.`)] };
     return { pill: run.complete ? "idle" : "over", say: [t(run.complete ? `Nothing after step ${run.stepOf(i)}.` : `Its recording breaks off after step ${run.stepOf(i)}.`)] };
   }
 
@@ -76,17 +80,23 @@ class Band {
     const { surface } = chart;
     if (!surface.visible || !run.length) return;
     const place = () => {
-      const scale = laneScale(run, true, GUTTER + stretch(member, 0)[0] * per, per);
+      const scale = laneScale(run, true, view.x(stretch(member, 0)[0]), per);
       return { scale, axis: STRIP, font: presenter ? 16 : layout === "phone" ? 12 : 11, end: run.complete ? surface.w : scale.to(run.length - 1) };
     };
-    chart.paint(`${per}/${presenter}/${layout}`, place, (g) => this._ticks(g));
-    const g = chart.show(GUTTER + ranks.now * per);
+    chart.paint(`${per}/${ranks.from}/${presenter}/${layout}`, place, (g) => this._ticks(g));
+    const g = chart.show(view.x(ranks.now));
     if (this.at.inside) this._mark(g);
   }
 
   _say() {
+    const { member, run, view: { app: { ranks } } } = this;
+    if (this._length !== run.length) {
+      this._length = run.length;
+      setAttr(this.chart.canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${plural(run.length, "step")}`));
+      tell(this.share, `busy ${Math.round(100 * busy(member, ranks.from, ranks.span))} %`);
+    }
     const { pill, say } = this.words();
-    const said = JSON.stringify(this.at);
+    const said = JSON.stringify([this.at, run.stepOf(this.at.i), run.length]);
     if (said === this._said) return;
     this._said = said;
     tell(this.pill, pill);
@@ -100,6 +110,7 @@ class Band {
   _ticks(g) {
     const { run, chart: { scale } } = this;
     run.events.forEach((e, i) => {
+      if (scale.from(i) < GUTTER) return;
       if (e.arrived.length) g.fillRect(scale.from(i), STRIP - 5, 1, 4);
       if (e.finished.length) g.fillRect(scale.to(i) - 2.5, STRIP - 7, 2.5, 6);
     });
@@ -108,7 +119,7 @@ class Band {
   /** The step at this moment: a frame around all its lanes. */
   _mark(g) {
     const { scale, pitch } = this.chart;
-    const left = scale.from(this.at.i);
+    const left = Math.max(scale.from(this.at.i), GUTTER);
     g.strokeStyle = this.palette.ink;
     g.lineWidth = 1.5;
     g.strokeRect(left - 1, STRIP - 1, Math.max(3, scale.to(this.at.i) - left) + 2, this.run.numLanes * pitch + 2);
@@ -147,7 +158,12 @@ export class RankLanes {
 
   /** Pixels a second. */
   get per() {
-    return Math.max(1, this.axis.w - GUTTER - 2) / this.app.ranks.span;
+    return Math.max(1, this.axis.w - GUTTER - 2) / this.app.ranks.room;
+  }
+
+  /** Where a moment lies. */
+  x(moment) {
+    return GUTTER + (moment - this.app.ranks.from) * this.per;
   }
 
   draw() {
@@ -161,9 +177,10 @@ export class RankLanes {
     }
     const { per } = this;
     for (const band of this.bands) band.draw(per);
-    drawTimeAxis(this.axis, palette, { span: ranks.span, per, clock: true, font: presenter ? 18 : layout === "phone" ? 12 : 11 });
-    this.head.style.transform = `translateX(${(GUTTER + ranks.now * per).toFixed(2)}px)`;
+    drawTimeAxis(this.axis, palette, { span: ranks.room, from: ranks.from, per, clock: true, font: presenter ? 18 : layout === "phone" ? 12 : 11 });
+    this.head.style.transform = `translateX(${this.x(ranks.now).toFixed(2)}px)`;
     tell(this.key, ranks.readout);
+    setAttr(this.area, "aria-valuemin", ranks.from.toFixed(3));
     setAttr(this.area, "aria-valuemax", ranks.span.toFixed(3));
     setAttr(this.area, "aria-valuenow", ranks.now.toFixed(3));
     setAttr(this.area, "aria-valuetext", ranks.readout);
@@ -173,7 +190,7 @@ export class RankLanes {
 
   _point() {
     const { area, app } = this;
-    const moment = (e) => (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
+    const moment = (e) => app.ranks.from + (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
     let down = null;
     area.addEventListener("pointerdown", (e) => {
       if (e.button || /** @type {HTMLElement} */ (e.target).closest("h4")) return;
@@ -198,7 +215,7 @@ export class RankLanes {
 
   _to(moment) {
     this.app.transport.toggle(false);
-    this.app.ranks.hold(clamp(moment, 0, this.app.ranks.span));
+    this.app.ranks.hold(moment);
   }
 
   /** What lies under the pointer, and of which rank. */

@@ -141,7 +141,8 @@ export class Live {
     badge.hidden = !app.running;
     if (!app.running) return;
     badge.classList.toggle("behind", !app.following);
-    const behind = app.edge.run === app.run ? app.run.length - 1 - app.index : 0;
+    const { track, place } = app.transport;
+    const behind = app.edge.run === app.run ? track.length - 1 - place : 0;
     setText(badge, app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
   }
 

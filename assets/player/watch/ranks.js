@@ -25,6 +25,11 @@ export class Ranks {
     this.members = []; // those that are here, by rank; or none
     this.doc = null; // what they came in
     this.all = false; // one picture of all
+    this.from = this.span = 0; // the moments between which their steps are known
+    this.room = 1; // seconds that the picture has room for
+    this.number = 0; // the rank on screen
+    /** @type {((member: any, index: number | null) => void) | null} */
+    this.alone = null; // where they go on: puts one on screen
     /** @type {{run: Run, index: number, now: number} | null} */
     this._held = null; // the moment at which a step was put on screen, which lies inside it or after it
     this.lanes = new RankLanes(app.$(".panel.ranks"), app);
@@ -46,13 +51,43 @@ export class Ranks {
     this.says = doc.says;
     this.all = false;
     this._held = null;
-    this._moments = momentsOf(this.members);
-    this._times = this._moments.map((moment) => moment.t);
-    this.span = Math.max(1e-9, ...this.members.flatMap((m) => (m.run.length ? [stretch(m, m.run.length - 1)[1]] : [])));
+    this.alone = null;
+    this.from = 0;
+    this.span = this.room = Math.max(1e-9, ...this.members.flatMap((m) => (m.run.length ? [stretch(m, m.run.length - 1)[1]] : [])));
+    this._walk();
     app.transport.toggle(false);
     app.following = false;
     this._put(this.members[0]);
     this.look(Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) ? wanted : { ...wanted, rank: "all" });
+  }
+
+  /**
+   * Ranks that go on, all on screen, as they are now: the members of before with more steps, or others.
+   * @param {{members: any[], from: number, span: number, room: number}} picture
+   * @param {(member: any, index: number | null) => void} alone
+   */
+  renew(picture, alone) {
+    const { app } = this;
+    const begins = !this.alone;
+    const now = begins ? 0 : this.now;
+    Object.assign(this, picture, { alone, doc: null, says: [""], all: true });
+    this._walk();
+    const member = this.members.find((m) => m.rank === this.number) || this.members[0];
+    if (begins || app.run !== member.run) this._put(member);
+    app.root.toggleAttribute("data-ranks", true);
+    this.hold(begins || app.following ? this.span : now);
+  }
+
+  /** They are no longer followed. */
+  leave() {
+    this.alone = null;
+    this.members = [];
+    this.entered();
+  }
+
+  _walk() {
+    this._moments = momentsOf(this.members).filter((moment) => moment.t >= this.from);
+    this._times = this._moments.map((moment) => moment.t);
   }
 
   /** What an address says of them. wanted: {rank: a number, "all" or null, at: seconds or null, step} */
@@ -87,9 +122,10 @@ export class Ranks {
   /** Go to a moment: the run on screen stands at the step that has begun then. */
   hold(now) {
     const { app } = this;
-    const at = clamp(now, 0, this.span);
+    const at = clamp(now, this.from, this.span);
     app.index = Math.max(0, standing(/** @type {Rank} */ (this.current), at).i);
     this._held = { run: app.run, index: app.index, now: at };
+    if (this.alone) app.following = this.at >= this.length - 1;
     app.redraw();
     app.changed();
   }
@@ -97,6 +133,7 @@ export class Ranks {
   /** Put a rank on screen, at the same moment or at a step of its own. */
   choose(member, index = null) {
     if (!member || !this.members.includes(member)) return;
+    if (this.alone) return this.alone(member, index);
     const now = this.current ? this.now : null;
     this.showAll(false);
     if (member !== this.current) this._put(member);
@@ -110,9 +147,10 @@ export class Ranks {
     if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);
   }
 
-  _put({ run, replay }) {
+  _put({ run, replay = null, rank }) {
     const { app } = this;
     app.transport.toggle(false);
+    this.number = rank;
     Object.assign(app, { run, replay });
     app.entered();
   }
@@ -120,6 +158,7 @@ export class Ranks {
   /** All ranks as one picture, at a moment; or the one that was on screen. */
   showAll(on, now = this.members.length ? this.now : 0) {
     if (on && this.members.length < 2) return;
+    if (!on && this.alone) return this.choose(this.current);
     const { app } = this;
     if (on !== this.all) app.transport.toggle(false);
     this.all = on;
