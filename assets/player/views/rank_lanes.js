@@ -147,6 +147,7 @@ export class RankLanes {
     this.key = $(".key");
     /** @type {HTMLElement} */
     this.area = $(".ranks-area");
+    this.slider = $(".rank-axis");
     this.head = $(".playhead");
     this.bandsBox = $(".bands");
     this.axis = new Surface($(".rank-axis canvas"), () => app.redraw());
@@ -180,10 +181,10 @@ export class RankLanes {
     drawTimeAxis(this.axis, palette, { span: ranks.room, from: ranks.from, per, clock: true, font: presenter ? 18 : layout === "phone" ? 12 : 11 });
     this.head.style.transform = `translateX(${this.x(ranks.now).toFixed(2)}px)`;
     tell(this.key, ranks.readout);
-    setAttr(this.area, "aria-valuemin", ranks.from.toFixed(3));
-    setAttr(this.area, "aria-valuemax", ranks.span.toFixed(3));
-    setAttr(this.area, "aria-valuenow", ranks.now.toFixed(3));
-    setAttr(this.area, "aria-valuetext", ranks.readout);
+    setAttr(this.slider, "aria-valuemin", ranks.from.toFixed(3));
+    setAttr(this.slider, "aria-valuemax", ranks.span.toFixed(3));
+    setAttr(this.slider, "aria-valuenow", ranks.now.toFixed(3));
+    setAttr(this.slider, "aria-valuetext", ranks.readout);
   }
 
   // -- pointing --------------------------------------------------------------------------------------------------------
