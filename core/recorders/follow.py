@@ -20,11 +20,16 @@ from core.recorders.raw import Recording, take
 from core.recorders.texts import LEFT_OUT, model_folder
 from core.trace.events import StepEvent
 from core.trace.header import Header
+from core.trace.phrases import count
 from core.trace.rules import Checker
 from core.workload.request import Request
 
 MOST_LINES = 1024  # that one look takes in
 _OPEN = 64  # steps that may be written before one that was scheduled earlier; then that one is missing
+_UNTIL = (
+    "Requests from before may have tokens and blocks that are not on record: "
+    "what comes is shown from the first step on in which everybody has just arrived."
+)
 _QUIET = 20  # looks without anything new after which nothing more is expected of a step
 _DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, InflightError)
 Step = dict[str, Any]
@@ -65,6 +70,7 @@ class Follower:
         self._lines: Lines | None = None
         self._refused: RawHeader | None = None  # the recording that cannot be followed
         self._missing = self._said = ""  # what is wrong with the place, and with the recording
+        self._gap, self._passed = "", 0  # what was missed last, and the steps since that cannot be shown
         self._quiet = 0  # looks without anything new
 
     @property
@@ -206,9 +212,10 @@ class Follower:
     def _take(self, step: Step, news: list[News]) -> None:
         try:
             if self._is_lost and not _begins_empty(step):
-                return
+                return self._pass_over()
             if self._is_lost and self._lines:
-                self._anew(Recording(self.name, self._lines.header), [self._said], news)
+                passed = f" {count(self._passed, 'step')} after that cannot be shown." if self._passed else ""
+                self._anew(Recording(self.name, self._lines.header), [self._gap + passed], news)
                 self._said = ""
             if self._pending is not None:
                 self._tell(frozenset(s["request"] for s in step["segments"]), news)
@@ -239,8 +246,16 @@ class Follower:
     def _lose(self, sentence: str) -> None:
         """What is known of the engine no longer holds, until it is seen empty."""
         if not self._is_lost:
-            self._said = f"{sentence} What comes is shown from the first moment on at which the engine is seen with nobody in it."
+            self._gap, self._passed = sentence, 0
+            self._said = f"{sentence} {_UNTIL}"
         self._is_lost, self._pending = True, None
+
+    def _pass_over(self) -> None:
+        """Count a step that cannot be shown. It is said in round numbers, so that a long wait says little."""
+        self._passed += 1
+        if str(self._passed).rstrip("0") in ("1", "2", "5"):
+            so_far = "step has" if self._passed == 1 else "steps have"
+            self._said = f"{self._gap} {_UNTIL} At least {self._passed:,} {so_far} passed meanwhile."
 
 
 def _begins_empty(step: Step) -> bool:

@@ -149,7 +149,7 @@ def later(step: str, by: int, name: str) -> str:
     return json.dumps(data) + "\n"
 
 
-EMPTY = " What comes is shown from the first moment on at which the engine is seen with nobody in it."
+UNTIL = " what comes is shown from the first step on in which everybody has just arrived."
 WRONG = {
     "dropped": (lambda steps: [*steps[:6], *steps[9:]], "Steps 6 to 8 are missing in run.raw.jsonl."),
     "no record": (lambda steps: [*steps[:6], "\0\0{]\n", *steps[6:]], "run.raw.jsonl has a line that is no record."),
@@ -177,11 +177,14 @@ def test_what_is_wrong_is_said_and_what_comes_is_shown_once_the_engine_has_been_
     path.write_text(header + "".join(spoil(steps)))
     follower = Follower(path)
     news = look(follower)
-    assert len(events(news)) == 6 and follower.sentence.startswith(sentence) and follower.sentence.endswith(EMPTY)
+    assert len(events(news)) == 6 and follower.sentence.startswith(sentence) and UNTIL in follower.sentence
+    passed = len(steps) - 6 - {"dropped": 3, "forged": 1, "no rule": 1}.get(kind, 0)  # the steps that are there and whole
+    assert follower.sentence.endswith(" At least 100 steps have passed meanwhile.")
     with path.open("a") as file:
         file.write("".join(later(step, len(steps), "again") for step in steps))
     news = look(follower)
     assert isinstance(news[0], Begun) and news[0].header.notes[0].startswith(sentence) and not follower.sentence
+    assert f" {passed} steps after that cannot be shown." in news[0].header.notes[0]
     assert len(events(news)) == len(trace.events) and [e.step for e in events(news)] == [e.step for e in trace.events]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from worlds.recording_writer import writing
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM, SPECULATION = DATA / "vllm-0.32.raw.jsonl.gz", DATA / "vllm-0.32-speculation.raw.jsonl.gz"
+expect.set_options(timeout=90_000)  # a machine with other work is slow, not wrong
 SAYS = "document.querySelector('.live-says').textContent"
 
 
@@ -69,6 +72,25 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     with writing(SPECULATION, folder / "run.raw.jsonl"):  # started again, in the same file
         settled(bo, "inflight.run.events.some(e => e.drafts.length) && inflight.run.stepOf(0) === 0")
     assert not bo.evaluate("inflightLive.batch.broken")
+
+
+@pytest.mark.slow
+def test_after_a_gap_the_page_says_how_long_it_waits_and_why(url, folder, visit):
+    """Three steps were dropped: what is shown ends before them, and goes on where nobody from before can be there."""
+    header, *steps = gzip.decompress(VLLM.read_bytes()).decode().splitlines(keepends=True)[:61]
+    (folder / "run.raw.jsonl").write_text("".join([header, *steps[:6], *steps[9:]]))
+    page = opened(visit, url)
+    says = page.locator(".live-says")
+    expect(says).to_contain_text("Steps 6 to 8 are missing in run.raw.jsonl.")
+    expect(says).to_contain_text("what comes is shown from the first step on in which everybody has just arrived.")
+    expect(says).to_contain_text("At least 50 steps have passed meanwhile.")
+    page.wait_for_function("() => inflightLive.batch.run.length === 6")
+    again = [json.loads(re.sub(r'"(\d+-[0-9a-f]{8})"', r'"\1-again"', step)) for step in steps[:9]]
+    with (folder / "run.raw.jsonl").open("a") as file:
+        file.writelines(json.dumps({**step, "step": step["step"] + len(steps)}) + "\n" for step in again)
+    page.wait_for_function("() => inflightLive.batch.run.length === 9")
+    expect(page.locator(".followed")).to_contain_text("51 steps after that cannot be shown.")
+    expect(says).not_to_contain_text("missing")
 
 
 def button(page: Page, name: str):

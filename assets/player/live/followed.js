@@ -32,7 +32,8 @@ export class FollowedView {
     const engine = run?.header.engine;
     setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : "Another engine");
     setText(this.file, all ? `Recorded in a file for each of ${plural(followed.ranks.length, "rank")}` : `Recorded in ${followed.file}`);
-    setText(this.note, `It is somebody else's engine: it can be watched, not steered. ${notRecorded(run)}${followed.texts ? "" : " Its texts are hidden, as others reach this page."}`.trim());
+    const notes = (!all && run?.header.notes || []).map((note) => `${note} `).join("");
+    setText(this.note, `${notes}It is somebody else's engine: it can be watched, not steered. ${notRecorded(run)}${followed.texts ? "" : " Its texts are hidden, as others reach this page."}`.trim());
     setText(this.clock, followed.says.length ? followed.says.join(" ") : followed.streams.length > 1 ? "These are no ranks of one engine: each recording is followed by itself." : "");
     this.streams.hidden = followed.streams.length < 2;
     const key = JSON.stringify([followed.streams, followed.ranks.map((rank) => rank.of), all || followed.of]);
