@@ -17,7 +17,7 @@ from visualizer.page.bundle import page_html
 
 HERE = "http://page.test/"
 _FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
-PATIENCE = 120_000  # milliseconds: a machine with other work is slow, not wrong
+PATIENCE = 240_000  # milliseconds: a machine with other work is slow, not wrong
 expect.set_options(timeout=PATIENCE)
 SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "presenter": (1920, 1080)}
 
