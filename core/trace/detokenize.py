@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 _REPLACEMENT = "\ufffd"
 _WINDOW = 10  # tokens decoded at a time: the new one, and those before it that tokenizers look back at (spaces, accents, bytes)
+_OWN = [
+    "transformers.tokenization_utils_base",
+    "transformers.tokenization_utils_tokenizers",
+]  # modules of the methods not overridden
 _PATIENCE = 3  # tokens that a character's bytes may stay incomplete: it has at most four
+
+
+def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
+    """How a tokenizer turns ids into text. Where that is nothing but its Rust core's part, the core is asked itself: transformers takes three times as
+    long to look at the kind of its arguments.
+    """
+    if tokenizer is None:
+        return lambda ids: ""
+    modules = [getattr(getattr(type(tokenizer), name, None), "__module__", None) for name in ("decode", "_decode")]
+    if modules == _OWN:
+        return partial(tokenizer.backend_tokenizer.decode, skip_special_tokens=False)
+    return partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 class Detokenizer:
@@ -18,6 +35,7 @@ class Detokenizer:
 
     def __init__(self, tokenizer: Any | None, context: Iterable[int] = ()) -> None:
         self._tokenizer = tokenizer
+        self._text_of = _decoder(tokenizer)
         self._ids = list(context)[1 - _WINDOW :] if tokenizer is not None else []
         if self._decode(self._ids).endswith(_REPLACEMENT):
             self._ids = []
@@ -47,9 +65,7 @@ class Detokenizer:
         return text
 
     def _decode(self, ids: list[int]) -> str:
-        if self._tokenizer is None or not ids:
-            return ""
-        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self._text_of(ids) if ids else ""
 
 
 class StopWatch:

@@ -165,3 +165,11 @@ def test_stop_strings_are_found_at_the_token_that_completes_them(parts: list[str
         assert watch.add(token) == expected
         if expected:
             break
+
+
+def test_a_tokenizer_that_decodes_in_a_way_of_its_own_is_asked() -> None:
+    class Shouting(PreTrainedTokenizerFast):
+        def _decode(self, *args, **kwargs) -> str:
+            return super()._decode(*args, **kwargs).upper()
+
+    assert pieces(Shouting(tokenizer_object=BYTES.backend_tokenizer), ids_of(b"who")) == ["W", "H", "O"]
