@@ -120,9 +120,8 @@ commands = program(
     }
 )
 for name, command in {"page": page, "exercises": exercises}.items():  # with options of their own
-    commands.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(
-        command
-    )
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+    commands.command(name, short_help=command.__doc__, context_settings=settings, add_help_option=False)(command)
 
 
 def main(args: list[str] | None = None) -> None:

@@ -20,7 +20,8 @@ def program(commands: Mapping[str, Target], help: str, groups: Mapping[str, type
     """A command line of these commands, and below them of whole groups."""
     made = _typer(cls=_Late, help=help, no_args_is_help=True)
     for name, target in commands.items():
-        made.command(name)(_stub(target) if isinstance(target, str) else target)
+        function = _stub(target) if isinstance(target, str) else target
+        made.command(name, short_help=_first_paragraph(function))(function)
     for name, group in (groups or {}).items():
         made.add_typer(group, name=name)
     return made
@@ -29,6 +30,11 @@ def program(commands: Mapping[str, Target], help: str, groups: Mapping[str, type
 def _typer(**options: Any) -> typer.Typer:
     boxes = "rich" if sys.stdout.isatty() else None  # boxes are for terminals
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=boxes, **options)  # type: ignore[arg-type]
+
+
+def _first_paragraph(function: Callable[..., None]) -> str:
+    """What the list of commands says of one, whole: Typer would cut it after a line."""
+    return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 
 def _stub(target: str) -> Callable[..., None]:

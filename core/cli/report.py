@@ -35,6 +35,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     line()
     names, lives = letters(trace), list(request_times(trace).values())
     columns = ("request", "prompt", "new", "first step", "finish step", "reason", "TTFT", "E2E", "text")
+    writes = not trace.header.is_simulated  # else no model ran, and the tokens are invented
     rows = [
         (
             f"{names[life.request]} {life.request}",
@@ -45,7 +46,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
             life.finish_reason or "unfinished",
             seconds(life.ttft_s),
             seconds(life.e2e_s),
-            one_line(trace.text(life.request)),
+            one_line(trace.text(life.request)) if writes else "(simulated)",
         )
         for life in lives[:MOST_ROWS]
     ]
@@ -66,7 +67,7 @@ def headline(trace: Trace) -> Text:
     header, config, model = trace.header, trace.config, trace.header.model
     lanes = f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"
     budget = f", budget {config.max_num_batched_tokens}" if config.batching.token_budget else ""
-    size = f" ({model.parameters / 1e6:.1f} M parameters)" if model.parameters else ""
+    size = f" ({_parameters(model.parameters)} parameters)" if model.parameters else ""
     threads = f", {count(header.threads, 'thread')}" if header.device == "cpu" and header.threads else ""
     text = Text(header.workload, style="bold")
     text.append(
@@ -74,6 +75,10 @@ def headline(trace: Trace) -> Text:
         style="not bold",
     )
     return text
+
+
+def _parameters(count: int) -> str:
+    return f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
 
 
 def circumstances(header: Header) -> list[str]:

@@ -53,6 +53,12 @@ def test_help_waits_for_no_torch():
     assert "Run a preset" in out and out.endswith("\n\n")
 
 
+def test_the_list_of_commands_says_each_whole(capsys):
+    call("--help")
+    out = " ".join(capsys.readouterr().out.split())
+    assert "the packed row and the mask of one of its steps." in out
+
+
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_every_limit_is_an_option(command, capsys):
     call(command, "--help")
@@ -99,6 +105,12 @@ def test_what_is_given_overrides_what_the_preset_recommends(capsys):
     assert data["requests"][0]["first_step"] == 0 and data["metrics"]["steps"] > 2
     assert data["metrics"]["goodput"]["met"] == 1
     assert data["requests"][0]["text"]
+
+
+def test_a_simulated_run_shows_no_text(capsys):
+    assert call("run", "-p", "chunk-7-by-4", "--simulate", "h100:8b") == 0
+    out = capsys.readouterr().out
+    assert "(simulated)" in out and "endoftext" not in out and "8.0 B parameters" in out
 
 
 def test_run_takes_a_workload_file(tmp_path, capsys):

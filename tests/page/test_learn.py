@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -148,6 +149,26 @@ def test_the_player_is_given_back_as_it_was(learn, world):
     assert page.evaluate(
         "[inflight.entry === inflight.options.catalogue[1], inflight.frame.event.step, document.documentElement.dataset.views]"
     ) == [True, 2, None]
+
+
+def test_back_and_forward_lead_through_lessons_and_tabs_and_a_double_click_passes_no_stop_unseen(learn):
+    page = learn()
+    page.click(".lesson:nth-child(3) .start-button")
+    count, home = page.locator(".stop-count"), page.locator(".inflight-learn .home")
+    expect(count).to_have_text("1 of 9")
+    page.dblclick(".next-button")
+    expect(page).to_have_url(re.compile("stop=padding"))
+    expect(count).to_have_text("2 of 9")
+    page.go_back()
+    expect(home).to_be_visible()
+    page.go_forward()
+    expect(count).to_have_text("2 of 9")
+    page.click(".inflight-learn .tabs button:first-child")
+    expect(page.locator("html")).to_have_attribute("data-part", "watch")
+    page.go_back()
+    expect(page.locator("html")).to_have_attribute("data-part", "learn")
+    expect(count).to_have_text("2 of 9")
+    expect(page).to_have_url(re.compile("lesson=static-batching&stop=padding"))
 
 
 def test_a_wrong_cell_gets_its_reason(learn):

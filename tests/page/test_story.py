@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from worlds.axe import serious
 from worlds.browser import settled
@@ -17,6 +19,21 @@ def open_page(visit, page_url):
 
 def compared(page) -> None:
     settled(page, "window.inflightCompare?.doc")
+
+
+def test_compare_says_that_it_is_opening_and_back_leads_to_watch(open_page):
+    page = open_page(hash="run=gpt2-six&step=6")
+    page.evaluate("""() => { const { fetch } = window, held = new Promise(go => { window.letGo = go; });
+        window.fetch = async (...asked) => { await held; return fetch(...asked); }; }""")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    empty = page.locator(".compare .empty-state")
+    expect(empty).to_have_text("Opening the comparison …")
+    page.evaluate("letGo()")
+    expect(empty).to_be_hidden()
+    expect(page).to_have_url(re.compile("part=compare&comparison="))
+    page.go_back()
+    expect(page.locator("html")).to_have_attribute("data-part", "watch")
+    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == ["gpt2-six", 6]
 
 
 @pytest.mark.slow

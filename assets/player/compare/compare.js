@@ -6,7 +6,7 @@ import { plural } from "../parts/format.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
-import { fillPart, fillTabs, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
+import { fillPart, fillTabs, hideToast, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
@@ -93,6 +93,7 @@ export class Compare {
   }
 
   async _start() {
+    this.empty("Opening the comparison …");
     try {
       if (this.server) this.catalogue = await this.server.get("inflight/comparisons");
       this.chooser.fill(this.catalogue.recorded, this.made);
@@ -326,6 +327,7 @@ export class Compare {
     this._size();
     this.race.redraw();
     if (on) this.toast("Space plays, c changes the axis, F fills the screen, Esc leaves.", 3000);
+    else hideToast(this.root);
   }
 
   _share() {

@@ -5,7 +5,7 @@
 import { h, setText } from "../parts/dom.js";
 import { besidePlayer, fillPart, fillTabs, isTyping } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
-import { addressed, setAddress } from "../parts/link.js";
+import { addressed, setAddress, turnPage } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Choose } from "./choose.js";
 import { Home } from "./home.js";
@@ -131,6 +131,8 @@ export class Learn {
     }
     if (this.language !== "en") p.set("lang", this.language);
     if (this.large) p.set("large", "1");
+    const opened = this._written && (addressed().get("lesson") ?? "") !== (this.lesson?.name ?? "");
+    if (opened && addressed().get("part") === "learn") turnPage(); // a lesson is a page of its own: Back leads out of it
     this._written = `#${p}`;
     setAddress(this._written);
   }
@@ -237,7 +239,7 @@ export class Learn {
   }
 
   _edit() {
-    this.close(true);
+    this._close(true);
     this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }));
     this.app.changed();
     this.app.editor.toggle(true);
@@ -247,7 +249,7 @@ export class Learn {
 
   _buttons() {
     const { $ } = this;
-    $(".next-button").addEventListener("click", () => this.go(1));
+    $(".next-button").addEventListener("click", (e) => e.detail !== 2 && this.go(1)); // a double click passes no stop unseen
     $(".back-button").addEventListener("click", () => this.go(-1));
     $(".lessons-button").addEventListener("click", () => this.close());
     $(".presenter-button").addEventListener("click", () => this.enlarge(!this.large));

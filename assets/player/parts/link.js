@@ -20,6 +20,15 @@ export function setAddress(hash) {
   if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
 }
 
+/** Begin a new entry of the browser's history: Back leads to what the address says now. */
+export function turnPage() {
+  try {
+    history.pushState(history.state, "", location.href);
+  } catch {
+    // a page without an address of its own has no history either
+  }
+}
+
 /** The link that works elsewhere: inside a Space's frame that is the Space's own page. */
 export function linkTo(hash) {
   const inSpace = window.parent !== window && document.referrer.startsWith(SPACES) && new URL(document.referrer).pathname.startsWith("/spaces/");

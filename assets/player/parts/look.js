@@ -86,6 +86,10 @@ export function showToast(root, sentence, ms, action = null) {
   el._timer = setTimeout(() => { el.hidden = true; }, ms);
 }
 
+export function hideToast(root) {
+  root.querySelector(".toast").hidden = true;
+}
+
 /** The sentence that stands where there is nothing to show; null takes it away. */
 export function showEmpty(root, sentence) {
   const box = root.querySelector(".empty-state");

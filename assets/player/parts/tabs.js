@@ -5,7 +5,7 @@
 // One part may bring other languages, for Watch too: it is fetched unseen where one is wanted, and told of "inflight-language" {language}.
 
 import { wantedLanguage } from "./language.js";
-import { addressed, setAddress } from "./link.js";
+import { addressed, setAddress, turnPage } from "./link.js";
 
 /** holder: where the parts go, each in an element of its own, where there is no player to put them before. parts: {name: {script, mounts, options}}; a script may be on the page already. */
 function pageParts(holder, parts) {
@@ -39,9 +39,11 @@ function pageParts(holder, parts) {
     return opened.get(name);
   };
 
-  const open = async (name, wish) => {
+  /** turned: by hand, so that Back leads to where one was; an address is followed without. */
+  const open = async (name, wish, turned = false) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();
+    if (turned && (page.dataset.part || "watch") !== name) turnPage();
     if (!part) {
       if (page.dataset.part && page.dataset.part !== "watch") setAddress(watching);
       page.dataset.part = "watch";
@@ -64,7 +66,7 @@ function pageParts(holder, parts) {
   };
 
   document.addEventListener("inflight-tab", async (/** @type {CustomEvent} */ e) => {
-    await open(e.detail.name, e.detail.wish);
+    await open(e.detail.name, e.detail.wish, true);
     if (!e.detail.byKey) return;
     const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('.tabs [aria-current="page"]'));
     [...tabs].find((tab) => tab.getClientRects().length)?.focus(); // the one that was pressed went with its part

@@ -1,5 +1,7 @@
 // The presenter: large type and fewer panels, for a projector; all views, or one alone.
 
+import { hideToast } from "../parts/look.js";
+
 const ROOM = [1000, 600]; // pixels that large type needs
 const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // the keys 1 to 6
 
@@ -22,7 +24,8 @@ export function present(app, on, quiet) {
   if (!on && document.fullscreenElement) document.exitFullscreen();
   app.sized();
   app.changed();
-  if (on && !quiet) app.toast("Space plays, R tells the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
+  if (!on) hideToast(app.root); // it may still tell the keys of what was left
+  else if (!quiet) app.toast("Space plays, R tells the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
 }
 
 /**
