@@ -7,7 +7,7 @@ purpose, kept apart: lessons count what the mistake did to the texts, and no vie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,7 +93,7 @@ def differences(recorded: Trace, again: Trace) -> list[str]:
 
 
 _LIMITS = ("config", "num_blocks", "workload", "arrival_unit", "dtype")
-_FACTS = tuple(f.name for f in fields(StepEvent) if f.name not in ("t_start", "t_end", "timings"))
+_FACTS = tuple(name for name in StepEvent._fields if name not in ("t_start", "t_end", "timings"))
 
 
 def _facts(event: StepEvent, name: str, exact: bool) -> Any:
