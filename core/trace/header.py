@@ -293,7 +293,8 @@ def _model(data: object) -> ModelFacts:
         raise InvalidTrace("the model's windows are not lengths.", 1)
     if any(i < 0 for i in model.eos_token_ids or ()):
         raise InvalidTrace("the model's eos_token_ids are not token ids.", 1)
-    if model.layers is not None and model.windows and len(model.windows) != max(1, model.layers):  # a simulated one has no layers
+    is_simulated = model.layers == 0 and tuple(model.windows or ()) == (None,)
+    if model.layers is not None and model.windows and len(model.windows) != model.layers and not is_simulated:
         raise InvalidTrace(f"the model has {model.layers} layers but {len(model.windows)} windows.", 1)
     return model
 
