@@ -224,8 +224,8 @@ def shown() -> Shown:
     walls = {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}
     comparison = Comparison(list(walls), walls, runs, {n: dict(r.metrics) for n, r in runs.items()}, [])
     same = equivalence(Plain(), None, workload, EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).to_json()
-    honest = {**same, "says": "0 tokens differ."}
-    leak = json.loads(json.dumps(honest)) | {"leak": True, "says": "Many differ."}
+    honest = same
+    leak = json.loads(json.dumps(honest)) | {"leak": True}
     leak["requests"][0] |= {
         "parting": {"position": 1, "solo": 1, "batched": 2, "margin": 0.25},
         "differing_tokens": 3,
@@ -316,9 +316,9 @@ def test_dragging_seeks_and_one_hover_lights_a_request_in_every_lane(open_page):
 
 def test_the_leak_switch_shows_where_texts_part_and_texts_stay_text(open_page):
     page = open_page()
-    assert page.locator(".same .lead").inner_text() == "0 tokens differ."
+    assert page.locator(".same .lead").inner_text().startswith("0 of 25 tokens differ")
     page.locator("[name=leak]").check()
-    assert page.locator(".same .lead").inner_text() == "Many differ."
+    assert page.locator(".same .lead").inner_text().startswith("With the leak 0 of 25 tokens differ")
     parted = page.locator(".pair.parted")
     assert "from token 1 on, where alone the best token led by 0.25" in parted.inner_text()
     assert parted.locator(".saying").all_inner_texts() == ["To be <b>or</b>", "To be <img src=x onerror=alert(1)> not"]

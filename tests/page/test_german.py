@@ -1,4 +1,4 @@
-"""The German Learn tab in a real browser: at every stop, nothing that is shown, read aloud, hovered over or drawn is English."""
+"""The German page in a real browser: on every part of it, and at every stop of Learn, nothing that is shown, read aloud, hovered over or drawn is English."""
 
 # ruff: noqa: F811 (fixtures are imported, then named as arguments)
 
@@ -7,19 +7,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from core.config import POLICIES
-from visualizer.lessons.document import recorded
+from visualizer.documents.comparison import document
+from visualizer.documents.comparison_files import RECORDED, load, recorded
+from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, texts
 from visualizer.page.bundle import page_html
 from visualizer.page.lesson_file import lesson_html
+from visualizer.page.tabs import packed_plotly, part, tab_script
 from visualizer.words.language import catalogue
 from worlds.browser import chromium, settled, visit  # noqa: F401
 from worlds.learn_tab import drawn, learn, world  # noqa: F401
+from worlds.live_page import TOKEN, control, live_server, live_url  # noqa: F401
 
 # All that is said: texts, the words of attributes, what canvases drew since the last call; not what a run holds (prompts, texts, tokens).
 SAID = """() => {
@@ -27,9 +32,9 @@ SAID = """() => {
     const drawn = window.drawnTexts || [];
     if (!window.drawnTexts) ink.fillText = function (text, ...at) { window.drawnTexts.push(text); return fill.call(this, text, ...at); };
     window.drawnTexts = [];
-    const held = '.texts, .presets, .policy-chip, .run-words b, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
+    const held = '.racer-name, .who, .headline .name, .saying, .group option:not([disabled]), .more option:not([disabled]), select[name=preset] option:not([value=""]), .own-words, .followed-file, .source, .texts, .presets, .policy-chip, .run-words b, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
     const said = [...new Set(drawn)];
-    for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn')) if (root.checkVisibility()) {
+    for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn, .inflight-compare, .inflight-live')) if (root.checkVisibility()) {
         const shown = (el) => !el.closest(held) && el.checkVisibility({ visibilityProperty: true });
         const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
         while (walker.nextNode()) if (shown(walker.currentNode.parentElement)) said.push(walker.currentNode.data);
@@ -46,13 +51,15 @@ FIELD_TERMS = set(
         """attention batch batches batching block budget cache caches caching chunked continuous cpu cuda decode decodes drift engine engines
         float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks tab token
         tokens tpot ttft vllm enter esc escape export html ids json link llm mb png seed static thread threads top trace
-        azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt""",
+        apple code cpus csv gpu logit max median qr romeo server simulation transformers azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt""",
     )
 )
-ALIKE = set(re.findall(r"\w+", "also an fast hand in lies live min minus name phase plan position rest so still text was will"))
+ALIKE = set(
+    re.findall(r"\w+", "quotient also an fast hand in lies live min minus name phase plan position rest so still text was will")
+)
 NOT_OURS = re.compile(
     r"""(?x) \{[^{}]*\} | \|[^]|]*\] | `[^`]*` | „[^“]*“ | “[^”]*” | \([a-z ]+\) | --[\w-]+ | \b\w+(?:\.[A-Za-z]\w*)+ | \b\w+_\w+\b
-    | make\ run | time\ to\ first\ token | inter-token\ latency | next\ token"""
+    | make\ run | time\ per\ output\ token | time\ to\ first\ token | inter-token\ latency | next\ token"""
 )
 
 
@@ -189,6 +196,98 @@ def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language
     settled(page, "!location.hash.includes('lang')")
 
 
+def heard(page: Page, act: str = "") -> list[str]:
+    """What is said once an act is done and drawn."""
+    if act:
+        page.evaluate(act)
+    page.wait_for_function(
+        "![window.inflight, window.inflightCompare?.race, window.inflightLive].some((part) => part?.drawsSoon)"
+    )
+    return page.evaluate(SAID)
+
+
+def compare_in_german(visit, world, name: str, size: str) -> None:
+    options, parts, files = world
+    made = document(load(RECORDED / name))
+    tabs = [*options["tabs"], {"name": "compare", "title": "Compare"}]
+    listed = [
+        {"name": e["name"], "title": e["title"], "shows": e["shows"], "group": e["group"], "url": "doc.json"} for e in recorded()
+    ]
+    listed.sort(key=lambda entry: entry["name"] != name)
+    parts = {
+        "learn": {**parts["learn"], "options": {**parts["learn"]["options"], "tabs": tabs}},
+        "compare": part(
+            "compare", "compare.js", {"server": False, "comparisons": listed, "plotly": "plotly.js.gz", "tabs": tabs}
+        ),
+    }
+    files = {**files, "compare.js": tab_script("compare"), "doc.json": json.dumps(made), "plotly.js.gz": packed_plotly()}
+    files[""] = page_html({**options, "tabs": tabs}, parts)
+    page = visit(files=files, size=size, hash="part=compare&lang=de", drawn=False)
+    page.wait_for_function(
+        "window.inflightCompare?.doc && inflightCompare.speech.name === 'de' && inflightCompare.race.lastMs !== undefined"
+    )
+    held = words([*made["names"], *strings([run["texts"] for run in made["runs"].values()])])
+    said = heard(page, "inflightCompare.race.redraw()") + heard(page, "inflightCompare.race.seek(Infinity)")
+    said += heard(page, "inflightCompare.race.setClock(false)") + heard(page, "inflightCompare.race.showTable(true)")
+    said += heard(page, "inflightCompare.race.showTable(false); inflightCompare.same.leak.click()")
+    for chart in page.locator(".chart .plot").all():
+        chart.scroll_into_view_if_needed()
+    expect(page.locator(".chart .plot.waiting")).to_have_count(0)
+    said += heard(page, "inflightCompare.present(true)") + heard(page, "inflightCompare.present(false)")
+    assert english(said, held) == [] and page.evaluate("[...inflightCompare.speech.untold]") == []
+    expect(page.locator(".compare .headline")).to_have_text(made["told"]["de"]["says"]["headline"])
+    page.wait_for_function("location.hash.includes('lang=de') && location.hash.includes('part=compare')")
+    page.evaluate("inflightLearn.speak('en')")
+    expect(page.locator(".compare .headline")).to_have_text(made["says"]["headline"])
+
+
+def test_compare_is_german(visit, world):
+    compare_in_german(visit, world, "gpt2-six", "desk")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["engines-kv-pressure", "poisson-32", "equal-lengths", "scheduler-zoo"])
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_every_comparison_is_german(visit, world, name, size):
+    compare_in_german(visit, world, name, size)
+
+
+def test_live_and_what_is_measured_here_are_german(live_url, visit):
+    """Of a batch as it runs: its card, its steps as they come, the teacher's panel; then the English is back at once."""
+    page = visit(f"{live_url}/", hash=f"part=live&lang=de&teacher={quote(TOKEN)}", drawn=False)
+    page.set_default_timeout(60_000)
+    page.wait_for_function(
+        "window.inflightLive?.batch.state.class && inflightLive.teacher.isOn && inflightLive.speech.name === 'de'"
+    )
+    page.fill("[name=prompt]", "O Romeo, ")
+    page.click(".ask-button")
+    expect(page.locator(".own-row")).to_have_count(1)
+    control(live_url, steps=3)
+    page.wait_for_function("inflightLive.batch.run?.length >= 3 && inflight.drawn === 2")
+    said = heard(page, "inflight.narration.open(true)")
+    assert page.evaluate("inflight.sentence()").startswith("A★ schreibt ein Token")
+    control(live_url, shadow="static")
+    expect(page.locator(".shadow h2")).to_contain_text("auf denselben Anfragen")
+    said += heard(page)
+    page.click(".qr-button")
+    expect(page.locator(".qr-card img")).to_be_visible()
+    said += heard(page)
+    page.keyboard.press("Escape")
+    control(live_url, steps_per_s=None)
+    expect(page.locator(".own-state")).to_contain_text("fertig")
+    said += heard(page)
+    control(live_url, shadow=None)
+    assert (
+        english(said, pieces(page) | words([live_url, "localhost"])) == []
+        and page.evaluate("[...inflightLive.speech.untold]") == []
+    )
+    assert page.evaluate("location.hash") == "#part=live&lang=de"
+    page.evaluate("inflightLearn.speak('en')")
+    expect(page.locator(".own-state")).to_contain_text("finished")
+    page.evaluate("inflight.seekStep(2)")
+    page.wait_for_function("inflight.drawn === 2 && inflight.sentence().startsWith('A★ adds one token')")
+
+
 def test_english_would_be_found(learn):
     page = learn("lang=de&lesson=one-pass&stop=mixed")
     drawn(page, "one-pass", "mixed")
@@ -205,7 +304,7 @@ def test_a_word_of_the_glossary_explains_itself_in_german(learn):
 
 
 def test_paper_and_the_lesson_in_one_file_are_german(visit):
-    traces = recorded()
+    traces = recorded_runs()
     for made in (*(sheet("ragged-batching", kind, traces, "de") for kind in KINDS), plan(traces, "de")):
         shown = re.sub(r"(?s)<style>.*?</style>|<code>.*?</code>|<[^>]*class=\"where\">#[^<]*|<svg.*?</svg>", " ", made)
         labels = re.findall(r'aria-label="([^"]*)"|>(lane \d|pad)<', made)

@@ -376,7 +376,7 @@ def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison)
 def test_the_equivalence_says_what_generate_writes_too():
     def said(generated: tuple[int, ...] | None) -> str:
         one = RequestEquivalence("r0", (1, 2, 3), (1, 2, 3), "abc", "abc", 3, 0.0, None, generated)
-        return findings.equivalence(Equivalence(EngineConfig(), False, "float32", "cpu", (one,)))
+        return findings.equivalence(Equivalence(EngineConfig(), False, "float32", "cpu", (one,)).to_json())
 
     alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
     assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."

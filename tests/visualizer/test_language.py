@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from itertools import pairwise
+from itertools import pairwise, product
+from pathlib import Path
 
 import pytest
 
 from core.config import POLICIES
-from core.trace.phrases import ALIGNMENTS
+from core.measure.metrics import DEFINITIONS
+from core.trace.events import Why
+from core.trace.phrases import ALIGNMENTS, LIMITS, SETTINGS, bound, brief, reason, setting
 from core.trace.trace import Trace
+from visualizer import words
+from visualizer.charts import cost_curve, load
 from visualizer.documents import catalogue
+from visualizer.documents.comparison import FIGURES, document
+from visualizer.documents.comparison_files import RECORDED
+from visualizer.documents.comparison_files import load as load_comparison
+from visualizer.documents.comparison_table import COLUMNS
 from visualizer.documents.replay import replay, told
-from visualizer.words import language
+from visualizer.words import findings, language, verdicts
 from visualizer.words.narration import MAX_CHARACTERS
 from visualizer.words.vocabulary import plain
 
 # What German says as English does.
 SAME = set(
-    """CPU|CUDA|Cache|Engine|Export|ITL|In vLLM:|Inflight|KV|Live|PNG|Pad: |Pads|Perfetto|Phase|Policy|Prompt|Rank|Rank #|Seed|TPOT|TTFT|Tab|Text|Top-k|Top-p|Trace
-    |Block|Block #: |# KiB|# MiB|# ms|# s""".replace("\n    |", "|").split("|")
+    """# %|# CPU|# CPUs|# KiB|# MiB|# ms|# s|# → #|#e-#|#×|, {base} #|Block|Block #: |Budget|CPU|CSV|CUDA|Cache|E#E p#|Engine
+    |Export|HTML|ITL|ITL p#|In vLLM:|Inflight|JSON|KV|Link|Live|O Romeo, |PNG|Pad: |Pads|Perfetto|Phase|Policies|Policy|Prompt
+    |Rank|Rank #|Seed|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace("\n    |", "|").split("|")
 )
 
 RUNS = {name: Trace.load(catalogue.TRACES / f"{name}.jsonl") for name in catalogue.RUNS}
@@ -79,4 +90,83 @@ def test_every_entry_has_the_numbers_of_its_key():
     for part in language.catalogue("de").values():
         for english, german in part.items():
             assert english.count("#") == german.count("#") and english.count("“…”") == german.count("“…”"), english
+            assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", german)), english
         assert all(a < b for a, b in pairwise(part)), "in order, so that two hands meet at one entry"
+
+
+def _templates(node: ast.AST, known: dict[str, list[ast.AST]]) -> set[str]:
+    """The keys that an expression may be looked up by, a computed part of a text as #; empty for what is no text of ours."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.JoinedStr(values=parts):
+            return {"".join(chosen) for chosen in product(*(_templates(part, known) or {"#"} for part in parts))}
+        case ast.FormattedValue(value=value):
+            return _templates(value, known) or {"#"}
+        case ast.IfExp(body=one, orelse=other):
+            return _templates(one, known) | _templates(other, known)
+        case ast.BinOp(op=ast.Add(), left=one, right=other):
+            return {"".join(chosen) for chosen in product(_templates(one, known), _templates(other, known))}
+        case ast.Subscript(value=ast.Tuple(elts=among)):
+            return set().union(*(_templates(one, known) for one in among))
+        case ast.Name(id=name) if name in known:
+            return set().union(*(_templates(value, {k: v for k, v in known.items() if k != name}) for value in known[name]))
+        case ast.Call(func=ast.Name(id="count" | "counted"), args=[_, ast.Constant(value=noun)]):
+            return {f"# {noun}", f"# {noun}s"}
+    return set()
+
+
+def _looked_up(path: Path) -> set[str]:
+    """Every text that a module passes to `t`."""
+    found: set[str] = set()
+    for function in [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.FunctionDef)]:
+        known: dict[str, list[ast.AST]] = {}
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Assign):
+                continue
+            targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            for target, value in zip(targets, values, strict=False):
+                if isinstance(target, ast.Name):
+                    known.setdefault(target.id, []).append(value)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "t" and node.args:
+                found |= _templates(node.args[0], known)
+    return found
+
+
+def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german():
+    rooms = [Path(words.__file__).parents[1] / room for room in ("words", "charts", "documents")]
+    said = set().union(*(_looked_up(path) for room in rooms for path in room.glob("*.py")))
+    assert len(said) > 100 and "{mine} took {time}, {base} {other}" in said
+    said |= {DEFINITIONS[metric] for _, metric, _, _ in COLUMNS} | {heading for heading, *_ in COLUMNS}
+    said |= {*verdicts.PARTS.values(), *findings.WASTE.values(), findings.seconds(2.5), findings.percent(0.5)}
+    said |= {module.TITLE for module in (*FIGURES.values(), load, cost_curve)}
+    whys = [Why(limit, have, need, total) for limit in LIMITS for have in (0, 1, 2) for need in (1, 2) for total in (1, 2, 7)]
+    said |= {say(why) for why in whys for say in (reason, brief)} | {bound(limit) for limit in LIMITS}
+    said |= {
+        setting(name, value) for name in SETTINGS for value in (1, 16) if name.endswith(("seqs", "tokens", "size", "blocks"))
+    }
+    said |= {setting(name, on) for name in ("chunked_prefill", "prefix_caching", "prefill_first") for on in (True, False)}
+    german = language.catalogue("de")["sentences"]
+    keys = {language._NUMBER.sub("#", text) for text in said}
+    assert sorted(key for key in keys if re.search("[A-Za-z]", language._HOLE.sub("", key)) and key not in german) == []
+
+
+@pytest.mark.parametrize("name", ["gpt2-six", "equal-lengths", "poisson-32", "engines-kv-pressure"])
+def test_a_recorded_comparison_is_told_in_german(name, monkeypatch):
+    """With the same numbers, whatever is said, drawn or in the table."""
+    monkeypatch.setattr(language, "missing", set())
+    shown = load_comparison(RECORDED / name)
+    made = document(shown)
+    assert language.missing == set()
+    german = made["told"]["de"]
+    for key, said in german["says"].items():
+        of = [(" ".join(said), " ".join(made["says"][key]))] if key == "notes" else [(said, made["says"][key])]
+        for de, en in of:
+            assert sorted(re.findall(r"\d", de)) == sorted(re.findall(r"\d", en)), key
+    assert [f["name"] for f in german["figures"]] == [f["name"] for f in made["figures"]]
+    assert all(de["finding"] != en["finding"] for de, en in zip(german["figures"], made["figures"], strict=True))
+    assert len(german["table"]["rows"]) == len(made["table"]["rows"]) and german["table"] != made["table"]
+    for contender, told_run in german["runs"].items():
+        assert len(told_run["captions"]) == len(made["runs"][contender]["captions"])

@@ -14,6 +14,7 @@ from core.measure.compare import Comparison
 from core.measure.metrics import DEFINITIONS
 from core.trace.trace import Trace
 from visualizer.charts.theme import HUES, TEMPLATE
+from visualizer.words.language import t
 
 _BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
@@ -58,9 +59,10 @@ def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layou
             "y": 0.97,
             "yanchor": "top",
         },
-        meta={"finding": finding, "definitions": [DEFINITIONS[name] for name in defined]},
+        meta={"finding": finding, "definitions": [t(DEFINITIONS[name]) for name in defined]},
         margin={"l": 96, "r": 24, "t": 44 + 20 * len(lines), "b": 52},
         height=360,
+        separators=t(".,"),  # of decimals and of thousands
         legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 12}},
     )
     figure.update_layout(**layout)

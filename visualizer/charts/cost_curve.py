@@ -12,6 +12,7 @@ from core.measure.cost_curve import CostCurve, Point
 from visualizer.charts.contenders import titled
 from visualizer.charts.theme import HUES, MUTED
 from visualizer.words import findings
+from visualizer.words.language import t
 
 TITLE = "Why batching pays: the cost of a step on this device"
 
@@ -26,28 +27,28 @@ def figure(curve: CostCurve) -> go.Figure:
         y=[one.median * 1000 * n / one.tokens for n in tokens],
         mode="lines",
         line={"dash": "dot", "color": MUTED, "width": 1.5},
-        name="one token after the other",
-        hovertemplate="%{x} steps of one token: %{y:.3g} ms<extra></extra>",
+        name=t("one token after the other"),
+        hovertemplate=t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}") + "<extra></extra>",
         row=1,
         col=1,
     )
-    picture.add_scatter(**_line(tokens, curve.by_tokens, HUES[0], "one step, measured", "tokens"), row=1, col=1)
+    picture.add_scatter(**_line(tokens, curve.by_tokens, HUES[0], t("one step, measured"), "tokens"), row=1, col=1)
     kv = [p.kv_read for p in curve.by_kv]
     picture.add_scatter(
         **_line(
-            kv, curve.by_kv, HUES[2], f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches", "cached positions read"
+            kv, curve.by_kv, HUES[2], t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches"), "cached positions read"
         ),
         row=1,
         col=2,
     )
     highest = max((max(p.step_s) for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
-    picture.update_yaxes(title="milliseconds a step", range=[0, highest * 1.1], row=1, col=1)
+    picture.update_yaxes(title=t("milliseconds a step"), range=[0, highest * 1.1], row=1, col=1)
     picture.update_yaxes(range=[0, highest * 1.1], row=1, col=2)
     picture.update_xaxes(
-        title="tokens in the batch", type="log", tickvals=tokens, ticktext=[str(t) for t in tokens], row=1, col=1
+        title=t("tokens in the batch"), type="log", tickvals=tokens, ticktext=[str(n) for n in tokens], row=1, col=1
     )
     picture.update_xaxes(
-        title="KV positions read",
+        title=t("KV positions read"),
         type="log",
         tickvals=kv,
         ticktext=[f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv],
@@ -76,5 +77,12 @@ def _line(x: Sequence[int], points: Sequence[Point], colour: str, name: str, uni
         "marker": {"size": 7},
         "name": name,
         "customdata": [len(p.step_s) for p in points],
-        "hovertemplate": "%{x:,} " + unit + ": %{y:.3g} ms, median of %{customdata}<extra></extra>",
+        "hovertemplate": t(
+            "{number} {unit}: {time} ms, median of {runs}",
+            number="%{x:,}",
+            unit=t(unit),
+            time="%{y:.3g}",
+            runs="%{customdata}",
+        )
+        + "<extra></extra>",
     }

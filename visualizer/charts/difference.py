@@ -13,6 +13,7 @@ from core.measure.difference import Difference, difference
 from visualizer.charts.contenders import colour, titled
 from visualizer.charts.theme import HUES, INK, MUTED, tint
 from visualizer.words import findings, verdicts
+from visualizer.words.language import t
 
 TITLE = "Why, as a sum"
 _LETTERS_A_LINE = 22
@@ -55,7 +56,7 @@ def figure(comparison: Comparison) -> go.Figure:
         cliponaxis=False,
     )
     longest = max(max(b.start, b.end) for b in made)
-    picture.update_xaxes(title="seconds of the runs that race", range=[0, 1.15 * longest])  # room for what stands beside a bar
+    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])  # room for what stands beside a bar
     picture.update_yaxes(autorange="reversed")
     return titled(
         picture,
@@ -73,9 +74,9 @@ def bars(found: Difference, base: str, mine: str) -> list[Bar]:
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
     for part in sorted(large, key=lambda p: p.seconds):
         counted = verdicts.counts(part)
-        made.append(Bar(verdicts.PARTS[part.name], at, at + part.seconds, counted and f", {counted}"))
+        made.append(Bar(t(verdicts.PARTS[part.name]), at, at + part.seconds, counted and f", {counted}"))
         at += part.seconds
-    made.append(Bar(verdicts.PARTS["rest"], at, at + rest))
+    made.append(Bar(t(verdicts.PARTS["rest"]), at, at + rest))
     return [*made, Bar(mine, 0.0, found.after_s)]
 
 

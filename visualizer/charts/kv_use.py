@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from core.measure.compare import Comparison
 from visualizer.charts.contenders import colour, since_start, titled, traced
 from visualizer.words import findings
+from visualizer.words.language import t
 
 TITLE = "KV cache in use"
 
@@ -25,9 +26,10 @@ def figure(comparison: Comparison) -> go.Figure:
             mode="lines",
             line={"shape": "hv", "width": 2, "color": colour(name, comparison)},
             name=name,
-            customdata=[f"{u:,} of {total:,}" for u in used],
-            hovertemplate="%{customdata} blocks after %{x:.3g} s<extra>%{fullData.name}</extra>",
+            customdata=[t(f"{u:,} of {total:,}") for u in used],
+            hovertemplate=t("{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}")
+            + "<extra>%{fullData.name}</extra>",
         )
-    picture.update_xaxes(title="seconds since the run began", rangemode="tozero")
-    picture.update_yaxes(title="KV blocks in use", tickformat=".0%", rangemode="tozero")
+    picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
+    picture.update_yaxes(title=t("KV blocks in use"), tickformat=".0%", rangemode="tozero")
     return titled(picture, findings.kv_use(comparison), ("kv_use", "kv_blocks"))

@@ -8,6 +8,7 @@ from core.measure.compare import Comparison
 from visualizer.charts.contenders import titled
 from visualizer.charts.theme import HUES, MUTED, PANEL, RULE
 from visualizer.words import findings
+from visualizer.words.language import t
 
 TITLE = "Where every lane-step went"
 
@@ -35,24 +36,24 @@ def figure(comparison: Comparison) -> go.Figure:
             y=list(counted),
             orientation="h",
             width=0.56,
-            name=label,
+            name=t(label),
             marker={
                 "color": PANEL if pattern else fill,
                 "line": {"color": RULE if kind == "empty" else fill, "width": 1},
                 "pattern": {"shape": pattern, "fgcolor": fill, "fgopacity": 1, "size": 6, "solidity": 0.35},
             },
             text=[
-                f"{count:,.0f}" if share > 0.06 and kind in ("useful", "empty") else ""
+                t(f"{count:,.0f}") if share > 0.06 and kind in ("useful", "empty") else ""
                 for count, share in zip(counts, shares, strict=True)
             ],
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
             textfont={"color": _ON_USEFUL if kind == "useful" else MUTED, "size": 12},
-            customdata=[f"{count:,.0f} of {c['total']:,.0f}" for count, c in zip(counts, counted.values(), strict=True)],
-            hovertemplate="%{customdata} lane-steps (%{x:.1%})<extra>%{fullData.name}</extra>",
+            customdata=[t(f"{count:,.0f} of {c['total']:,.0f}") for count, c in zip(counts, counted.values(), strict=True)],
+            hovertemplate=t("{counts} lane-steps", counts="%{customdata}") + " (%{x:.1%})<extra>%{fullData.name}</extra>",
         )
-    picture.update_xaxes(title="share of all lane-steps", tickformat=".0%", range=[0, 1])
+    picture.update_xaxes(title=t("share of all lane-steps"), tickformat=".0%", range=[0, 1])
     return titled(
         picture, findings.lane_steps(comparison), ("lane_steps", "lane_occupancy"), barmode="stack", legend_traceorder="normal"
     )

@@ -10,6 +10,7 @@ from core.measure.metrics import request_times
 from visualizer.charts.contenders import colour, titled, traced
 from visualizer.charts.theme import tint
 from visualizer.words import findings
+from visualizer.words.language import t
 
 TITLE = "What a person waits"
 
@@ -46,8 +47,8 @@ def figure(comparison: Comparison) -> go.Figure:
             **box,
         )
         picture.add_box(x=[round(v * 1000, 4) for v in gaps], boxpoints="outliers", row=1, col=2, **box)
-    picture.update_xaxes(title=f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}", rangemode="tozero", row=1, col=1)
+    picture.update_xaxes(title=t(f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}"), rangemode="tozero", row=1, col=1)
     picture.update_xaxes(
-        title="ITL, milliseconds", type="log", tickvals=_TICKS, ticktext=[f"{t:g}" for t in _TICKS], row=1, col=2
+        title=t("ITL, milliseconds"), type="log", tickvals=_TICKS, ticktext=[t(f"{tick:g}") for tick in _TICKS], row=1, col=2
     )
     return titled(picture, findings.latency(comparison), ("ttft_s", "itl_s"), showlegend=False)

@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from visualizer.charts.contenders import hues, titled
 from visualizer.charts.theme import HUES, PANEL
 from visualizer.words import findings, verdicts
+from visualizer.words.language import t
 
 TITLE = "Under load"
 _TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
@@ -24,7 +25,7 @@ def figure(data: Mapping[str, Any]) -> go.Figure:
     for name in names:
         points = [p for p in data["points"] if p["policy"] == name]
         ttft = [p["numbers"]["ttft_s"] for p in points]
-        hollow = [bool(t.get("left_out")) for t in ttft]
+        hollow = [bool(found.get("left_out")) for found in ttft]
         line: dict[str, Any] = {
             "mode": "lines+markers",
             "name": name,
@@ -39,12 +40,13 @@ def figure(data: Mapping[str, Any]) -> go.Figure:
         rates = [p["rate"] for p in points]
         picture.add_scatter(
             x=rates,
-            y=[t["p99"] for t in ttft],
+            y=[found["p99"] for found in ttft],
             customdata=[
-                f"{'≥ ' if h else ''}{findings.seconds(t['p99'])}, {t['count']} of {p['offered']} served"
-                for t, h, p in zip(ttft, hollow, points, strict=True)
+                f"{'≥ ' if h else ''}{findings.seconds(found['p99'])}, " + t(f"{found['count']} of {p['offered']} served")
+                for found, h, p in zip(ttft, hollow, points, strict=True)
             ],
-            hovertemplate="%{customdata} at %{x:.3g} requests/s<extra>%{fullData.name}</extra>",
+            hovertemplate=t("{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}")
+            + "<extra>%{fullData.name}</extra>",
             row=1,
             col=1,
             **line,
@@ -52,16 +54,17 @@ def figure(data: Mapping[str, Any]) -> go.Figure:
         picture.add_scatter(
             x=rates,
             y=[p["numbers"]["requests_per_s"] for p in points],
-            customdata=[f"{p['numbers']['output_tok_s'] or 0:,.0f} output tok/s" for p in points],
-            hovertemplate="%{y:.3g} requests/s finished of %{x:.3g}, %{customdata}<extra>%{fullData.name}</extra>",
+            customdata=[t(f"{p['numbers']['output_tok_s'] or 0:,.0f} output tok/s") for p in points],
+            hovertemplate=t("{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}")
+            + "%{customdata}<extra>%{fullData.name}</extra>",
             showlegend=False,
             row=1,
             col=2,
             **line,
         )
-    picture.update_xaxes(title="requests offered a second", rangemode="tozero")
+    picture.update_xaxes(title=t("requests offered a second"), rangemode="tozero")
     picture.update_yaxes(
-        title="TTFT p99", type="log", tickvals=_TICKS, ticktext=[findings.seconds(t) for t in _TICKS], row=1, col=1
+        title=t("TTFT p99"), type="log", tickvals=_TICKS, ticktext=[findings.seconds(tick) for tick in _TICKS], row=1, col=1
     )
-    picture.update_yaxes(title="requests finished a second", rangemode="tozero", row=1, col=2)
+    picture.update_yaxes(title=t("requests finished a second"), rangemode="tozero", row=1, col=2)
     return titled(picture, verdicts.load(data), ("ttft_s", "requests_per_s"))

@@ -9,6 +9,7 @@ from core.measure.compare import Comparison
 from visualizer.charts.contenders import titled
 from visualizer.charts.theme import HUES
 from visualizer.words import findings
+from visualizer.words.language import t
 
 TITLE = "Who is preempted, who stands still, who waits"
 
@@ -32,16 +33,16 @@ def figure(comparison: Comparison) -> go.Figure:
             x=counts,
             y=names,
             orientation="h",
-            name=label,
+            name=t(label),
             marker={"color": hue},
-            text=[f"{c:,}" if c else "" for c in counts],
+            text=[t(f"{c:,}") if c else "" for c in counts],
             textposition="outside",
             textfont={"size": 11},
             constraintext="none",
             cliponaxis=False,
             hovertemplate="%{x:,}<extra>%{fullData.name}</extra>",
         )
-    picture.update_xaxes(title="count")
+    picture.update_xaxes(title=t("count"))
     return titled(
         picture, findings.pressure(comparison), ("preemptions", "tokens_recomputed"), legend_traceorder="normal", height=440
     )

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from core.measure.compare import Comparison
 from visualizer.charts.contenders import colour, since_start, titled, traced
 from visualizer.words import findings
+from visualizer.words.language import t
 
 TITLE = "Output tokens a second"
 
@@ -23,7 +24,7 @@ def figure(comparison: Comparison) -> go.Figure:
     for name, trace in runs:
         start, end = since_start(trace), trace.events[-1].t_end - since_start(trace)
         edges = np.append(np.arange(0, max(end - width / 2, width / 2), width), end)
-        counts, _ = np.histogram([t - start for t in findings.token_times(trace)], bins=edges)
+        counts, _ = np.histogram([at - start for at in findings.token_times(trace)], bins=edges)
         rates = counts / np.diff(edges)
         picture.add_scatter(
             x=[round(float(x), 6) for x in edges],
@@ -31,8 +32,8 @@ def figure(comparison: Comparison) -> go.Figure:
             mode="lines",
             line={"shape": "hv", "width": 2, "color": colour(name, comparison)},
             name=name,
-            hovertemplate="%{y:.0f} tok/s after %{x:.3g} s<extra>%{fullData.name}</extra>",
+            hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}") + "<extra>%{fullData.name}</extra>",
         )
-    picture.update_xaxes(title="seconds since the run began", rangemode="tozero")
-    picture.update_yaxes(title="output tok/s", rangemode="tozero")
+    picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
+    picture.update_yaxes(title=t("output tok/s"), rangemode="tozero")
     return titled(picture, findings.throughput(comparison), ("output_tok_s",))

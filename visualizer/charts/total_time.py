@@ -10,6 +10,7 @@ from core.measure.compare import Comparison
 from visualizer.charts.contenders import colour, titled
 from visualizer.charts.theme import INK, PANEL, tint
 from visualizer.words import findings, verdicts
+from visualizer.words.language import t
 
 TITLE = "Total time"
 
@@ -32,8 +33,8 @@ def figure(comparison: Comparison) -> go.Figure:
         textposition="inside",
         insidetextanchor="start",
         textfont={"color": INK, "size": 13},
-        hovertemplate="%{y}: median %{x:.4g} s<extra></extra>",
-        name="median",
+        hovertemplate=f"%{{y}}: {t('median')} %{{x:.4g}} s<extra></extra>",
+        name=t("median"),
     )
     for name in names:
         walls = comparison.walls[name]
@@ -42,9 +43,9 @@ def figure(comparison: Comparison) -> go.Figure:
             y=[name] * len(walls),
             mode="markers",
             marker={"color": colour(name, comparison), "size": 8, "line": {"color": PANEL, "width": 1}},
-            text=[f"run {i}" for i in range(1, len(walls) + 1)],
+            text=[t(f"run {i}") for i in range(1, len(walls) + 1)],
             hovertemplate="%{y}, %{text}: %{x:.4g} s<extra></extra>",
             name=name,
         )
-    picture.update_xaxes(title="wall time, seconds", rangemode="tozero")
+    picture.update_xaxes(title=t("wall time, seconds"), rangemode="tozero")
     return titled(picture, verdicts.total_time(comparison), ("wall_s",), showlegend=False)

@@ -1,7 +1,7 @@
 """A comparison as the page shows it, one JSON document: walls, sentences, figures, the table, and the runs that race.
 
     {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls", "says", "figures", "table", "csv", "data",
-     "runs": {contender: its replay}, "cost", "equivalence"}
+     "runs": {contender: its replay}, "cost", "equivalence", "told": {language: what stands for "says", "figures", "table" and in each of "runs"}}
 
 `document` makes it from a `Comparison`. Knows no engine and no page.
 """
@@ -21,8 +21,9 @@ from core.trace.phrases import letter
 from visualizer.charts import cost_curve, difference, kv_use, lane_steps, latency, load, pressure, throughput, total_time
 from visualizer.charts.contenders import hues
 from visualizer.documents.comparison_table import csv_text, table
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import replay, spoken
 from visualizer.words import engines, findings, verdicts
+from visualizer.words.language import elsewhere, t
 
 SCHEMA = 1
 BASELINES = {
@@ -50,7 +51,7 @@ class Shown:
     """A comparison and what is shown beside it.
 
     workload: name of what ran. load: of a sweep of rates, as `core.measure.load.sweep_load` tells it. environment: see `core.measure.environment`. source: "recorded" or "live". equivalence: by switch,
-    "honest" and "leak": `Equivalence.to_json()` and its sentence `says`. group: under which heading it is listed, if under any.
+    "honest" and "leak": `Equivalence.to_json()`. group: under which heading it is listed, if under any.
     """
 
     comparison: Comparison
@@ -82,6 +83,7 @@ class Shown:
 def document(shown: Shown) -> dict[str, Any]:
     """All that the page needs, without a server behind it."""
     comparison = shown.comparison
+    traces = {name: run.trace for name, run in comparison.runs.items() if run.trace is not None}
     return {
         "schema": SCHEMA,
         "kind": "comparison",
@@ -95,26 +97,40 @@ def document(shown: Shown) -> dict[str, Any]:
         "about": {name: about(name, comparison) for name in comparison.names},
         "race": comparison.names if engines.others(comparison) else verdicts.racing(comparison),
         "walls": comparison.walls,
+        **_said(shown),
+        "csv": csv_text(comparison),
+        "data": shown.data,
+        "runs": {name: replay(trace) for name, trace in traces.items()},
+        "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
+        "told": elsewhere(lambda: {**_said(shown), "runs": {name: spoken(trace) for name, trace in traces.items()}}),
+    }
+
+
+def _said(shown: Shown) -> dict[str, Any]:
+    """What depends on the language that is spoken."""
+    comparison = shown.comparison
+    return {
         "says": {
             "headline": engines.decisions(comparison) or verdicts.total_time(comparison),
             "outputs": findings.outputs(comparison),
             "sure": verdicts.sure(comparison, shown.environment),
             "method": verdicts.method(comparison),
             "where": where(shown.environment),
-            "notes": [*notes(comparison), *engines.caveats(comparison)],
+            "notes": [*map(t, notes(comparison)), *engines.caveats(comparison)],
         },
         "figures": _figures(shown),
         "table": table(comparison),
-        "csv": csv_text(comparison),
-        "data": shown.data,
-        "runs": {name: replay(run.trace) for name, run in comparison.runs.items() if run.trace is not None},
-        "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
     }
 
 
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
-    """An equivalence (`Equivalence.to_json`) whose requests have the letters that the page gives them."""
-    return {**found, "requests": [{**r, "letter": letter(i)} for i, r in enumerate(found.get("requests", ()))]}
+    """An equivalence (`Equivalence.to_json`) with its sentence, and with requests that have the letters that the page gives them."""
+    return {
+        **found,
+        "says": findings.equivalence(found),
+        "told": elsewhere(lambda: {"says": findings.equivalence(found)}),
+        "requests": [{**r, "letter": letter(i)} for i, r in enumerate(found["requests"])],
+    }
 
 
 def about(name: str, comparison: Comparison) -> str:
@@ -130,7 +146,7 @@ def where(environment: Mapping[str, Any]) -> str:
     """The machine, in one line."""
     versions = environment.get("versions", {})
     return (
-        f"{environment['hardware']} ({environment['device']}), {_counted(environment['cpus'], 'CPU')}, {_counted(environment['threads'], 'thread')}, "
+        f"{environment['hardware']} ({environment['device']}), {t(_counted(environment['cpus'], 'CPU'))}, {t(_counted(environment['threads'], 'thread'))}, "
         f"{environment['dtype']}, {environment['model']['name']}, torch {versions.get('torch', '?')}"
     )
 
@@ -159,7 +175,7 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "title": title,
+            "title": t(title),
             "finding": f.layout.meta["finding"],
             "definitions": f.layout.meta["definitions"],
             "figure": json.loads(f.to_json()),

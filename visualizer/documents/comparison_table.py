@@ -10,6 +10,7 @@ from typing import Any
 from core.measure.compare import Comparison
 from core.measure.metrics import DEFINITIONS
 from visualizer.words import findings
+from visualizer.words.language import t
 
 NOT_OBSERVABLE = "not observable"
 
@@ -19,7 +20,7 @@ def _share(value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    return f"{value:,.0f}" if value is not None and (value >= 100 or float(value).is_integer()) else f"{value:,.3g}"
+    return t(f"{value:,.0f}" if value is not None and (value >= 100 or float(value).is_integer()) else f"{value:,.3g}")
 
 
 COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
@@ -50,24 +51,27 @@ def table(comparison: Comparison) -> dict[str, Any]:
         wall, ratio, numbers = entries[name]["wall_s"], entries[name]["ratio_to_baseline"], entries[name]["metrics"]
         special = {
             "wall time": findings.seconds(wall["median"]),
-            "min to max": f"{findings.seconds(wall['min'])} to {findings.seconds(wall['max'])}",
-            "as fast": f"{ratio['median']:.2f}×",
+            "min to max": t("{low} to {high}", low=findings.seconds(wall["min"]), high=findings.seconds(wall["max"])),
+            "as fast": t(f"{ratio['median']:.2f}×"),
         }
         rows.append([name, *(special.get(title) or _cell(numbers, keys, write) for title, _, keys, write in COLUMNS)])
     base = comparison.baseline
     columns = [
         {
-            "title": "contender",
-            "definition": "Who served the requests: a batching policy of this engine, or something else on the same model.",
+            "title": t("contender"),
+            "definition": t("Who served the requests: a batching policy of this engine, or something else on the same model."),
         }
     ]
     for title, metric, _, _ in COLUMNS:
-        definition = DEFINITIONS[metric]
+        definition = t(DEFINITIONS[metric])
         if title == "min to max":
-            definition = "The fastest and the slowest of the runs."
+            definition = t("The fastest and the slowest of the runs.")
         elif title == "as fast":
-            definition = f"Wall time of {base} ÷ wall time of this one, within each round; the median of the rounds, which is not the quotient of the two median times."
-        columns.append({"title": title, "definition": definition})
+            definition = t(
+                "Wall time of {base} ÷ wall time of this one, within each round; the median of the rounds, which is not the quotient of the two median times.",
+                base=base,
+            )
+        columns.append({"title": t(title), "definition": definition})
     return {"columns": columns, "rows": rows}
 
 
@@ -91,7 +95,7 @@ def csv_text(comparison: Comparison) -> str:
 def _cell(numbers: Any, keys: tuple[str, ...], write: Callable[[Any], str]) -> str:
     for key in keys:
         numbers = numbers.get(key) if isinstance(numbers, Mapping) else None
-    return NOT_OBSERVABLE if numbers is None else write(numbers)
+    return t(NOT_OBSERVABLE) if numbers is None else write(numbers)
 
 
 def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -24,7 +24,6 @@ from core.models.cache import Models
 from core.workload.presets import preset
 from visualizer.documents.comparison import Shown
 from visualizer.documents.comparison_files import RECORDED, save
-from visualizer.words import findings
 
 
 class Variant(NamedTuple):
@@ -156,7 +155,7 @@ def measured(
     for switch in ("honest", "leak"):
         say(f"equivalence, {switch}")
         same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")
-        found[switch] = {**same.to_json(), "says": findings.equivalence(same)}
+        found[switch] = same.to_json()
     offered = None
     if recording.load:
         by_policy = {engine.config.policy: engine for engine in engines}

@@ -18,7 +18,7 @@ from core.trace.header import Header
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
-from visualizer.words.language import speaking
+from visualizer.words.language import OTHERS, elsewhere, speaking
 from visualizer.words.totals import totals
 
 SCHEMA = 2
@@ -35,15 +35,19 @@ def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
         "letters": letters(trace),
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
         "events": [plain_event(event) for event in trace.events],
-        "captions": captions(trace),
-        "totals": totals(trace),
+        **spoken(trace),
     }
 
 
 def told(trace: Trace, language: str) -> dict[str, Any]:
     """The sentences about the run in another language, which replace the replay's own: {"captions", "totals"}."""
     with speaking(language):
-        return {"captions": captions(trace), "totals": totals(trace)}
+        return spoken(trace)
+
+
+def spoken(trace: Trace) -> dict[str, Any]:
+    """The sentences about the run in the language that is spoken."""
+    return {"captions": captions(trace), "totals": totals(trace)}
 
 
 def plain_event(event: StepEvent) -> dict[str, Any]:
@@ -111,9 +115,11 @@ class Deltas:
         self._captioner.keep(requests)
 
     def delta(self, events: Sequence[StepEvent]) -> dict[str, Any]:
-        """`{"events", "captions", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives."""
+        """`{"events", "captions", "told", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives. told: the
+        captions in other languages, by language.
+        """
         texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {}}
-        captions = [self._captioner.caption(event) for event in events]
+        captions = [self._captioner.told(event, lambda make: (make(), elsewhere(make))) for event in events]
         letters: dict[str, str] = {}
         for event in events:
             for arrived in event.arrived:
@@ -127,7 +133,8 @@ class Deltas:
                     texts["output"][finished.request][-1] += detokenizer.finish()
         return {
             "events": [plain_event(event) for event in events],
-            "captions": captions,
+            "captions": [english for english, _ in captions],
+            "told": {language: [others[language] for _, others in captions] for language in OTHERS},
             "letters": letters,
             "texts": texts,
         }

@@ -123,7 +123,6 @@ class Equivalence(Measurement):
 
     def work(self) -> dict[str, Any]:
         from core.measure.equivalence import equivalence
-        from visualizer.words import findings
 
         engine, steps = self._engine(self._asked.config), 0
         lengths_checked(engine, self._asked.workload, self._limits)
@@ -137,7 +136,7 @@ class Equivalence(Measurement):
         found = equivalence(
             engine.adapter, engine.tokenizer, self._asked.workload, self._asked.config, leak=self._leak, on_step=on_step
         )
-        return {"result": {**lettered(found.to_json()), "says": findings.equivalence(found)}}
+        return {"result": lettered(found.to_json())}
 
 
 class Fork(Measurement):

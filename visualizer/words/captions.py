@@ -6,8 +6,8 @@ See `visualizer.words.vocabulary` for what a sentence is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Set
-from typing import Any
+from collections.abc import Callable, Iterator, Set
+from typing import Any, TypeVar
 
 from core.trace.events import StepEvent
 from core.trace.fold import Fold
@@ -19,6 +19,8 @@ from visualizer.words.language import t
 from visualizer.words.narration import MAX_CHARACTERS, sentence
 from visualizer.words.reasons import reasons
 from visualizer.words.vocabulary import plain, said
+
+T = TypeVar("T")
 
 __all__ = ["MAX_CHARACTERS", "Captioner", "captions", "plain"]
 
@@ -65,28 +67,37 @@ class Captioner:
         self.letters = {r: name for r, name in self.letters.items() if r in requests or r in named}
 
     def caption(self, event: StepEvent) -> dict[str, Any]:
-        """The sentences of the next event.
+        """The sentences of the next event, in the language that is spoken.
 
         say: the step in one sentence. why: a sentence for every decision. waits: why the first of those waiting waits. bound: which limit
         kept the step from doing more.
         """
+        return self.told(event, lambda make: make())
+
+    def told(self, event: StepEvent, tell: Callable[[Callable[[], dict[str, Any]]], T]) -> T:
+        """What `tell` makes of the sentences of the next event, which it may have composed in any language."""
         waited = self._waited(event)
         self.fold.begin(event)
         for arrived in event.arrived:
             self.letters[arrived.request] = letter(next(self._numbers))
         context = StepContext(event, self.fold, self._config, self._prompt, self._asked, self.letters, waited)
-        caption = {
-            "say": sentence(context),
-            "why": [said(sentence) for sentence in reasons(context)],
-            "waits": t(reason(event.waiting.why)) if event.waiting.why else "",
-            "bound": t(bound(event.budget.binding)),
-        }
+        made = tell(lambda: _composed(context))
         self.fold.end(event)
         self._last_end = event.t_end
-        return caption
+        return made
 
     def _waited(self, event: StepEvent) -> float:
         """Seconds that the device waited for the host before this step; with nobody to serve it waited for no host."""
         if not self._is_asynchronous or self._last_end is None or not self.fold.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)
+
+
+def _composed(context: StepContext) -> dict[str, Any]:
+    event = context.event
+    return {
+        "say": sentence(context),
+        "why": [said(sentence) for sentence in reasons(context)],
+        "waits": t(reason(event.waiting.why)) if event.waiting.why else "",
+        "bound": t(bound(event.budget.binding)),
+    }

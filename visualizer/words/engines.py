@@ -8,6 +8,8 @@ from core.measure.compare import Comparison
 from core.measure.divergence import Divergence, divergence
 from core.trace.phrases import count, letters
 from core.trace.trace import Trace
+from visualizer.words.findings import decision
+from visualizer.words.language import t
 
 GROUP = "Other engines"
 
@@ -30,22 +32,25 @@ def decisions(comparison: Comparison) -> str:
     said = []
     if alike:
         tokens = sum(len(event.sampled) for event in ours.events)
-        one = len(alike) == 1
-        said.append(
-            f"{' and '.join(alike)} {'decides' if one else 'decide'} as {mine} in all {count(len(ours.events), 'step')} and "
-            f"{'writes' if one else 'write'} the same {count(tokens, 'token')}."
-        )
+        steps, written = count(len(ours.events), "step"), count(tokens, "token")
+        one = f"{{who}} decides as {{mine}} in all {steps} and writes the same {written}."
+        several = f"{{who}} decide as {{mine}} in all {steps} and write the same {written}."
+        as_ours = one if len(alike) == 1 else several
+        said.append(t(as_ours, who=t(" and ").join(alike), mine=mine))
     said += [_parting(name, theirs[name], mine, p, letters(ours)) for name, p in found.items() if p is not None]
-    return f"The same requests under the same limits: {' '.join(said)}"
+    return t("The same requests under the same limits: {said}", said=" ".join(said))
 
 
 def _parting(name: str, trace: Trace, mine: str, found: Divergence, letter: Mapping[str, str]) -> str:
     who = f"{letter[found.request]} " if found.request else ""
     wrote = "the same tokens" if found.same_tokens else "other tokens"
-    return (
-        f"{_engine(name, trace)} decides otherwise from step {found.step} on: under {mine} {who}{found.before}, under {name} "
-        f"{who}{found.after}. It takes {count(found.steps[1], 'step')} instead of {found.steps[0]:,} and writes {wrote}."
-    )
+    parts = t(
+        f"{{engine}} decides otherwise from step {found.step} on: under {{mine}} {{before}}, under {{name}} {{after}}.",
+        engine=_engine(name, trace), mine=mine, name=name,
+        before=who + decision(found.before), after=who + decision(found.after),
+    )  # fmt: skip
+    took = f"It takes {count(found.steps[1], 'step')} instead of {found.steps[0]:,} and writes {{wrote}}."
+    return f"{parts} {t(took, wrote=t(wrote))}"
 
 
 def caveats(comparison: Comparison) -> list[str]:
@@ -54,11 +59,12 @@ def caveats(comparison: Comparison) -> list[str]:
     if not theirs:
         return []
     size = next(iter(theirs.values())).config.block_size
-    return [
+    said = [
         "A time goes from the first request handed over to the end of the last step: loading a model and its KV pool are not in it, keeping "
         f"the record is, and nobody turns tokens into text. KV blocks hold {size} tokens for everybody.",
         "A model of 5 million parameters on a CPU is not what these engines are made for: such times say little of them elsewhere.",
     ]
+    return [t(sentence) for sentence in said]
 
 
 def _engine(name: str, trace: Trace) -> str:

@@ -5,8 +5,8 @@ Who won and how sure that is stands in `visualizer.words.verdicts`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from core.config import EngineConfig
 from core.measure.compare import Comparison
@@ -14,11 +14,10 @@ from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
 from core.measure.metrics import metrics
 from core.trace.phrases import count as counted
+from core.trace.phrases import setting
 from core.trace.trace import Trace
-from visualizer.words.vocabulary import Sentence, agree, is_are
-
-if TYPE_CHECKING:
-    from core.measure.equivalence import Equivalence
+from visualizer.words.language import t
+from visualizer.words.vocabulary import Sentence
 
 WASTE = {
     "padding": "finished rows computed until their wave ends",
@@ -35,16 +34,16 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     if value >= 1:
-        return f"{value:#.3g} s" if value < 99.95 else f"{value:,.0f} s"
-    return f"{f'{value * 1000:#.3g}'.rstrip('.')} ms" if value < 0.9995 else "1.00 s"
+        return t(f"{value:#.3g} s" if value < 99.95 else f"{value:,.0f} s")
+    return t(f"{f'{value * 1000:#.3g}'.rstrip('.')} ms" if value < 0.9995 else "1.00 s")
 
 
 def times(ratio: float) -> str:
-    return f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}"
+    return t(f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}")
 
 
 def percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+    return "–" if share is None else t(f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}")
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
@@ -58,17 +57,17 @@ def throughput(comparison: Comparison) -> str:
     base, mine = pair(comparison)
     rates: dict[str, float] = {n: comparison.medians[n].get("output_tok_s") or 0.0 for n in (base, mine)}
     if not all(rates.values()):
-        return "Throughput could not be observed."
-    said = f"{mine} writes {rates[mine]:,.0f} tokens a second"
+        return t("Throughput could not be observed.")
+    said = t(f"{{mine}} writes {rates[mine]:,.0f} tokens a second", mine=mine)
     if base != mine:
-        said += f", {base} {rates[base]:,.0f}"
+        said += t(f", {{base}} {rates[base]:,.0f}", base=base)
     worst = _worst_quarter(comparison.runs[base].trace)
     if worst is None or base == mine:
         return f"{said}."
     which, rate = worst
     if rate > 0.85 * rates[base]:
-        return f"{said}; neither falls off on the way." if rates[mine] < rates[base] * 1.05 else f"{said}, throughout."
-    return f"{said}; in its {('first', 'second', 'third', 'last')[which]} quarter {base} is down to {rate:,.0f}."
+        return said + t("; neither falls off on the way." if rates[mine] < rates[base] * 1.05 else ", throughout.")
+    return said + t(f"; in its {('first', 'second', 'third', 'last')[which]} quarter {{base}} is down to {rate:,.0f}.", base=base)
 
 
 def latency(comparison: Comparison) -> str:
@@ -77,13 +76,15 @@ def latency(comparison: Comparison) -> str:
     first = {n: (comparison.medians[n].get("ttft_s") or {}).get("p50") for n in (base, mine)}
     gaps = {n: (comparison.medians[n].get("itl_s") or {}).get("p99") for n in (base, mine)}
     if first[mine] is None:
-        return "Latencies could not be observed."
+        return t("Latencies could not be observed.")
+    holes = {"mine": mine, "first": seconds(first[mine]), "gap": seconds(gaps[mine])}
     if base == mine or first[base] is None:
-        return f"Half of the first tokens come within {seconds(first[mine])} with {mine}; ITL p99 is {seconds(gaps[mine])}."
-    return (
-        f"Half of the first tokens come within {seconds(first[mine])} with {mine}, {seconds(first[base])} with {base}; "
-        f"99 of 100 gaps between tokens are under {seconds(gaps[mine])} and {seconds(gaps[base])}."
-    )
+        return t("Half of the first tokens come within {first} with {mine}; ITL p99 is {gap}.", **holes)
+    return t(
+        "Half of the first tokens come within {first} with {mine}, {other_first} with {base}; "
+        "99 of 100 gaps between tokens are under {gap} and {other_gap}.",
+        **holes, base=base, other_first=seconds(first[base]), other_gap=seconds(gaps[base]),
+    )  # fmt: skip
 
 
 def lane_steps(comparison: Comparison) -> str:
@@ -96,15 +97,14 @@ def lane_steps(comparison: Comparison) -> str:
             continue
         wasted = counts["total"] - counts["useful"]
         if not wasted:
-            said.append(f"{name} wastes none of its {counts['total']:,.0f} lane-steps")
+            said.append(t(f"{{name}} wastes none of its {counts['total']:,.0f} lane-steps", name=name))
             continue
         most = max(WASTE, key=lambda kind: counts[kind])
         cause = _OVERRUN if most == "padding" and comparison.medians[name].get("overrun_rows") else WASTE[most]
-        said.append(
-            f"{name} wastes {percent(wasted / counts['total'])} of its {counts['total']:,.0f} lane-steps, "
-            + (f"all {cause}" if counts[most] == wasted else f"mostly {cause}")
-        )
-    return "; ".join(said) + "." if said else "Lane-steps could not be observed."
+        how = "all" if counts[most] == wasted else "mostly"
+        wastes = f"{{name}} wastes {{share}} of its {counts['total']:,.0f} lane-steps, {how} {{cause}}"
+        said.append(t(wastes, name=name, share=percent(wasted / counts["total"]), cause=t(cause)))
+    return "; ".join(said) + "." if said else t("Lane-steps could not be observed.")
 
 
 def kv_use(comparison: Comparison) -> str:
@@ -115,10 +115,11 @@ def kv_use(comparison: Comparison) -> str:
         numbers = comparison.medians[name]
         blocks = numbers.get("kv_blocks")
         if blocks:
-            said.append(
-                f"{name} uses {percent(numbers['kv_use'])} of its KV blocks on average and at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}"
+            uses = (
+                f"{{name}} uses {{share}} of its KV blocks on average and at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}"
             )
-    return "; ".join(said) + "." if said else "KV use could not be observed."
+            said.append(t(uses, name=name, share=percent(numbers["kv_use"])))
+    return "; ".join(said) + "." if said else t("KV use could not be observed.")
 
 
 class Price(NamedTuple):
@@ -149,85 +150,104 @@ def pressure(comparison: Comparison) -> str:
         return [n for n, p in paid.items() if getattr(p, kind) == number], number
 
     (first, least), (last, steps) = those("steps", min), those("steps", max)
-    said = [f"{listed(first)} {is_are(len(first))} done after {counted(least, 'step')}"]
-    said[0] += f", {listed(last)} after {steps:,}" if first != last else ""
-    for kind, what, unit in _PAID:
+    said = [t(f"{{first}} {'is' if len(first) == 1 else 'are'} done after {counted(least, 'step')}", first=listed(first))]
+    said[0] += t(f", {{last}} after {steps:,}", last=listed(last)) if first != last else ""
+    for kind, what, several, unit in _PAID:
         names, number = those(kind, max)
         if number:
-            verb = agree(names, "computes", "compute")
-            said.append(f"{what.format(listed(names), verb=verb)}, {counted(number, unit)}")
+            said.append(f"{t(what if len(names) == 1 else several, name=listed(names))}, {t(counted(number, unit))}")
     return f"{'; '.join(said)}."
 
 
 _PAID = (
-    ("again", "{} {verb} most again", "token"),
-    ("frozen", "running requests stand still longest under {}", "lane-step"),
-    ("waited", "others wait longest under {}", "request-step"),
+    ("again", "{name} computes most again", "{name} compute most again", "token"),
+    ("frozen", *(("running requests stand still longest under {name}",) * 2), "lane-step"),
+    ("waited", *(("others wait longest under {name}",) * 2), "request-step"),
 )
-
-
-def listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def cost(curve: CostCurve) -> str:
     """What a batch costs against what it gives; and what reading more KV costs."""
     one, most = curve.by_tokens[0], curve.by_tokens[-1]
     grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
-    said = (
-        f"A step of {most.tokens} tokens takes {times(grows)} times as long as a step of {one.tokens}: each token costs {times(cheaper)} times less"
-        if cheaper > 1
-        else f"A step of {most.tokens} tokens takes {times(grows)} times as long as a step of {one.tokens}: on this device a batch saves nothing"
-    )
+    longer = f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
+    saved = "each token costs {times} times less" if cheaper > 1 else "on this device a batch saves nothing"
+    said = t(longer, times=times(grows)) + t(saved, times=times(cheaper))
     if len(curve.by_kv) > 1:
         short, long = curve.by_kv[0], curve.by_kv[-1]
-        said += f". Reading {long.kv_read / short.kv_read:,.0f} times the KV makes a step {times(long.median / short.median)} times as long"
+        reads = f". Reading {long.kv_read / short.kv_read:,.0f} times the KV makes a step {{times}} times as long"
+        said += t(reads, times=times(long.median / short.median))
     return said + "."
 
 
-def equivalence(found: Equivalence) -> str:
-    """Alone and in company: what differs, and what `model.generate` says to it."""
-    size = "" if found.max_logit_difference is None else f"; the largest logit difference is {found.max_logit_difference:.2g}"
-    tokens, differing = found.tokens, found.differing_tokens
-    where = "" if found.leak or not differing else f", in {found.dtype} on {found.device}"
-    leaking = "With the leak " if found.leak else ""
-    return f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone{size}{where}. {_generated(found)}"
+def equivalence(found: Mapping[str, Any]) -> str:
+    """Alone and in company: what differs, and what `model.generate` says to it. found: `Equivalence.to_json()`."""
+    logits, tokens, differing = found["max_logit_difference"], found["tokens"], found["differing_tokens"]
+    size = "" if logits is None else t("; the largest logit difference is {size}", size=t(f"{logits:.2g}"))
+    is_exact = found["leak"] or not differing
+    where = "" if is_exact else t(", in {dtype} on {device}", dtype=found["dtype"], device=found["device"])
+    leaking = "With the leak " if found["leak"] else ""
+    said = t(f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone")
+    return f"{said}{size}{where}. {_generated(found)}"
 
 
-def _generated(found: Equivalence) -> str:
-    if not found.generated_tokens:
-        return "model.generate is not asked: for requests that are sampled, or end at stop strings, it would not write the same."
-    if not found.differing_from_generate:
-        return f"model.generate itself writes the same {found.generated_tokens:,} tokens."
-    return (
-        f"Of the {found.generated_tokens:,} tokens that model.generate itself writes, {found.differing_from_generate:,} differ."
-    )
+def _generated(found: Mapping[str, Any]) -> str:
+    tokens, differing = found["generated_tokens"], found["differing_from_generate"]
+    if not tokens:
+        return t(
+            "model.generate is not asked: for requests that are sampled, or end at stop strings, it would not write the same."
+        )
+    if not differing:
+        return t(f"model.generate itself writes the same {tokens:,} tokens.")
+    return t(f"Of the {tokens:,} tokens that model.generate itself writes, {differing:,} differ.")
 
 
 def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, str]:
     """Where two runs part, and what came of it."""
     if found is None:
-        return ["No step decides anything else: this limit never binds here."], ""
+        return [t("No step decides anything else: this limit never binds here.")], ""
     a, b = steps
     length = f"both take {a:,} steps" if a == b else f"{b:,} steps instead of {a:,}"
-    return _spans(found.sentence, found.request), f"{length}, {'the same tokens' if found.same_tokens else 'other tokens'}"
+    return _parting(found), f"{t(length)}, {t('the same tokens' if found.same_tokens else 'other tokens')}"
 
 
-def _spans(sentence: Callable[[Callable[[str], str]], str], request: str | None) -> Sentence:
-    """A sentence that names one request, with that request as a span."""
-    mark = "\0"
-    parts = sentence(lambda _: mark).split(mark)
-    between: Sentence = [{"r": request or ""}]
-    return [part for i, text in enumerate(parts) for part in ([*between, text] if i else [text])]
+def _parting(found: Divergence) -> Sentence:
+    """`Divergence.sentence` in the language that is spoken, its request as a span."""
+    sides = []
+    for place, lone, decided in ((0, "in the first run", found.before), (1, "in the second", found.after)):
+        limits = [limit(k.name, (k.before, k.after)[place]) for k in found.knobs]
+        with_limits = t("with {limits}", limits=listed(limits)) if limits else t(lone)
+        who: Sentence = [" ", {"r": found.request}, " "] if found.request else [" "]
+        sides.append([with_limits, *who, decision(decided)])
+    return [t(f"Fork at step {found.step}: "), *sides[0], "; ", *sides[1], "."]
+
+
+def decision(text: str) -> str:
+    """What was decided in a step, as `core.measure.divergence` words it: what, and perhaps after a colon why."""
+    what, colon, why = text.partition(": ")
+    return t(what) + (f"{colon}{t(why)}" if colon else "")
+
+
+def limit(name: str, value: Any) -> str:
+    """A setting at a value."""
+    return t("the policy {policy}", policy=value) if name == "policy" else t(setting(name, value))
+
+
+def listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])}{t(' and ')}{words[-1]}"
 
 
 def outputs(comparison: Comparison) -> str:
     """Whether all wrote the same."""
     if comparison.outputs_identical:
-        return "Every run wrote the same tokens."
+        return t("Every run wrote the same tokens.")
     first = comparison.differences[0]
-    margin = "" if first["margin"] is None else f", where the best logit led by {first['margin']:.3g}"
-    return f"{first['policy']} departs from {comparison.baseline} in request {first['request']} at token {first['position']}{margin}."
+    margin = "" if first["margin"] is None else t(", where the best logit led by {lead}", lead=t(f"{first['margin']:.3g}"))
+    departs = t(
+        f"{{policy}} departs from {{base}} in request {{request}} at token {first['position']}",
+        policy=first["policy"], base=comparison.baseline, request=str(first["request"]),
+    )  # fmt: skip
+    return f"{departs}{margin}."
 
 
 def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
@@ -240,8 +260,8 @@ def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
     if quarter <= 0:
         return None
     counts = [0, 0, 0, 0]
-    for t in found:
-        counts[min(3, int((t - start) / quarter))] += 1
+    for at in found:
+        counts[min(3, int((at - start) / quarter))] += 1
     which = min(range(4), key=lambda i: counts[i])
     return which, counts[which] / quarter
 

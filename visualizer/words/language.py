@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import count
+from typing import TypeVar
 
 from core.assets import ASSETS
 
+T = TypeVar("T")
+_HOLE = re.compile(r"\{\w+\}")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*")
 _said: ContextVar[Mapping[str, str] | None] = ContextVar("inflight_language", default=None)
 missing: set[str] = set()
+
+
+OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
+"""The languages beside English."""
 
 
 @cache
@@ -38,14 +45,30 @@ def speaking(language: str) -> Iterator[None]:
         _said.reset(token)
 
 
-def t(text: str) -> str:
-    """A piece of a sentence in the language that is spoken."""
+def elsewhere(make: Callable[[], T]) -> dict[str, T]:
+    """What is made when each language beside English is spoken, by language."""
+    made = {}
+    for language in OTHERS:
+        with speaking(language):
+            made[language] = make()
+    return made
+
+
+def t(text: str, **holes: str) -> str:
+    """A piece of a sentence in the language that is spoken. holes: what stands in it at {name}: names, and what is in that language already."""
+    said = _translated(text)
+    return said.format(**holes) if holes else said
+
+
+def _translated(text: str) -> str:
     words = _said.get()
-    if words is None or not re.search("[A-Za-z]", text):
+    if words is None:
         return text
     numbers = _NUMBER.findall(text)
     key = _NUMBER.sub("#", text)
     if key not in words:
+        if not re.search("[A-Za-z]", _HOLE.sub("", text)):
+            return _NUMBER.sub(lambda n: _as_written(n[0]), text)
         missing.add(key)
         return text
     at = count()

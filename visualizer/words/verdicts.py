@@ -13,8 +13,8 @@ from typing import Any
 from core.measure.compare import Comparison, Verdict
 from core.measure.difference import Difference, Part
 from core.measure.environment import too_busy
-from core.trace.phrases import setting
-from visualizer.words.findings import pair, percent, seconds, times
+from visualizer.words.findings import limit, listed, pair, percent, seconds, times
+from visualizer.words.language import t
 
 PARTS = {
     "finished": "steps with lanes held by finished requests",
@@ -34,16 +34,20 @@ def total_time(comparison: Comparison) -> str:
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
-        return f"{mine} took {seconds(walls[mine])}."
-    numbers = f"{mine} took {seconds(walls[mine])}, {base} {seconds(walls[base])}"
+        return t("{mine} took {time}.", mine=mine, time=seconds(walls[mine]))
+    holes = {"mine": mine, "time": seconds(walls[mine]), "base": base, "other": seconds(walls[base])}
+    numbers = t("{mine} took {time}, {base} {other}", **holes)
     found = comparison.verdict(mine)
+    ratios = _range(found.ratios)
     if _is_open(found):
-        said = f"{numbers}: faster in {found.faster} of {found.rounds} rounds ({_range(found.ratios)}), so nobody wins."
+        said = numbers + t(f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so nobody wins.", ratios=ratios)
     elif found.median >= 1:
-        said = f"{numbers}: {times(found.median)} times as fast{_rounds(found.faster, found.rounds, found.ratios)}."
+        rounds = _rounds(found.faster, found.rounds, found.ratios)
+        said = numbers + t(": {times} times as fast{rounds}.", times=times(found.median), rounds=rounds)
     else:
-        rounds = f"slower in {found.slower} of {found.rounds} rounds, " if found.rounds > 1 else "in a single run of each "
-        said = f"{mine} loses here: it took {seconds(walls[mine])}, {base} {seconds(walls[base])}; {rounds}{_range(found.ratios)} times as fast."
+        rounds = t(f"slower in {found.slower} of {found.rounds} rounds, " if found.rounds > 1 else "in a single run of each ")
+        said = t("{mine} loses here: it took {time}, {base} {other}; ", **holes)
+        said += t("{rounds}{ratios} times as fast.", rounds=rounds, ratios=ratios)
     others = [_other_limits(comparison, name, mine) for name in comparison.names if name != mine]
     fastest = comparison.fastest
     if fastest not in (base, mine) and not _changed(comparison, fastest, mine):
@@ -75,24 +79,27 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
     changed = _changed(comparison, name, mine)
     if not changed:
         return ""
-    limits = " and ".join(f"{setting(key, to)} instead of {before}" for key, (before, to) in changed.items())
+    said = [t("{setting} instead of {before}", setting=limit(k, to), before=t(str(was))) for k, (was, to) in changed.items()]
     found, own = comparison.verdict(name), comparison.verdict(mine)
-    rounds = f"{found.faster} of {found.rounds} rounds ({_range(found.ratios)})"
-    if _is_open(found):
-        how = f"it ties with {comparison.baseline}, faster in {rounds}"
-    else:
-        how = f"it is {'faster' if found.median > 1 else 'slower'} than {comparison.baseline}, " + (
-            f"in {rounds}" if found.median > 1 else f"in {found.slower} of {found.rounds} rounds ({_range(found.ratios)})"
-        )
+    won = _is_open(found) or found.median > 1
+    how = "it ties with {base}, faster" if _is_open(found) else f"it is {'faster' if won else 'slower'} than {{base}},"
+    rounds = f"{found.faster if won else found.slower} of {found.rounds} rounds"
     spared = own.slower > own.faster and not _is_open(own) and (_is_open(found) or found.faster > found.slower)
-    loss = ", so the loss is that limit's and not the policy's" if spared else ""
-    return f"With {limits} {how}{loss}."
+    loss = t(", so the loss is that limit's and not the policy's") if spared else ""
+    with_limits = t(
+        f"With {{limits}} {how} in {rounds} ({{ratios}})",
+        limits=listed(said),
+        base=comparison.baseline,
+        ratios=_range(found.ratios),
+    )
+    return f"{with_limits}{loss}."
 
 
 def _fastest(comparison: Comparison, fastest: str, mine: str, wall: float) -> str:
     found = comparison.verdict(fastest, against=mine)
-    tie = ", which is a tie" if _is_open(found) else ""
-    return f"The fastest is {fastest} with {seconds(wall)}, ahead of {mine} in {found.faster} of {found.rounds} rounds{tie}."
+    tie = t(", which is a tie") if _is_open(found) else ""
+    ahead = f"The fastest is {{fastest}} with {{time}}, ahead of {{mine}} in {found.faster} of {found.rounds} rounds"
+    return f"{t(ahead, fastest=fastest, time=seconds(wall), mine=mine)}{tie}."
 
 
 def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
@@ -102,46 +109,43 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
     said = []
     if base != mine:
         if found.rounds == 1:
-            said.append("A single run of each says nothing about spread")
+            said.append(t("A single run of each says nothing about spread"))
         else:
             most = max(found.faster, found.slower)
             chance = "in most tries" if found.chance > 0.5 else f"in 1 of {1 / found.chance:.0f} tries"
             decided = (
                 "so it is decided" if found.decided else "too few rounds to decide" if found.agrees else "so nothing is decided"
             )
-            said.append(
-                f"{most} of {found.rounds} rounds agree; by chance alone that happens {chance}, {decided} (sign test, 1 in 10 or rarer)"
-            )
+            agree = f"{most} of {found.rounds} rounds agree; by chance alone that happens {{chance}}, {{decided}} (sign test, 1 in 10 or rarer)"
+            said.append(t(agree, chance=t(chance), decided=t(decided)))
         quotient = statistics.median(comparison.walls[base]) / statistics.median(comparison.walls[mine])
         if found.rounds > 1 and times(quotient) != times(found.median):
-            said.append(
-                f"The ratio, {times(found.median)}, is the median of the rounds' own; the two median times divided give {times(quotient)}"
-            )
+            ratio = "The ratio, {ratio}, is the median of the rounds' own; the two median times divided give {quotient}"
+            said.append(t(ratio, ratio=times(found.median), quotient=times(quotient)))
     load, cpus = environment.get("load_average"), environment.get("cpus")
     if load is not None:
         busy = too_busy(load, cpus)
-        machine = f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} CPU{'' if cpus == 1 else 's'})"
-        said.append(machine + (", so these times are not those of a quiet one" if busy else ""))
-    said.append("Another machine or model gives other numbers")
+        machine = t(f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} CPU{'' if cpus == 1 else 's'})")
+        said.append(machine + (t(", so these times are not those of a quiet one") if busy else ""))
+    said.append(t("Another machine or model gives other numbers"))
     return f"{'. '.join(said)}."
 
 
 def method(comparison: Comparison) -> str:
     """How it was measured, which run of each is raced, and whether tokens were drawn."""
     count = len(comparison.walls[comparison.baseline])
-    runs = "one run of each" if count == 1 else f"{count} runs of each, in rotated order"
-    shown = [
-        f"round {comparison.shown[n]} of {n}" for n in comparison.names if n in comparison.shown and comparison.runs[n].trace
-    ]
+    runs = t("one run of each" if count == 1 else f"{count} runs of each, in rotated order")
+    raced = [n for n in comparison.names if n in comparison.shown and comparison.runs[n].trace]
+    shown = [t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced]
     race = (
-        f"; the race shows the run nearest to each median, from its first step on: {', '.join(shown)}"
+        t("; the race shows the run nearest to each median, from its first step on: {shown}", shown=", ".join(shown))
         if count > 1 and shown
         else ""
     )
     traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
     greedy = traces and all(not request.sampling.temperature for trace in traces for request in trace.workload)
-    everybody = " Everybody chooses the likeliest token." if greedy else ""
-    return f"After a warm-up, {runs}; setup and teardown are not in these times{race}.{everybody}"
+    everybody = t(" Everybody chooses the likeliest token.") if greedy else ""
+    return f"{t('After a warm-up, {runs}; setup and teardown are not in these times', runs=runs)}{race}.{everybody}"
 
 
 def told(found: Difference) -> tuple[list[Part], list[Part]]:
@@ -157,17 +161,22 @@ def difference(found: Difference, base: str, mine: str) -> str:
     with_it, against = (list(map(_part, parts)) for parts in told(found))
     whole = found.seconds
     rest = whole - sum(p.seconds for side in told(found) for p in side)
-    (with_it if (rest < 0) == (whole < 0) else against).append(f"{_change(rest)} for everything else")
-    parts = ", but ".join(", ".join(side) for side in (with_it, against) if side)
-    return (
-        f"{mine} took {_change(whole)} than {base}: {parts}. Costs are fitted to the passes of both runs; "
-        f"on a typical pass the fit is off by {percent(found.error)}."
-    )
+    (with_it if (rest < 0) == (whole < 0) else against).append(_for(rest, "rest"))
+    parts = t(", but ").join(", ".join(side) for side in (with_it, against) if side)
+    return t(
+        "{mine} took {change} than {base}: {parts}. Costs are fitted to the passes of both runs; "
+        "on a typical pass the fit is off by {error}.",
+        mine=mine, change=_change(whole), base=base, parts=parts, error=percent(found.error),
+    )  # fmt: skip
 
 
 def _part(part: Part) -> str:
     counted = counts(part)
-    return f"{_change(part.seconds)} for {PARTS[part.name]}{counted and f' ({counted})'}"
+    return f"{_for(part.seconds, part.name)}{counted and f' ({counted})'}"
+
+
+def _for(change: float, part: str) -> str:
+    return t("{change} for {part}", change=_change(change), part=t(PARTS[part]))
 
 
 def counts(part: Part) -> str:
@@ -175,11 +184,11 @@ def counts(part: Part) -> str:
     if part.before is None or part.after is None:
         return ""
     digits = int(part.before != part.after and round(part.before) == round(part.after))
-    return f"{part.before:,.{digits}f} → {part.after:,.{digits}f}"
+    return t(f"{part.before:,.{digits}f} → {part.after:,.{digits}f}")
 
 
 def _change(value: float) -> str:
-    return f"{seconds(abs(value))} {'more' if value > 0 else 'less'}"
+    return t(f"{{time}} {'more' if value > 0 else 'less'}", time=seconds(abs(value)))
 
 
 def load(data: Mapping[str, Any]) -> str:
@@ -189,21 +198,27 @@ def load(data: Mapping[str, Any]) -> str:
     top = data["capacity_requests_per_s"] or max(p["rate"] for p in points)
     rate = max((p["rate"] for p in points if p["rate"] <= top * 1.001), default=points[0]["rate"])
     at = {p["policy"]: p["numbers"] for p in points if p["rate"] == rate}
-    told = [f"with {n} within {_wait(at[n])}, and {at[n]['requests_per_s'] or 0:.3g} finish" for n in names if n in at]
-    return f"Of {rate:.3g} requests a second, 99 of 100 get their first token {'; '.join(told)}."
+    told = [
+        t(f"with {{name}} within {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish", name=n, wait=_wait(at[n]))
+        for n in names
+        if n in at
+    ]
+    return t(f"Of {rate:.3g} requests a second, 99 of 100 get their first token {{told}}.", told="; ".join(told))
 
 
 def _wait(numbers: Mapping[str, Any]) -> str:
     ttft = numbers["ttft_s"]
     if ttft["p99"] is None:
-        return "never"
-    return f"{'no less than ' if ttft.get('left_out') else ''}{seconds(ttft['p99'])}"
+        return t("never")
+    return f"{t('no less than ') if ttft.get('left_out') else ''}{seconds(ttft['p99'])}"
 
 
 def _rounds(count: int, rounds: int, ratios: Sequence[float]) -> str:
-    return " in a single run of each" if rounds == 1 else f" in {count} of {rounds} rounds ({_range(ratios)})"
+    if rounds == 1:
+        return t(" in a single run of each")
+    return t(f" in {count} of {rounds} rounds ({{ratios}})", ratios=_range(ratios))
 
 
 def _range(ratios: Sequence[float]) -> str:
     low, high = times(min(ratios)), times(max(ratios))
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else t("{low} to {high}", low=low, high=high)

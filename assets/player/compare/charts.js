@@ -3,6 +3,7 @@
 import { download, h } from "../parts/dom.js";
 import { coloursOf, recolour } from "./figure_colours.js";
 import { fetchBytes } from "../parts/server.js";
+import { speaking, t } from "../parts/speech.js";
 
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
 const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
@@ -42,8 +43,8 @@ export class Charts {
     this.panels = figures.map((data) => {
       const plot = h("div", { class: "plot waiting", role: "img", "aria-label": data.finding });
       const tools = h("span", { class: "tools" },
-        h("button", { type: "button", class: "mini", title: "This figure as a picture", onclick: () => this._save(data, "png") }, "PNG"),
-        h("button", { type: "button", class: "mini", title: "This figure as an interactive page that opens from disk", onclick: () => this._save(data, "html") }, "HTML"));
+        h("button", { type: "button", class: "mini", title: t("This figure as a picture"), onclick: () => this._save(data, "png") }, "PNG"),
+        h("button", { type: "button", class: "mini", title: t("This figure as an interactive page that opens from disk"), onclick: () => this._save(data, "html") }, "HTML"));
       const title = h("span", { class: "title", title: data.definitions.join("\n") || null }, data.title);
       const el = h("section", { class: "panel chart", "data-chart": data.name }, h("h3", {}, title, tools), h("p", {}, data.finding), plot);
       return { data, plot, el, drawn: false };
@@ -78,7 +79,7 @@ export class Charts {
     } catch (error) {
       panel.drawn = false;
       this._plotly = null;
-      panel.plot.textContent = `The chart could not be drawn (${error.message}).`;
+      panel.plot.textContent = t("The chart could not be drawn ({why}).", { why: error.message });
     }
   }
 
@@ -94,7 +95,7 @@ export class Charts {
       } else download(`${name}.html`, new Blob([figurePage(data, source)], { type: "text/html" }));
     } catch (error) {
       this._plotly = window.Plotly ? this._plotly : null;
-      this.options.toast(`The figure could not be saved: ${error.message}.`);
+      this.options.toast(t("The figure could not be saved: {why}.", { why: error.message }));
     }
   }
 }
@@ -112,7 +113,7 @@ function figurePage(data, source) {
   const script = source.replace(/<\/script/gi, "<\\/script");
   const title = document.createElement("title");
   title.textContent = data.finding;
-  return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
+  return `<!doctype html>\n<html lang="${speaking()}"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
     + `<script>${script}</script><script id="data" type="application/json">${inert}</script><script>`
     + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});</script></body></html>\n`;
 }

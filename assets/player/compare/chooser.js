@@ -2,6 +2,7 @@
 // own. On narrow pages one strip that scrolls. Knows only the name, title and heading of a comparison.
 
 import { h } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
 
 export class Chooser {
   /** root: of the page. acts: {open(entry), back(made), share()}. */
@@ -11,31 +12,32 @@ export class Chooser {
     this.bar = root.querySelector(".top .presets");
     this.lists = root.querySelector(".groups");
     this.strip = root.querySelector(".presets.small");
-    this.more = h("select", { class: "button more", "aria-label": "More comparisons", hidden: true, onchange: () => this._chip(this.more.value).click() });
+    this.more = h("select", { class: "button more", "aria-label": t("More comparisons"), hidden: true, onchange: () => this._chip(this.more.value).click() });
   }
 
   /** recorded: the catalogue's. made: those of this visit. */
   fill(recorded, made) {
     const chip = (name, title, says, act) => {
-      const button = h("button", { type: "button", class: "button", title: says, onclick: act }, title);
+      const button = h("button", { type: "button", class: "button", title: t(says), onclick: act }, title);
       button.dataset.name = name;
       return button;
     };
     const chips = () => [
       ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry.name, entry.title, entry.shows, () => this.acts.open(entry))),
-      ...made.map((m) => chip(m.title, m.title, `Measured here: ${m.shows}. It goes when the page is closed.`, () => this.acts.back(m))),
+      ...made.map((m) => chip(m.title, m.title, t("Measured here: {who}. It goes when the page is closed.", { who: m.shows }), () => this.acts.back(m))),
     ];
     const lists = () => [...new Set(recorded.map((entry) => entry.group).filter(Boolean))].map((group) => this._list(group, recorded.filter((entry) => entry.group === group)));
+    this.more.setAttribute("aria-label", t("More comparisons"));
     this.bar.replaceChildren(...chips());
     this.lists.replaceChildren(this.more, ...lists());
-    this.strip.replaceChildren(...chips(), ...lists(), h("button", { type: "button", class: "button", onclick: this.acts.share }, "Share"));
+    this.strip.replaceChildren(...chips(), ...lists(), h("button", { type: "button", class: "button", onclick: this.acts.share }, t("Share")));
   }
 
   /** Comparisons that stand under a heading. */
   _list(group, entries) {
-    return h("select", { class: "button group", "aria-label": group, onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)) },
-      h("option", { value: "", disabled: true, selected: true }, group),
-      ...entries.map((entry) => h("option", { value: entry.name, title: entry.shows }, entry.title)));
+    return h("select", { class: "button group", "aria-label": t(group), onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)) },
+      h("option", { value: "", disabled: true, selected: true }, t(group)),
+      ...entries.map((entry) => h("option", { value: entry.name, title: t(entry.shows) }, entry.title)));
   }
 
   _chip(name) {
@@ -72,6 +74,6 @@ export class Chooser {
       listed.unshift(last);
       this.more.hidden = false;
     }
-    this.more.replaceChildren(h("option", { value: "", disabled: true, selected: true }, "More"), ...listed.map((chip) => h("option", { value: chip.dataset.name, title: chip.title }, chip.textContent)));
+    this.more.replaceChildren(h("option", { value: "", disabled: true, selected: true }, t("More")), ...listed.map((chip) => h("option", { value: chip.dataset.name, title: chip.title }, chip.textContent)));
   }
 }

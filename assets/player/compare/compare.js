@@ -3,6 +3,7 @@
 
 import { download, h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
@@ -12,6 +13,7 @@ import { Race } from "./race.js";
 import { RaceBar } from "./race_bar.js";
 import { Same } from "./same.js";
 import { Server, comparisonUrl, fetchJson } from "../parts/server.js";
+import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
 import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/tooltip.js";
 
@@ -44,6 +46,12 @@ export class Compare {
     this._theme();
     this._size();
     this.server = this.options.server ? new Server(this.options.base) : null;
+    const asking = { ask: (...args) => this.ask(...args), base: () => this.spec, server: Boolean(this.server) };
+    $(".new-button").hidden = !this.server;
+    this.form = new NewComparison($(".drawer"), {
+      ask: asking.ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+    });
+    this.speech = new Speech(root, () => this._named()); // after what is English until it is said, before what is said as it is made
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.race = new Race($(".race"), {
       palette: () => this.palette, layout: () => this.layout, presenter: () => this.presenter, tooltip: this.tooltip, watch: this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null,
@@ -51,12 +59,7 @@ export class Compare {
     });
     this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race);
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
-    const asking = { ask: (...args) => this.ask(...args), base: () => this.spec, server: Boolean(this.server) };
     this.same = new Same($(".same"), asking);
-    $(".new-button").hidden = !this.server;
-    this.form = new NewComparison($(".drawer"), {
-      ask: asking.ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
-    });
     this.chooser = new Chooser(root, {
       open: (entry) => this.open(entry), share: () => this._share(),
       back: (made) => {
@@ -104,7 +107,7 @@ export class Compare {
       if (entry) await this.open(entry);
       else this.empty("There is no recorded comparison here yet. Run one.");
     } catch (error) {
-      this.empty(`Nothing to compare could be fetched: ${error.message}.`);
+      this.empty(t("Nothing to compare could be fetched: {why}.", { why: t(error.message) }));
     }
   }
 
@@ -112,7 +115,7 @@ export class Compare {
   async _follow() {
     const name = this.wanted.get("comparison");
     const entry = this.catalogue.recorded.find((e) => e.name === name);
-    if (name && !entry) this.toast(`There is no comparison ${name} here.`);
+    if (name && !entry) this.toast(t("There is no comparison {name} here.", { name }));
     if (!entry) return;
     if (entry !== this.entry) await this.open(entry);
     if (entry !== this.entry) return; // it could not be opened
@@ -127,6 +130,20 @@ export class Compare {
     this._remember();
   }
 
+  /** In another language. */
+  _named() {
+    fillTabs(this.root, this.options.tabs, "compare");
+    this.chooser.fill(this.catalogue.recorded, this.made);
+    this.chooser.mark(this.entry ? this.entry.name : this.current?.title);
+    this.bar.named();
+    if (this.server) this.form.named();
+    if (!this.doc) return;
+    this._who();
+    this._say();
+    this.race.redraw();
+    this._remember();
+  }
+
   // -- documents -------------------------------------------------------------------------------------------------------
 
   async open(entry) {
@@ -137,7 +154,7 @@ export class Compare {
       this.entry = entry;
       this.show(doc, this.catalogue.presets.find((p) => p.name === entry.name)?.spec || null);
     } catch (error) {
-      const sentence = `This comparison could not be opened: ${error.message}`;
+      const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });
       if (this.doc) this.toast(sentence);
       else this.empty(sentence);
     }
@@ -147,7 +164,7 @@ export class Compare {
   async _made(url, spec) {
     const doc = await this._fetch(url);
     this.entry = null;
-    const made = { title: `Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`, shows: doc.names.join(", "), doc, spec };
+    const made = { title: t(`Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`), shows: doc.names.join(", "), doc, spec };
     this.made.push(made);
     this.current = made;
     this.chooser.fill(this.catalogue.recorded, this.made);
@@ -171,24 +188,31 @@ export class Compare {
     this._who();
     this._race();
     this.bar.fit();
-    this._headline();
-    const { says } = doc;
-    setText(this.$(".outputs"), says.outputs);
-    setText(this.$(".method"), says.method);
-    setText(this.$(".where"), [`Measured on ${says.where}.`, ...(says.notes || [])].join(" "));
-    setText(this.$(".sure-text"), says.sure);
     this.$(".article").hidden = doc.name !== "gpt2-six";
-    this.charts.show(doc.figures, doc.name);
-    this._table();
     const [anyRun] = Object.values(doc.runs);
     this.same.show(doc.equivalence, new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])));
-    const word = doc.source === "recorded" ? "Recorded" : "Measured here";
-    setText(this.$(".source"), [word, doc.created.slice(0, 10), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
-    this.$(".source").title = says.where;
     this.$(".source").dataset.source = doc.source;
+    this._say();
     this.chooser.mark(this.entry ? this.entry.name : this.current?.title);
     this.$(".scroll").scrollTop = 0;
     this._remember();
+  }
+
+  /** The sentences, pictures and numbers of the document. */
+  _say() {
+    const { doc } = this;
+    const { says, figures } = inLanguage(doc);
+    this._headline();
+    setText(this.$(".outputs"), says.outputs);
+    setText(this.$(".method"), says.method);
+    setText(this.$(".where"), [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])].join(" "));
+    setText(this.$(".sure-text"), says.sure);
+    this.charts.show(figures, doc.name);
+    this._table();
+    this.same.say();
+    const word = t(doc.source === "recorded" ? "Recorded" : "Measured here");
+    setText(this.$(".source"), [word, dateOf(doc.created), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
+    this.$(".source").title = says.where;
   }
 
   _race() {
@@ -203,7 +227,7 @@ export class Compare {
     const racing = this.doc.names.filter((n) => this.doc.runs[n]);
     this.$(".who").hidden = racing.length < 3;
     this.$(".who").replaceChildren(...racing.map((name) => {
-      const button = h("button", { type: "button", class: "mini", "aria-pressed": String(this.chosen.has(name)), title: this.doc.about[name] || null, onclick: () => {
+      const button = h("button", { type: "button", class: "mini", "aria-pressed": String(this.chosen.has(name)), title: this.doc.about[name] ? t(this.doc.about[name]) : null, onclick: () => {
         if (this.chosen.has(name)) this.chosen.delete(name);
         else this.chosen.add(name);
         if (!this.chosen.size) this.chosen.add(name);
@@ -227,7 +251,7 @@ export class Compare {
   /** The finding, its contenders on their tints. */
   _headline() {
     const names = [...this.doc.names].sort((a, b) => b.length - a.length);
-    const text = this.doc.says.headline;
+    const text = inLanguage(this.doc).says.headline;
     const found = new RegExp(`(?<![\\w-])(${names.map((n) => n.replace(/[^\w]/g, "\\$&")).join("|")})(?![\\w-])`, "g");
     let last = 0;
     const parts = [];
@@ -241,10 +265,11 @@ export class Compare {
   }
 
   _table() {
-    const { columns, rows } = this.doc.table;
+    const { columns, rows } = inLanguage(this.doc).table;
+    const unseen = t("not observable");
     this.$(".metrics").replaceChildren(h("table", {},
       h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col", title: c.definition }, c.title)))),
-      h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", i ? { class: cell === "not observable" ? "unseen" : null } : { scope: "row" }, cell)))))));
+      h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", i ? { class: cell === unseen ? "unseen" : null } : { scope: "row" }, cell)))))));
   }
 
   empty(sentence) {
@@ -258,7 +283,7 @@ export class Compare {
     this.bar.draw();
     this._remember();
     const gap = race.gap();
-    setText(this.$(".gap"), gap ? `${gap[0]} is ${plural(gap[1], "token")} ahead of ${gap[2]}` : race.now >= race.span ? "all are done" : "");
+    setText(this.$(".gap"), gap ? t(`{first} is ${plural(gap[1], "token")} ahead of {last}`, { first: gap[0], last: gap[2] }) : race.now >= race.span ? t("all are done") : "");
   }
 
   _top() {
@@ -300,6 +325,7 @@ export class Compare {
       if (!race.clock) p.set("axis", "steps");
       for (const { name } of race.racers) p.append("who", name);
     }
+    putLanguage(p);
     if (theme || addressed().has("theme")) p.set("theme", this.palette.dark ? "dark" : "light");
     return `#${p}`;
   }
@@ -316,7 +342,7 @@ export class Compare {
   /** A run of the race in the Watch tab. */
   _watch(racer, step) {
     const entry = { name: null, title: `${this.doc.title}: ${racer}`, comparison: this.entry && this.entry.name, racer };
-    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay: this.doc.runs[racer], step, entry } }, bubbles: true }));
+    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay: { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] }, step, entry } }, bubbles: true }));
   }
 
   /** The race alone, large, for a projector. */
@@ -382,6 +408,9 @@ export class Compare {
     showToast(this.root, sentence, ms);
   }
 }
+
+/** The day of a moment in ISO 8601, as the language writes it; English keeps to ISO. */
+const dateOf = (created) => (speaking() === "en" ? created.slice(0, 10) : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" }));
 
 /** Fill `holder` with the page of this script's markup and style, once. */
 export function mountCompare(holder, options) {

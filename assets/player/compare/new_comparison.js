@@ -2,6 +2,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { Drawer } from "../parts/drawer.js";
+import { t } from "../parts/speech.js";
 
 const WATCHED = ""; // the requests of the Watch tab, among presets by name
 const FIRST = ["static", "continuous"]; // who runs unless chosen
@@ -28,15 +29,24 @@ export class NewComparison {
   /** What can be asked for here. */
   fill({ presets, policies, most_repeats: most, note }) {
     this.presets = presets;
+    this.policies = policies;
     this.note = note; // where it will be computed, if that is not where one would think
-    const watched = this.options.watched ? [h("option", { value: WATCHED }, "those of the Watch tab")] : [];
-    this.fields.preset.replaceChildren(...watched, ...presets.map((p) => h("option", { value: p.name }, p.title)));
+    this.watched = h("option", { value: WATCHED });
+    this.fields.preset.replaceChildren(...(this.options.watched ? [this.watched] : []), ...presets.map((p) => h("option", { value: p.name }, p.title)));
     this.$(".policy-rows").replaceChildren(...policies.map((p) => h("label", { class: "check" },
-      h("input", { type: "checkbox", name: "policy", value: p.name, checked: FIRST.includes(p.name) }), h("span", {}, p.name, h("small", {}, p.shows)))));
+      h("input", { type: "checkbox", name: "policy", value: p.name, checked: FIRST.includes(p.name) }), h("span", {}, p.name, h("small", {})))));
     this.fields.repeats.max = String(most);
     this.fields.repeats.value = String(Math.min(3, most));
     const first = presets.find((p) => p.name === "gpt2-six") || presets[0];
     if (first) this.fields.preset.value = first.name;
+    this.named();
+  }
+
+  /** What depends on the language and not on what is chosen. */
+  named() {
+    if (!this.policies) return;
+    setText(this.watched, t("those of the Watch tab"));
+    for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries()) setText(row, t(this.policies[n].shows));
     this._chosen();
   }
 
@@ -69,7 +79,7 @@ export class NewComparison {
     try {
       const { spec, says } = await this._spec();
       if (this.fields.preset.value !== name) return; // another was chosen meanwhile
-      setText(this.$(".preset-shows"), says);
+      setText(this.$(".preset-shows"), t(says));
       for (const limit of ["max_num_seqs", "max_num_batched_tokens"]) this.fields[limit].value = String(spec.config[limit]);
       this.drawer.say(this.note);
     } catch (error) {
@@ -106,7 +116,7 @@ export class NewComparison {
     if (ahead) this.drawer.say(`${ahead} ahead of you.`);
     if (ahead || !total) return;
     this.drawer.progress(index / total);
-    const turn = round ? `round ${round}` : "warm-up";
-    this.drawer.say(contender ? `Run ${index + 1} of ${total}: ${contender}, ${turn}.` : "The cost of a step on this device …");
+    const turn = t(round ? `round ${round}` : "warm-up");
+    this.drawer.say(contender ? t(`Run ${index + 1} of ${total}: {who}, {turn}.`, { who: contender, turn }) : "The cost of a step on this device …");
   }
 }

@@ -3,7 +3,7 @@
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ one `now`, in seconds or steps, that all of them show
 
-import { clamp, h } from "../parts/dom.js";
+import { clamp, h, setAttr } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
 import { GUTTER } from "../views/lane_chart.js";
@@ -13,6 +13,7 @@ import { Racer } from "./racer.js";
 import { raceTable } from "./race_table.js";
 import { fillTable } from "../parts/tables.js";
 import { Run } from "../run/run.js";
+import { t } from "../parts/speech.js";
 
 export const RACE_SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const STEPS_A_SECOND = 60; // at speed 1
@@ -33,7 +34,7 @@ export class Race {
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.head = h("div", { class: "playhead race-head" });
     this.rows = h("div", { class: "racers" });
-    this.slider = h("div", { class: "race-axis canvas", tabindex: "0", role: "slider", "aria-label": "Moment of the race", "aria-valuemin": "0" }, this.axis);
+    this.slider = h("div", { class: "race-axis canvas", tabindex: "0", role: "slider", "aria-label": t("Moment of the race"), "aria-valuemin": "0" }, this.axis);
     this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.head);
     this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
     this.tabled = false;
@@ -174,6 +175,7 @@ export class Race {
     const per = Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
     drawTimeAxis(this.surface, this.palette, { span: this.span, per, clock: this.clock, font: this.presenter ? 20 : this.layout === "phone" ? 12 : 11 });
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
+    setAttr(this.slider, "aria-label", t("Moment of the race"));
     this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
     this.slider.setAttribute("aria-valuemax", this.span.toFixed(3));
     this.slider.setAttribute("aria-valuetext", this.readout());
@@ -189,8 +191,8 @@ export class Race {
   }
 
   readout() {
-    if (this.layout === "phone") return this.clock ? duration(this.now) : `${Math.floor(this.now)} steps`;
-    return this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`;
+    if (this.layout === "phone") return t(this.clock ? duration(this.now) : `${Math.floor(this.now)} steps`);
+    return t(this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`);
   }
 
   /** Who is ahead by how many tokens: [name, tokens, behind], or null while nobody is. */

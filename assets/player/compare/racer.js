@@ -1,7 +1,8 @@
 // One run of a race: its lanes on the race's axis, the requests that are done, its counters, the number it ends in.
 
-import { h, setText } from "../parts/dom.js";
-import { duration, plural } from "../parts/format.js";
+import { h, setAttr, setText } from "../parts/dom.js";
+import { count, duration, plural } from "../parts/format.js";
+import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
 import { HELD, countUpTo } from "../run/run.js";
 import { GUTTER, LaneChart } from "../views/lane_chart.js";
@@ -32,10 +33,10 @@ export class Racer {
     this.chips = h("span", { class: "landed", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now" });
     this.final = h("b", { class: "final", hidden: true });
-    const canvas = h("canvas", { role: "img", "aria-label": `Lanes of ${name}` });
+    const canvas = h("canvas", { role: "img", "aria-label": name });
     this.stage = h("div", { class: "canvas" }, canvas, this.final);
     this.el = h("section", { class: "racer", "data-racer": name },
-      h("h4", {}, h("b", { class: "racer-name" }, name), h("span", { class: "racer-about" }, race.about[name] || ""), race.options.watch && h("button", { type: "button", class: "mini watch-button", title: "This run at this moment, in the Watch tab; so does a double click on its lanes", onclick: () => race.watch(this) }, "Watch"), this.chips, this.numbers), this.stage);
+      h("h4", {}, h("b", { class: "racer-name" }, name), this.about = h("span", { class: "racer-about" }), this.button = race.options.watch && h("button", { type: "button", class: "mini watch-button", onclick: () => race.watch(this) }), this.chips, this.numbers), this.stage);
     this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
     this.lanes = new LaneChart(canvas, this);
@@ -43,6 +44,7 @@ export class Racer {
     this._most = 0;
     /** @type {Palette | null} */
     this._of = null; // whose colours the chips have
+    this._in = ""; // in which language they are said
   }
 
   /** Light a request, or none (null). One that is not in this run leaves it as it is. */
@@ -81,7 +83,7 @@ export class Racer {
 
   /** The number that it ends in. */
   inAll() {
-    return this.race.clock ? duration(this.seconds) : plural(this.steps, "step");
+    return t(this.race.clock ? duration(this.seconds) : plural(this.steps, "step"));
   }
 
   /** The step that stands at a moment of the race. */
@@ -102,7 +104,7 @@ export class Racer {
       const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - race.room) / race.span);
       return { scale, axis: STRIP, font: race.presenter ? 20 : race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
     };
-    if (lanes.paint(`${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
+    if (lanes.paint(`${speaking()}/${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
     const now = Math.min(GUTTER + race.now * lanes.scale.per, this.end());
     const g = lanes.show(now, FUTURE);
     g.fillStyle = race.palette.soft;
@@ -115,34 +117,39 @@ export class Racer {
   _describe(c) {
     const { run } = this;
     const idle = run.length * run.numLanes - run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
-    const parts = [plural(c.prefill, "prefill"), `${c.decode} decode`];
+    const parts = [`${c.prefill} prefill`, `${c.decode} decode`];
     if (c.wasted - c.overrun) parts.push(`${c.wasted - c.overrun} padding`);
     if (c.overrun) parts.push(`${c.overrun} overrun`);
     if (idle > 0) parts.push(`${idle} idle`);
-    this.lanes.canvas.setAttribute("aria-label", `Lanes of ${this.name}: ${parts.join(", ")} lane-steps`);
+    this.lanes.canvas.setAttribute("aria-label", t("Lanes of {name}, in lane-steps: {counts}", { name: this.name, counts: parts.map((part) => t(part)).join(", ") }));
   }
 
   draw() {
     const { race, run } = this;
     this._lanes();
+    setText(this.about, race.about[this.name] ? t(race.about[this.name]) : "");
+    if (this.button) {
+      tell(this.button, "Watch");
+      setAttr(this.button, "title", t("This run at this moment, in the Watch tab; so does a double click on its lanes"));
+    }
     const { now, clock } = race;
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
     const landed = this.landedAt(now);
     const most = race.presenter ? Math.max(3, Math.floor(this.lanes.surface.w / 160)) : race.layout === "phone" ? 3 : race.layout === "tablet" ? 8 : 14; // chips that fit beside the rest of the line
-    if (landed.length !== this.shown || most !== this._most || this._of !== race.palette) {
-      [this.shown, this._most, this._of] = [landed.length, most, race.palette];
+    if (landed.length !== this.shown || most !== this._most || this._of !== race.palette || this._in !== speaking()) {
+      [this.shown, this._most, this._of, this._in] = [landed.length, most, race.palette, speaking()];
       const shown = landed.slice(-most);
       this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),
         ...shown.map(({ request }) => {
-          const chip = h("bdi", { class: "chip", title: `request ${request.id} is done` }, request.letter);
+          const chip = h("bdi", { class: "chip", title: t("request {id} is done", { id: request.id }) }, request.letter);
           chip.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
           return chip;
         }));
     }
-    const rate = now > 0 && clock ? ` · ${Math.round(tokens / Math.min(now, this.seconds)).toLocaleString("en")} tok/s` : "";
+    const rate = now > 0 && clock ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}` : "";
     const stepsDone = clock ? countUpTo(this._ends ?? (this._ends = run.events.map((e) => e.tEnd - this.start)), now + 1e-9) : Math.min(Math.floor(now), this.steps);
-    setText(this.numbers, race.layout === "phone" ? plural(tokens, "token") : `${plural(tokens, "token")} in ${plural(stepsDone, "step")}${rate}`);
+    setText(this.numbers, race.layout === "phone" ? t(plural(tokens, "token")) : t(`${plural(tokens, "token")} in ${plural(stepsDone, "step")}`) + rate);
     this.final.hidden = !done;
     if (done) {
       setText(this.final, this.inAll());

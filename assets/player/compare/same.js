@@ -1,8 +1,9 @@
 // The equivalence panel: each request's text alone and in company, and where they part. Texts are data and go through textContent.
 
 import { h, setText } from "../parts/dom.js";
+import { inLanguage, t, tell } from "../parts/speech.js";
 
-const number = (x) => (x === null || x === undefined ? "–" : x === 0 ? "0" : x < 0.01 ? x.toExponential(1) : x.toFixed(2));
+const number = (x) => (x === null || x === undefined ? "–" : x === 0 ? "0" : x < 0.01 ? x.toExponential(1) : t(x.toFixed(2)));
 
 function split(text, other) {
   const [a, b] = [[...text], [...other]];
@@ -28,7 +29,7 @@ export class Same {
     this.kept = {};
     this.prompts = new Map();
     this.leak = this.$("[name=leak]");
-    this.leak.addEventListener("change", () => this._turn());
+    this.leak.addEventListener("change", () => this.say());
     this.$(".same-run").hidden = !options.server;
     this.$(".same-run").addEventListener("click", () => this._run());
     this.$(".same-cancel").addEventListener("click", () => this._cancel?.());
@@ -39,24 +40,24 @@ export class Same {
     this.kept = { ...found };
     this.prompts = prompts;
     this._message("");
-    this._turn();
+    this.say();
   }
 
-  _turn() {
+  say() {
     const found = this.kept[this.leak.checked ? "leak" : "honest"];
-    setText(this.$(".lead"), found ? found.says : "Run every request alone and then in the batch: not a token may differ. With the leak, many do.");
+    setText(this.$(".lead"), found ? inLanguage(found).says : t("Run every request alone and then in the batch: not a token may differ. With the leak, many do."));
     if (!found) return this.$(".pairs").replaceChildren();
-    const heads = h("div", { class: "pair heads" }, h("span"), h("span", {}, "alone"), h("span", {}, found.leak ? "in the batch, reading a neighbour" : "in the batch"), h("span", {}, "difference"));
+    const heads = h("div", { class: "pair heads" }, h("span"), h("span", {}, t("alone")), h("span", {}, t(found.leak ? "in the batch, reading a neighbour" : "in the batch")), h("span", {}, t("difference")));
     const rows = found.requests.map((r, i) => {
       const { parting } = r;
-      const letter = h("bdi", { class: "chip", title: `request ${r.request}` }, r.letter);
+      const letter = h("bdi", { class: "chip", title: `${t("request")} ${r.request}` }, r.letter);
       letter.style.setProperty("--tint", `var(--tint-${i % 8})`);
       const why = parting
-        ? [h("b", {}, `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`), `from token ${parting.position} on, where alone the best token led by ${number(parting.margin)}; `]
-        : [h("b", {}, `0 of ${r.solo.length} tokens differ`)];
-      const generate = r.generated ? `; from model.generate ${r.differing_from_generate} of ${r.generated.length} differ` : "";
-      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(this.prompts.get(r.request), r.solo_text, r.batched_text, parting, "alone"), textOf(this.prompts.get(r.request), r.batched_text, r.solo_text, parting, "in the batch"),
-        h("p", { class: "why" }, ...why, `largest logit difference ${number(r.max_logit_difference)}`, generate));
+        ? [h("b", {}, t(`${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`)), t(`from token ${parting.position} on, where alone the best token led by {margin}; `, { margin: number(parting.margin) })]
+        : [h("b", {}, t(`0 of ${r.solo.length} tokens differ`))];
+      const generate = r.generated ? t(`; from model.generate ${r.differing_from_generate} of ${r.generated.length} differ`) : "";
+      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(this.prompts.get(r.request), r.solo_text, r.batched_text, parting, t("alone")), textOf(this.prompts.get(r.request), r.batched_text, r.solo_text, parting, t("in the batch")),
+        h("p", { class: "why" }, ...why, t("largest logit difference {size}", { size: number(r.max_logit_difference) }), generate));
     });
     this.$(".pairs").replaceChildren(heads, ...rows);
   }
@@ -75,7 +76,7 @@ export class Same {
       });
       this.kept[leak ? "leak" : "honest"] = answer.result;
       this._message("measured here, just now");
-      this._turn();
+      this.say();
     } catch (error) {
       this._message(error.message, true);
     }
@@ -84,7 +85,7 @@ export class Same {
   }
 
   _message(words, bad = false) {
-    setText(this.$(".same-message"), words);
+    tell(this.$(".same-message"), words);
     this.$(".same-message").classList.toggle("bad", bad);
   }
 }

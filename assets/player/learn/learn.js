@@ -11,7 +11,7 @@ import { Choose } from "./choose.js";
 import { Home } from "./home.js";
 import { Paint } from "./paint.js";
 import { Progress } from "./progress.js";
-import { t } from "../parts/speech.js";
+import { speak, t } from "../parts/speech.js";
 import { said, spoken } from "./spans.js";
 import { Stage } from "./stop.js";
 import { Terms } from "./terms.js";
@@ -57,11 +57,11 @@ export class Learn {
     this._close(false);
   }
 
-  /** The player speaks the language of the lessons on Learn and on Watch, where they lead to; the other parts are in English. */
+  /** All parts of the page speak the language of the lessons; the run on Watch is opened again, for its sentences. */
   _speak() {
     const { app } = this;
     const { part = "watch" } = this.page.dataset;
-    app.speech.use(part === "learn" || part === "watch" ? this.speech : null);
+    speak(this.speech);
     if (part !== "watch" || app.speech.opened === app.speech.language || !app.options.catalogue.includes(app.entry)) return;
     app.open(app.entry, { ...app.address.read(), step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab, view: null, ...app.ranks.place });
   }

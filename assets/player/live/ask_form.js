@@ -1,6 +1,7 @@
 // The form that adds a prompt to the batch. The name is remembered in this browser alone.
 
 import { setText } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
 import { keep, kept } from "../parts/kept.js";
 
 const NAME = "inflight-nickname"; // in the browser's storage
@@ -44,7 +45,7 @@ export class AskForm {
       this.field("prompt").value = "";
       this.asked();
     } catch (error) {
-      this._say(`${error.message}${error.retryAfter ? ` Try again in ${error.retryAfter} s.` : ""}`);
+      this._say(`${t(error.message)}${error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : ""}`);
     }
     this.button.disabled = false;
   }

@@ -67,7 +67,7 @@ export class Batch {
       this.missed = delta.missed > 0;
     }
     this.next = "seq" in delta ? delta.seq + 1 : this.next;
-    const { seq, anew, missed, header, begin, events, captions, letters, hues, asked, texts, broken, ...state } = delta;
+    const { seq, anew, missed, header, begin, events, captions, told, letters, hues, asked, texts, broken, ...state } = delta;
     if (begin) this._begin(delta);
     else if (events) this._more(delta);
     if (Object.keys(state).length || anew || wasBroken !== this.broken) {

@@ -1,7 +1,8 @@
 // Somebody else's engine, watched by the recording that it writes: what it is, which of several is shown, and that nobody here can steer it.
 
-import { h, setText } from "../parts/dom.js";
+import { h, setAttr, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
+import { speaking, t } from "../parts/speech.js";
 import { limitsOf } from "../watch/facts.js";
 import { inLanes } from "./words.js";
 
@@ -20,7 +21,7 @@ export class FollowedView {
     this.title = h("h2", {});
     this.file = h("p", { class: "followed-file" });
     this.note = h("p", { class: "followed-note" });
-    this.streams = h("nav", { class: "followed-streams", "aria-label": "Recordings" });
+    this.streams = h("nav", { class: "followed-streams" });
     this.clock = h("p", { class: "followed-note" });
     section.append(this.title, this.file, this.streams, this.clock, this.note);
   }
@@ -30,18 +31,19 @@ export class FollowedView {
     this.section.hidden = !followed;
     if (!followed) return;
     const engine = run?.header.engine;
-    setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : "Another engine");
-    setText(this.file, all ? `Recorded in a file for each of ${plural(followed.ranks.length, "rank")}` : `Recorded in ${followed.file}`);
-    const notes = (!all && run?.header.notes || []).map((note) => `${note} `).join("");
-    setText(this.note, `${notes}It is somebody else's engine: it can be watched, not steered. ${notRecorded(run)}${followed.texts ? "" : " Its texts are hidden, as others reach this page."}`.trim());
-    setText(this.clock, followed.says.length ? followed.says.join(" ") : followed.streams.length > 1 ? "These are no ranks of one engine: each recording is followed by itself." : "");
+    setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
+    setText(this.file, all ? t(`Recorded in a file for each of ${plural(followed.ranks.length, "rank")}`) : t("Recorded in {file}", { file: followed.file }));
+    const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
+    setText(this.note, [...notes, t("It is somebody else's engine: it can be watched, not steered."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
+    setText(this.clock, followed.says.length ? followed.says.map((says) => t(says)).join(" ") : followed.streams.length > 1 ? t("These are no ranks of one engine: each recording is followed by itself.") : "");
+    setAttr(this.streams, "aria-label", t("Recordings"));
     this.streams.hidden = followed.streams.length < 2;
-    const key = JSON.stringify([followed.streams, followed.ranks.map((rank) => rank.of), all || followed.of]);
+    const key = JSON.stringify([speaking(), followed.streams, followed.ranks.map((rank) => rank.of), all || followed.of]);
     if (key === this._key) return;
     this._key = key;
     const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, text);
     const focused = [...this.streams.children].indexOf(document.activeElement);
-    this.streams.replaceChildren(...(followed.ranks.length > 1 ? [button("All ranks", all, this.all)] : []),
+    this.streams.replaceChildren(...(followed.ranks.length > 1 ? [button(t("All ranks"), all, this.all)] : []),
       ...followed.streams.map((of) => button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of))));
     if (focused >= 0) /** @type {HTMLElement} */ (this.streams.children[focused])?.focus();
   }
@@ -49,43 +51,43 @@ export class FollowedView {
 
 /** Which rank of how many, as far as that is known. */
 function whose({ ranks, count, of }, all) {
-  if (all) return `, ${plural(ranks.length, "rank")}`;
+  if (all) return t(`, ${plural(ranks.length, "rank")}`);
   const mine = ranks.find((rank) => rank.of === of);
-  return mine && count > 1 ? `, rank ${mine.rank} of ${count}` : "";
+  return mine && count > 1 ? t(`, rank ${mine.rank} of ${count}`) : "";
 }
 
 /** A recording by its rank, where no other engine's has the same. */
 function nameOf({ ranks, streams }, of) {
   const mine = ranks.find((rank) => rank.of === of);
-  return mine && ranks.length === streams.length ? `Rank ${mine.rank}` : of;
+  return mine && ranks.length === streams.length ? t(`Rank ${mine.rank}`) : of;
 }
 
 function notRecorded(run) {
   const absent = run?.header.absent || [];
-  return absent.length ? `Not recorded by ${run.header.engine.name}, and absent here: ${absent.join(", ")}.` : "";
+  return absent.length ? t("Not recorded by {engine}, and absent here: {absent}.", { engine: run.header.engine.name, absent: absent.map((what) => t(what)).join(", ") }) : "";
 }
 
 /** How the engine is set, as it says itself. */
-export const followedWords = (run) => (run ? limitsOf(run).map(([words]) => words).join(" · ") : "");
+export const followedWords = (run) => (run ? limitsOf(run).map(([words], i) => (i ? t(words) : words)).join(" · ") : "");
 
 /** What matters most now of all ranks: how each stands that its steps do not say. */
 export function allSay(fleet, silent) {
-  if (fleet.broken) return `${fleet.broken} Trying again.`;
-  if (!fleet.members.length) return "The recordings are being opened.";
-  if (fleet.sentences.length) return fleet.sentences.map(([rank, sentence]) => `Rank ${rank}: ${sentence}`).join(" ");
+  if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
+  if (!fleet.members.length) return t("The recordings are being opened.");
+  if (fleet.sentences.length) return fleet.sentences.map(([rank, sentence]) => `${t(`Rank ${rank}`)}: ${t(sentence)}`).join(" ");
   const busy = fleet.members.some(({ run }) => inLanes(run) || run.waitingAt(run.length - 1).length);
-  if (!busy) return "Nobody is in a batch of any rank now.";
-  return silent > SILENT ? `No step of any rank has come for ${Math.round(silent / 1000)} s.` : "";
+  if (!busy) return t("Nobody is in a batch of any rank now.");
+  return silent > SILENT ? t(`No step of any rank has come for ${Math.round(silent / 1000)} s.`) : "";
 }
 
 /** The one sentence that matters most now. silent: ms since the last step. */
 export function followedSays({ run, state, broken }, { skipped, silent, inLanes }) {
-  if (broken) return `${broken} Trying again.`;
-  if (!state.followed) return "The recording is being opened.";
-  if (state.followed.sentence) return state.followed.sentence;
-  if (skipped) return "Your connection fell behind: some steps were skipped.";
-  if (!run) return "Its engine has computed nothing yet.";
-  if (!inLanes && !run.waitingAt(run.length - 1).length) return "Nobody is in its batch now.";
-  if (silent > SILENT) return `No step has come for ${Math.round(silent / 1000)} s: its engine takes long over one, or is gone.`;
+  if (broken) return `${t(broken)} ${t("Trying again.")}`;
+  if (!state.followed) return t("The recording is being opened.");
+  if (state.followed.sentence) return t(state.followed.sentence);
+  if (skipped) return t("Your connection fell behind: some steps were skipped.");
+  if (!run) return t("Its engine has computed nothing yet.");
+  if (!inLanes && !run.waitingAt(run.length - 1).length) return t("Nobody is in its batch now.");
+  if (silent > SILENT) return t(`No step has come for ${Math.round(silent / 1000)} s: its engine takes long over one, or is gone.`);
   return "";
 }

@@ -3,6 +3,7 @@
 import { chip } from "../parts/chips.js";
 import { h, setText } from "../parts/dom.js";
 import { duration, plural } from "../parts/format.js";
+import { speaking, t } from "../parts/speech.js";
 import { timesOf } from "../views/request_card.js";
 
 const MOST = 6;
@@ -27,13 +28,13 @@ export class Lately {
     const { app, run } = this.shown();
     const over = run ? run.requests.filter((r) => r.finished && r.finished.reason !== "cancelled").sort((a, b) => b.finished.step - a.finished.step).slice(0, MOST) : [];
     this.section.hidden = !over.length;
-    const key = over.map((r) => r.id + r.letter).join();
+    const key = [speaking(), ...over.map((r) => r.id + r.letter)].join();
     if (key === this._key && this._run === run) return;
     [this._key, this._run] = [key, run];
     this.list.replaceChildren(...over.map((request) => {
       const { ttft } = timesOf(run, request, run.length - 1);
       const words = h("span", { class: "lately-words" });
-      setText(words, [request.by, plural(run.numGenerated(request, run.length - 1), "token"), ttft === null ? null : `TTFT ${duration(ttft)}`].filter(Boolean).join(" · "));
+      setText(words, [request.by, t(plural(run.numGenerated(request, run.length - 1), "token")), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
       return h("li", {}, chip(app, request, false), words);
     }));
   }

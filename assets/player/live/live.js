@@ -7,9 +7,11 @@
 // shown, or all: a Fleet, on the picture that Watch has of ranks.
 
 import { setText } from "../parts/dom.js";
+import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
 import { besidePlayer, drawSoon, fillPart, fillTabs, showToast } from "../parts/look.js";
 import { Server } from "../parts/server.js";
+import { Speech } from "../parts/speech.js";
 import { AskForm } from "./ask_form.js";
 import { Batch } from "./batch.js";
 import { Fleet } from "./fleet.js";
@@ -39,6 +41,7 @@ export class Live {
     /** @type {Fleet | null} */
     this.fleet = null; // all ranks, where they are shown
     this._theme = besidePlayer(root);
+    this.speech = new Speech(root, () => this._named());
     fillTabs(root, this.options.tabs, "live");
     this.mine = new Mine(this.server, () => this._mineChanged());
     this.batch = new Batch(this.server, (id) => this.mine.has(id), {
@@ -68,12 +71,26 @@ export class Live {
 
   async shown() {
     if (this.options.asks) this.teacher.read(addressed());
-    setAddress("#part=live");
+    this.address();
     this._theme();
     await this.ready;
     if (this.page.dataset.part !== "live" || this.following) return;
     this._enter();
     this._follow();
+    this.redraw();
+  }
+
+  address() {
+    const p = new URLSearchParams({ part: "live" });
+    putLanguage(p);
+    setAddress(`#${p}`);
+  }
+
+  /** In another language. */
+  _named() {
+    fillTabs(this.root, this.options.tabs, "live");
+    this.teacher?.named();
+    if (this.page.dataset.part === "live") this.address();
     this.redraw();
   }
 

@@ -4,25 +4,26 @@
 import { chip } from "../parts/chips.js";
 import { h, setText } from "../parts/dom.js";
 import { duration, plural } from "../parts/format.js";
+import { speaking, t, tell } from "../parts/speech.js";
 
 const ENDS = { length: "finished", stop: "finished", cancelled: "cancelled", error: "failed" };
 
 /** Where a request is, in words; run: null where nothing is known yet. */
 function whereabouts(run, own) {
-  if (own.lost) return own.lost;
+  if (own.lost) return t(own.lost);
   const { ended } = own;
-  if (ended && ended.error) return ended.error;
+  if (ended && ended.error) return t(ended.error);
   if (ended) {
-    const times = [ended.ttft_s !== null && `first token after ${duration(ended.ttft_s)}`, ended.e2e_s !== null && `${plural(ended.tokens, "token")} in ${duration(ended.e2e_s)}`];
-    return [ENDS[ended.finish_reason] || "done", ...times.filter(Boolean)].join(", ");
+    const times = [ended.ttft_s !== null && t(`first token after ${duration(ended.ttft_s)}`), ended.e2e_s !== null && t(`${plural(ended.tokens, "token")} in ${duration(ended.e2e_s)}`)];
+    return [t(ENDS[ended.finish_reason] || "done"), ...times.filter(Boolean)].join(", ");
   }
   const request = run && run.request(own.id);
-  if (!request) return "on its way";
+  if (!request) return t("on its way");
   const waiting = run.waitingAt(run.length - 1);
   const place = waiting.findIndex((w) => w.request === request);
-  if (place >= 0) return place ? `waits, ${place} ahead of it` : "waits, next in turn";
+  if (place >= 0) return t(place ? `waits, ${place} ahead of it` : "waits, next in turn");
   const stay = request.stays.at(-1);
-  return stay && stay.to === Infinity ? `in lane ${stay.lane}` : "on its way";
+  return stay && stay.to === Infinity ? t(`in lane ${stay.lane}`) : t("on its way");
 }
 
 export class OwnList {
@@ -56,7 +57,7 @@ export class OwnList {
 
   _row(own) {
     const row = {
-      chip: h("span", { class: "own-chip" }), state: h("span", { class: "own-state" }), text: h("span", { class: "output" }), request: null, held: null,
+      chip: h("span", { class: "own-chip" }), state: h("span", { class: "own-state" }), text: h("span", { class: "output" }), request: null, held: null, language: "",
       button: h("button", { type: "button", class: "button own-cancel" }),
     };
     row.button.addEventListener("click", () => {
@@ -75,16 +76,16 @@ export class OwnList {
   _fill(own, row) {
     const { app, run } = this.shown();
     const request = run && run.request(own.id);
-    if (row.request !== request || row.hue !== request?.hue) {
-      [row.request, row.hue] = [request, request?.hue];
-      row.chip.replaceChildren(...(request ? ["yours: ", chip(app, request, request.hue >= 0)] : []));
+    if (row.request !== request || row.hue !== request?.hue || row.language !== speaking()) {
+      [row.request, row.hue, row.language] = [request, request?.hue, speaking()];
+      row.chip.replaceChildren(...(request ? [t("yours: "), chip(app, request, request.hue >= 0)] : []));
       row.el.style.setProperty("--hue", request && request.hue >= 0 ? `var(--hue-${request.hue})` : "var(--rule)");
     }
     setText(row.state, whereabouts(run, own));
     setText(row.text, own.text);
     const over = Boolean(own.ended || own.lost);
-    setText(row.button, over ? "Remove" : "Cancel");
-    row.button.setAttribute("aria-label", `${over ? "Remove from this list" : "Cancel"}: ${own.prompt.slice(0, 40)}`);
+    tell(row.button, over ? "Remove" : "Cancel");
+    row.button.setAttribute("aria-label", `${t(over ? "Remove from this list" : "Cancel")}: ${own.prompt.slice(0, 40)}`);
     row.el.classList.toggle("over", over);
   }
 }

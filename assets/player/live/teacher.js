@@ -1,10 +1,10 @@
 // The teacher's panel: limits and policy, pace, waves, what is hidden. Whoever has the token may; the session keeps it, this tab alone.
 
 import { h, setText } from "../parts/dom.js";
-import { setAddress } from "../parts/link.js";
 import { bareCard } from "../parts/card.js";
 import { plural } from "../parts/format.js";
 import { keep, kept } from "../parts/kept.js";
+import { t, tell } from "../parts/speech.js";
 import { paceWords } from "./words.js";
 
 const TOKEN = "inflight-teacher"; // in the session's storage
@@ -28,7 +28,7 @@ export class Teacher {
     const token = address.get("teacher");
     if (token) {
       this.token = token;
-      setAddress("#part=live"); // it is not left where others may read it
+      this.live.address(); // it is not left where others may read it
     }
     if (this.token && !this.isOn) this._begin(this.token);
   }
@@ -36,9 +36,9 @@ export class Teacher {
   /** Ask for the token. */
   _ask(sentence = "") {
     const dialog = bareCard(this.live.root, "Teacher", "teacher-card");
-    const field = h("input", { type: "password", class: "link-field", autocomplete: "off", "aria-label": "Token" });
-    const form = h("form", { method: "dialog" }, h("h2", {}, "Teacher"), h("p", {}, sentence || "The token was printed where the page was started."), field,
-      h("div", { class: "card-buttons" }, h("button", { class: "button primary" }, "Go on"), h("button", { class: "button", value: "no", formnovalidate: true }, "Cancel")));
+    const field = h("input", { type: "password", class: "link-field", autocomplete: "off", "aria-label": t("Token") });
+    const form = h("form", { method: "dialog" }, h("h2", {}, t("Teacher")), h("p", {}, t(sentence || "The token was printed where the page was started.")), field,
+      h("div", { class: "card-buttons" }, h("button", { class: "button primary" }, t("Go on")), h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel"))));
     form.addEventListener("submit", (/** @type {any} */ e) => {
       if (e.submitter?.value !== "no" && field.value) this._begin(field.value.trim(), true);
     });
@@ -75,21 +75,28 @@ export class Teacher {
       const set = { hide_texts, hide_nicknames, accepting, shadow }; // at once; of the limits the engine tells when it has them
       batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
     } catch (error) {
-      setText(this.error, error.message);
+      tell(this.error, error.message);
     }
     this._asking -= 1;
     this.live.redraw();
   }
 
-  _build({ waves = [] }) {
+  /** In another language. */
+  named() {
+    if (this.isOn) this._build(this._given);
+  }
+
+  _build(set) {
+    this._given = set;
+    const { waves = [] } = set;
     const { policies } = this.live.options;
-    const number = (name, label, most) => h("label", { class: "field" }, h("span", {}, label), h("input", { name, type: "number", inputmode: "numeric", min: "1", max: String(most), step: "1", required: true }));
-    const act = (text, what, title = null) => h("button", { type: "button", class: "button", title, onclick: () => this._set(what()) }, text);
-    const check = (name, label, what) => h("label", { class: "check" }, h("input", { name, type: "checkbox", onchange: (e) => this._set(what(e.target.checked)) }), h("span", {}, label));
+    const number = (name, label, most) => h("label", { class: "field" }, h("span", {}, t(label)), h("input", { name, type: "number", inputmode: "numeric", min: "1", max: String(most), step: "1", required: true }));
+    const act = (text, what, title = null) => h("button", { type: "button", class: "button", title: title && t(title), onclick: () => this._set(what()) }, t(text));
+    const check = (name, label, what) => h("label", { class: "check" }, h("input", { name, type: "checkbox", onchange: (e) => this._set(what(e.target.checked)) }), h("span", {}, t(label)));
     this.limits = h("form", { class: "limits" },
-      h("label", { class: "field" }, h("span", {}, "Policy"), h("select", { name: "policy" }, ...policies.map((p) => h("option", { value: p.name, title: p.shows }, p.name)))),
+      h("label", { class: "field" }, h("span", {}, t("Policy")), h("select", { name: "policy" }, ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)))),
       number("max_num_seqs", "Lanes", 64), number("max_num_batched_tokens", "Budget", 16384),
-      h("button", { class: "button primary" }, "Set"));
+      h("button", { class: "button primary" }, t("Set")));
     this.limits.addEventListener("submit", (e) => {
       e.preventDefault();
       this._touched = false;
@@ -97,21 +104,21 @@ export class Teacher {
       this._set({ policy: policy.value, max_num_seqs: Number(lanes.value), max_num_batched_tokens: Number(budget.value) });
     });
     this.limits.addEventListener("input", () => { this._touched = true; });
-    this.pace = h("input", { type: "range", min: "0", max: String(FASTEST), step: "1", "aria-label": "Steps a second", onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }) });
+    this.pace = h("input", { type: "range", min: "0", max: String(FASTEST), step: "1", "aria-label": t("Steps a second"), onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }) });
     this.paceSays = h("span", { class: "pace-says" });
-    this.shadow = h("select", { "aria-label": "Another policy on the same requests", onchange: (e) => this._set({ shadow: e.target.value || null }) },
-      h("option", { value: "" }, "nothing"), ...policies.map((p) => h("option", { value: p.name, title: p.shows }, p.name)));
+    this.shadow = h("select", { "aria-label": t("Another policy on the same requests"), onchange: (e) => this._set({ shadow: e.target.value || null }) },
+      h("option", { value: "" }, t("nothing")), ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)));
     this.error = h("p", { class: "ask-error", role: "alert" });
     this.checks = h("div", { class: "checks" },
       check("hide_texts", "Hide texts", (on) => ({ hide_texts: on })), check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
       check("accepting", "Take requests", (on) => ({ accepting: on })));
     this.panel.replaceChildren(
-      h("h2", {}, "Teacher"), this.error, this.limits,
-      h("div", { class: "pace" }, h("span", { class: "label" }, "Pace"), this.pace, this.paceSays),
+      h("h2", {}, t("Teacher")), this.error, this.limits,
+      h("div", { class: "pace" }, h("span", { class: "label" }, t("Pace")), this.pace, this.paceSays),
       h("div", { class: "acts" }, act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null })),
         act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")),
-      h("div", { class: "acts" }, h("span", { class: "label" }, "Waves"), ...waves.map((w) => act(w.name, () => ({ wave: w.name }), `${w.shows} ${plural(w.requests, "request")}.`))),
-      h("label", { class: "beside" }, h("span", { class: "label" }, "Beside it"), this.shadow), this.checks);
+      h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(plural(w.requests, "request"))}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name)))),
+      h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks);
   }
 
   _fields() {
@@ -123,7 +130,7 @@ export class Teacher {
   }
 
   draw() {
-    setText(this.button, this.isOn ? "Teacher" : "Teacher …");
+    tell(this.button, this.isOn ? "Teacher" : "Teacher …");
     if (!this.isOn) return;
     const set = this.live.batch.state.class;
     setText(this.paceSays, paceWords(this._pace));

@@ -2,6 +2,7 @@
 
 import { keep, kept } from "./kept.js";
 import { addressed } from "./link.js";
+import { isSpoken, speaking } from "./speech.js";
 
 const KEY = "inflight-language";
 
@@ -10,3 +11,9 @@ export const wantedLanguage = () => addressed().get("lang") || kept("good", KEY)
 
 /** Keep a choice in this browser. */
 export const keepLanguage = (language) => keep("good", KEY, language);
+
+/** The language into what an address will say; English needs no word. */
+export function putLanguage(/** @type {URLSearchParams} */ address) {
+  const code = isSpoken() ? speaking() : addressed().get("lang") || "en";
+  if (code !== "en") address.set("lang", code);
+}

@@ -1,19 +1,50 @@
 // What the player says, in another language. English is the source and the key: in a key numbers stand as # and quoted text as “…”, so that
-// what a run holds is never looked up. What has no entry is said in English, and noted for a test to find. Knows no view.
+// what a run holds is never looked up. What has no entry is said in English, and noted for a test to find. One language is spoken by all parts of
+// the page, each of which has a `Speech`. Knows no view.
 
 import { setText } from "./dom.js";
 
 const PARTS = /“[^”]*”|\d+(?:[.,]\d+)*/g;
 
-/** @type {Record<string, string> | null} */
-let words = null;
+/** @type {any} {name, labels: English to it, terms: see glossary.js, asked: see runs_card.js, captions: what is said of a recorded run, by its entry}; null for English. */
+let spoken = null;
+let isChosen = false; // until then what the address asks for is on its way
+/** @type {Set<Speech>} */
+const speeches = new Set();
+
+/** The code of the language that is spoken. */
+export const speaking = () => (spoken ? spoken.name : "en");
+
+/** Whether it is the one that is wanted. */
+export const isSpoken = () => isChosen;
+
+/** Of a document that is told in several languages, with what is said in the one that is spoken. */
+export const inLanguage = (doc) => ({ ...doc, ...doc.told?.[speaking()] });
+
+/** All parts speak a language from now on: labels at once, sentences with the next run that is opened. */
+export function speak(language) {
+  if (isChosen && spoken === language) return;
+  spoken = language;
+  isChosen = true;
+  for (const speech of speeches) speech.say();
+}
 
 /** Texts that had no entry, by key. */
 export const untold = new Set();
 
-/** A text in the language that is spoken. */
-export function t(text) {
-  if (!words) return text;
+/**
+ * A text in the language that is spoken. holes: what stands in it at {name}: names, and what is in that language already.
+ * @param {string} text
+ * @param {Record<string, string> | null} holes
+ */
+export function t(text, holes = null) {
+  const said = translated(text);
+  return holes ? said.replace(/\{(\w+)\}/g, (_, name) => holes[name]) : said;
+}
+
+function translated(text) {
+  if (!spoken) return text;
+  const words = spoken.labels;
   if (!/[A-Za-z]/.test(text)) return asWritten(text);
   const given = text.match(PARTS) || [];
   const key = text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#"));
@@ -32,14 +63,12 @@ const asWritten = (part) => (part.startsWith("“") ? part : part.replace(/[.,]/
 export const told = (line) => line.map((span) => (typeof span === "string" ? t(span) : span));
 
 /** Words of the page into an element, in the language that is spoken. */
-export const tell = (el, text) => setText(el, t(text));
+export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
-/** The language of a player: null for English, or {name, labels: English to it, terms: see glossary.js, asked: see runs_card.js, captions: what is said of a recorded run, by its entry}. */
+/** What a part of the page has in its markup, in the language that is spoken. */
 export class Speech {
   /** root: whose texts and titles are said. changed: called when they have been said in another language. */
   constructor(root, changed) {
-    this.language = null;
-    this.chosen = false; // until then what the address asks for is on its way
     this.changed = changed;
     this.root = root;
     this.untold = untold;
@@ -48,31 +77,32 @@ export class Speech {
     while (walker.nextNode()) {
       const node = /** @type {Text} */ (walker.currentNode);
       const english = node.data.trim();
-      if (/[A-Za-z]/.test(english)) this.texts.push({ node, english, shown: node.data });
+      if (/[A-Za-z]/.test(english) && !node.parentElement.closest("code")) this.texts.push({ node, english, shown: node.data });
     }
     this.attributes = [...root.querySelectorAll("[title], [aria-label], [placeholder]")].flatMap((el) => ["title", "aria-label", "placeholder"]
       .filter((name) => el.getAttribute(name)).map((name) => ({ el, name, english: el.getAttribute(name), shown: el.getAttribute(name) })));
+    speeches.add(this);
+    if (spoken) this._say();
+  }
+
+  get language() {
+    return spoken;
   }
 
   get name() {
-    return this.language ? this.language.name : "en";
+    return speaking();
   }
 
-  /** Labels are said at once, sentences with the next run that is opened. */
-  use(language) {
-    if (this.language === language) return;
-    this.language = language;
-    this.chosen = true;
-    words = language && language.labels;
-    this.root.lang = this.name;
+  /** The language is another. */
+  say() {
     this._say();
     this.changed();
   }
 
   /** A recorded run, or those of ranks, with what is said of it in the language. */
   async told(entry, replay) {
-    const { language } = this;
-    const said = language && await language.captions(entry);
+    const language = spoken;
+    const said = language && (replay.told?.[language.name] || await language.captions(entry));
     this.opened = language;
     if (!said) return replay;
     return replay.ranks ? { ...replay, ranks: replay.ranks.map((rank, n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
@@ -80,6 +110,7 @@ export class Speech {
 
   /** The texts and titles of the markup; what has been written over by now is left alone. */
   _say() {
+    this.root.lang = this.name;
     for (const label of this.texts) {
       if (label.node.data !== label.shown) continue;
       label.shown = label.node.data = label.node.data.replace(label.node.data.trim(), () => t(label.english));

@@ -5,6 +5,7 @@
 //   frame(i) ─→ everything that step i shows, the same whether stepped or jumped to
 
 import { dealHue } from "../parts/colours.js";
+import { speaking } from "../parts/speech.js";
 import { passesOf } from "./passes.js";
 
 export const PREFILL = 1;
@@ -36,6 +37,7 @@ export class Run {
     this.totals = replay.totals || []; // {name, value, means}
     this.events = [];
     this.captions = [];
+    this.told = {}; // language → captions, of a run that is told in several at once
     this.requests = []; // in order of arrival
     this.stays = [];
     this.holders = []; // step -> lane -> index into stays, or -1
@@ -117,11 +119,25 @@ export class Run {
     this.longest = Math.max(this.longest, kvLen);
   }
 
+  /** What is said of a step, in the language that is spoken as far as the run is told in it; null where nothing is. */
+  captionAt(i) {
+    return (this.told[speaking()] || this.captions)[i] || null;
+  }
+
+  /** Say something else of a step, what was said of it after that. */
+  retell(i, say) {
+    for (const captions of [this.captions, ...Object.values(this.told)]) {
+      const caption = captions[i] || { why: [], waits: "", bound: "" };
+      captions[i] = { ...caption, say, why: caption.say ? [caption.say, ...caption.why] : caption.why };
+    }
+  }
+
   /** More of the run; also: see `_note`. */
   append(events, captions = [], /** @type {any} */ also = {}) {
     this._note(also);
     for (const event of events) this._fold(event);
     for (const caption of captions) this.captions.push(caption);
+    for (const [language, told] of Object.entries(also.told || {})) (this.told[language] ??= []).push(...told);
     this._steps = null;
     this._frame = null;
   }
@@ -315,7 +331,8 @@ export class Run {
   }
 
   frame(i) {
-    if (this._frame && this._frame.i === i) return this._frame;
+    const caption = this.captionAt(i);
+    if (this._frame && this._frame.i === i && this._frame.caption === caption) return this._frame;
     const event = this.events[i];
     const lanes = this.holders[i].map((index, lane) => {
       const stay = index < 0 ? null : this.stays[index];
@@ -329,7 +346,7 @@ export class Run {
     this._frame = {
       i,
       event,
-      caption: this.captions[i] || null,
+      caption,
       lanes,
       vanished,
       waiting: this.waitingAt(i),

@@ -127,7 +127,7 @@ export class LanesView {
 
   /** What the lanes did and in how many steps, over the whole run. */
   get _counts() {
-    return this.counts.map(t).join(", ");
+    return this.counts.map((word) => t(word)).join(", ");
   }
 
   /** @param {Frame} frame */

@@ -2,6 +2,7 @@
 
 import { clockLabel, roundUnit } from "../run/axis.js";
 import { measure, setFont } from "../parts/surface.js";
+import { t } from "../parts/speech.js";
 import { GUTTER } from "./lane_chart.js";
 
 /**
@@ -18,7 +19,7 @@ export function drawTimeAxis(surface, palette, { span, per, clock, font, from = 
   for (let i = Math.ceil(from / unit - 1e-9); i * unit <= from + span + 1e-9; i += 1) {
     const v = i * unit;
     const x = GUTTER + (v - from) * per;
-    const label = clock ? clockLabel(v, span) : String(v);
+    const label = t(clock ? clockLabel(v, span) : String(v));
     if (x + measure(g, label) <= surface.w) g.fillText(label, x, surface.h / 2);
   }
 }

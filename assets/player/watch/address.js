@@ -2,6 +2,7 @@
 
 import { openAddress, openRacer } from "./opening.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
+import { putLanguage } from "../parts/language.js";
 
 /** Four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {
@@ -68,8 +69,7 @@ export class Address {
       if (layer !== null) p.set("layer", String(layer));
       if (app.pass !== Infinity) p.set("pass", String(app.pass));
     }
-    const language = app.speech.chosen ? app.speech.name : addressed().get("lang") || "en";
-    if (language !== "en") p.set("lang", language);
+    putLanguage(p);
     if (app.layout !== "desk" && app.tab !== "mask") p.set("tab", app.tab);
     if (app.lanes.clock) p.set("axis", "time");
     if (app.presenter) p.set("present", "1");

@@ -1,10 +1,10 @@
 // A run as it happens: keeps the last picture until the first step is here, and comes back to it if the run fails: what ran until then is one
 // click away. The session storage names the run under way, so that the page finds it when it is loaded again.
 
-import { setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
 import { Refusal, fetchJson } from "../parts/server.js";
+import { tell } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
 const GOES_ON = "inflight-run"; // in the session's storage: {job, spec}
@@ -143,7 +143,7 @@ export class Live {
     badge.classList.toggle("behind", !app.following);
     const { track, place } = app.transport;
     const behind = app.edge.run === app.run ? track.length - 1 - place : 0;
-    setText(badge, app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
+    tell(badge, app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
   }
 
   async cancel() {

@@ -5,6 +5,7 @@
 // it allows that (CORS). Only this page's origin and the hosts that it was started with are asked; the page's policy (CSP) holds the same line.
 
 import { comparisonUrl } from "../parts/server.js";
+import { inLanguage } from "../parts/speech.js";
 
 const MOST = 32 * 2 ** 20; // bytes, where no server says otherwise
 const MEBI = 2 ** 20;
@@ -41,7 +42,7 @@ export async function openRacer(app, { comparison, racer, ...wanted }) {
     if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
     const doc = await app.fetch(await comparisonUrl(app.server, entry));
     if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
-    app.openReplay(doc.runs[racer], wanted, { name: null, title: `${doc.title}: ${racer}`, comparison, racer });
+    app.openReplay({ ...doc.runs[racer], ...inLanguage(doc).runs[racer] }, wanted, { name: null, title: `${doc.title}: ${racer}`, comparison, racer });
   });
 }
 

@@ -41,9 +41,7 @@ export class Pair {
     const [before, after] = members.map((m) => m.run);
     for (const request of after.requests) request.hue = before.request(request.id)?.hue ?? request.hue;
     if (step !== null) for (const { run } of leaks ? [members[1]] : members) {
-      const at = run.indexOf(step);
-      const caption = run.captions[at] || { why: [], waits: "", bound: "" };
-      run.captions[at] = { ...caption, say: told, why: caption.say ? [caption.say, ...caption.why] : caption.why };
+      run.retell(run.indexOf(step), told);
     }
     Object.assign(this, { members, step, says, leaks });
     this.show(members[1], leaks ? this.back.step : step ?? this.back.step);

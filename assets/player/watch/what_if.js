@@ -3,7 +3,7 @@
 import { showCard } from "../parts/card.js";
 import { h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
-import { t } from "../parts/speech.js";
+import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 import { takes } from "./policies.js";
 
@@ -78,14 +78,15 @@ async function fork(app, spec, { says, knob, value }, tell) {
   try {
     tell("Starting the engine.");
     const answer = await app.server.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index }) => tell(ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
-    const doc = await app.fetch(answer.url);
+    const { runs, ...doc } = await app.fetch(answer.url);
     if (app.run !== before) return null; // another was opened meanwhile
-    const members = doc.runs.map((replay, n) => ({ run: new Run(replay), entry: { name: null, ...answer.runs[n] }, replay, name: doc.names[n] }));
+    const said = inLanguage(doc);
+    const members = runs.map((run, n) => ({ ...run, ...said.runs?.[n] })).map((replay, n) => ({ run: new Run(replay), entry: { name: null, ...answer.runs[n] }, replay, name: said.names[n] }));
     const [, changed] = members;
     const asked = { ...spec, config: changed.run.header.config };
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${says}`);
     members[0].entry.spec = await editor.packed(spec);
-    const [told, after] = doc.says;
+    const [told, after] = said.says;
     app.pair.open({ members, step: doc.step, told, says: doc.step === null ? told[0] : after });
     return null;
   } catch (error) {
