@@ -245,15 +245,8 @@ def test_compare_is_german(visit, world):
     compare_in_german(visit, world, "gpt2-six", "desk")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["engines-kv-pressure", "poisson-32", "equal-lengths", "scheduler-zoo"])
-@pytest.mark.parametrize("size", ["desk", "phone"])
-def test_every_comparison_is_german(visit, world, name, size):
-    compare_in_german(visit, world, name, size)
-
-
 def test_live_and_what_is_measured_here_are_german(live_url, visit):
-    """Of a batch as it runs: its card, its steps as they come, the teacher's panel; then the English is back at once."""
+    """Of a batch as it runs: its card, its steps as they come, the teacher's panel."""
     page = visit(f"{live_url}/", hash=f"part=live&lang=de&teacher={quote(TOKEN)}", drawn=False)
     page.set_default_timeout(60_000)
     page.wait_for_function(
@@ -281,11 +274,6 @@ def test_live_and_what_is_measured_here_are_german(live_url, visit):
         english(said, pieces(page) | words([live_url, "localhost"])) == []
         and page.evaluate("[...inflightLive.speech.untold]") == []
     )
-    assert page.evaluate("location.hash") == "#part=live&lang=de"
-    page.evaluate("inflightLearn.speak('en')")
-    expect(page.locator(".own-state")).to_contain_text("finished")
-    page.evaluate("inflight.seekStep(2)")
-    page.wait_for_function("inflight.drawn === 2 && inflight.sentence().startsWith('A★ adds one token')")
 
 
 def test_english_would_be_found(learn):
