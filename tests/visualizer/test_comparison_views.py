@@ -352,7 +352,7 @@ def test_saved_and_loaded_it_is_the_same_document(tmp_path):
         "shows",
         "2026-01-02T03:04:05+00:00",
         CURVE,
-        {"honest": {"says": "x"}},
+        {"honest": Equivalence(EngineConfig(), False, "float32", "cpu", ()).to_json()},
     )
     folder = save(shown, tmp_path / "small")
     assert document(load_comparison(folder)) == document(shown)
