@@ -17,6 +17,7 @@ from core.config import POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidConfig
 from core.measure.metrics import SLOs
 from core.workload.presets import preset as preset_named
+from core.workload.saved import Saved
 from core.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def plan(preset: str | None, workload: Path | None, model: str | None, limits: M
     if (preset is None) == (workload is None):
         raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
     if workload is not None:
-        return Plan(Workload.load(workload), model or DEFAULT_MODEL, EngineConfig(), limits, place)
+        saved = Saved.load(workload)
+        place = replace(place, device=saved.device) if saved.device and place.device == "auto" else place
+        return Plan(saved.workload, model or saved.model or DEFAULT_MODEL, saved.config, limits, place)
     assert preset is not None
     chosen = preset_named(preset)
     place = replace(place, dtype=chosen.dtype) if place.dtype == "auto" else place

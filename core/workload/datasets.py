@@ -184,6 +184,8 @@ def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: 
         return _table(name, file.read(), most)
     elif '"input_length"' in first:
         return _mooncake(name, islice(file, most))
+    elif first.strip() == "{":  # as `Workload.save` begins, and no file of lines does
+        raise InvalidWorkload(f"{name} is not a list of request sizes. A workload file runs as it is, with run --workload.")
     return Dataset(Path(name).stem, tuple(shapes_in(file, name)[:most]))
 
 
@@ -215,7 +217,8 @@ def _table(name: str, text: str, most: int | None) -> Dataset:
         kind, (when, prompt, output) = "BurstGPT", _BURST
     else:
         raise InvalidWorkload(
-            f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no known trace has."
+            f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no known trace has: "
+            f"Azure LLM's are {', '.join(_AZURE)}; BurstGPT's are {', '.join(_BURST)}."
         )
     shapes: list[Shape] = []
     skipped = 0

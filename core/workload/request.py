@@ -172,13 +172,13 @@ class Request:
         """Inverse of `to_json`; raises InvalidRequest for anything that is not a request, an unknown field included."""
         if not isinstance(data, dict):
             raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")
-        _refuse_unknown(data, cls, "request")
+        _refuse_unknown(data, cls, f"Request {shown(data['id'])}" if "id" in data else "A request")
         if "id" not in data:
             raise InvalidRequest("A request needs an id.")
         sampling = data.get("sampling", {})
         if not isinstance(sampling, dict):
             raise InvalidRequest("sampling must be an object.", _name(data["id"]))
-        _refuse_unknown(sampling, SamplingParams, f"sampling of request {shown(data['id'])}")
+        _refuse_unknown(sampling, SamplingParams, f"The sampling of request {shown(data['id'])}")
         try:
             params = SamplingParams(**sampling)
         except InvalidRequest as error:
@@ -191,6 +191,6 @@ def _name(given: object) -> str:
 
 
 def _refuse_unknown(data: dict[str, Any], cls: type, what: str) -> None:
-    unknown = set(data) - {f.name for f in fields(cls)}
-    if unknown:
-        raise InvalidRequest(f"A {what} has no field {shown(min(unknown, key=str))}.")
+    known = [f.name for f in fields(cls)]
+    if unknown := set(data) - set(known):
+        raise InvalidRequest(f"{what} has no field {shown(min(unknown, key=str))}; there are {', '.join(known)}.")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from core.errors import InflightError, InvalidWorkload, shown
 from core.workload.request import Request, is_text
 
 ArrivalUnit = Literal["step", "s"]
+T = TypeVar("T")
 MAX_FILE_BYTES = 64 * 2**20
 SCHEMA = 1
 INTERACTIVE = "interactive"  # the name of requests that come in while an engine runs
@@ -83,20 +84,24 @@ class Workload:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Workload:
-        """Read a workload file of at most 64 MiB; raises InvalidWorkload naming file and fault."""
-        path = Path(path)
-        try:
-            with path.open("rb") as file:
-                text = file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
-        if len(text) > MAX_FILE_BYTES:
-            raise InvalidWorkload(f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may have.")
-        try:
-            data = json.loads(text.decode())
-        except (ValueError, RecursionError) as error:
-            raise InvalidWorkload(f"{path.name} is not JSON: {error}.") from None
-        try:
-            return cls.from_json(data)
-        except InflightError as error:
-            raise InvalidWorkload(f"{path.name}: {error}") from None
+        """Read a workload file; see `from_file`."""
+        return from_file(Path(path), cls.from_json)
+
+
+def from_file(path: Path, read: Callable[[object], T]) -> T:
+    """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload naming file and fault."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
+    if len(text) > MAX_FILE_BYTES:
+        raise InvalidWorkload(f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may have.")
+    try:
+        data = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidWorkload(f"{path.name} is not JSON: {error}.") from None
+    try:
+        return read(data)
+    except InflightError as error:
+        raise InvalidWorkload(f"{path.name}: {error}") from None

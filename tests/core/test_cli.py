@@ -120,6 +120,22 @@ def test_run_takes_a_workload_file(tmp_path, capsys):
     assert "mine · sequential, 1 lane · shakespeare-char" in capsys.readouterr().out
 
 
+def test_run_takes_what_the_editor_saved_with_its_settings_and_what_is_given_overrides_them(tmp_path, capsys):
+    path = tmp_path / "inflight-workload.json"
+    workload = {"name": "mine", "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 3}}]}
+    saved = {
+        "workload": workload,
+        "config": {"policy": "static", "max_num_seqs": 2},
+        "model": "shakespeare-char",
+        "device": "cpu",
+    }
+    path.write_text(json.dumps(saved))
+    assert call("run", "-w", str(path)) == 0
+    assert "mine · static, 2 lanes · shakespeare-char" in capsys.readouterr().out
+    assert call("run", "-w", str(path), "--policy", "continuous", "--max-num-seqs", "3") == 0
+    assert "mine · continuous, 3 lanes" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("with_out", [True, False])
 def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
     update = output.Work.update

@@ -110,7 +110,11 @@ def test_what_fits_is_not_scaled(mooncake):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a,b\n1,2\n", "a table with the columns .a, b., which no known trace has"),
+        (
+            "a,b\n1,2\n",
+            "a table with the columns .a, b., which no known trace has: Azure LLM's are TIMESTAMP, .* BurstGPT's are Timestamp,",
+        ),
+        ('{\n "requests": []\n}\n', "x.csv is not a list of request sizes. A workload file runs as it is, with run --workload"),
         (AZURE.replace("396", "-3"), "line 3: this is no request of Azure LLM's trace"),
         (BURST.replace("472", "many"), "line 2: this is no request of BurstGPT's trace"),
         (AZURE.splitlines()[0] + "\n", "holds no requests"),

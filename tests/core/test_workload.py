@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from core import InflightError, Request, SamplingParams, Workload
 from core.errors import InvalidWorkload
 from core.workload.presets import PRESETS, preset
+from core.workload.saved import Saved
 from worlds.examples import examples
 from worlds.small import request
 
@@ -101,3 +102,35 @@ def test_one_field_of_another_kind(field: str, value: object, where: str) -> Non
     target[field] = value
     with suppress(InflightError):
         Workload.from_json(data)
+
+
+@given(
+    settings=st.fixed_dictionaries(
+        {},
+        optional={
+            "config": values
+            | st.dictionaries(st.sampled_from(["policy", "max_num_seqs", "num_blocks", "prefill_first", "x"]), values),
+            "model": values,
+            "device": values,
+            "x": values,
+        },
+    )
+)
+@examples(100)
+def test_what_the_editor_saves_with_settings_of_another_kind(settings: dict[str, object]) -> None:
+    try:
+        saved = Saved.from_json({"workload": GOOD, **settings})
+    except InflightError as error:
+        assert str(error)
+        return
+    assert saved.workload == Workload.from_json(GOOD) and "x" not in settings
+    assert (saved.model, saved.device) == (settings.get("model"), settings.get("device"))
+    assert all(getattr(saved.config, name) == value for name, value in settings.get("config", {}).items())
+
+
+def test_requests_alone_leave_every_setting_open(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text(json.dumps(GOOD))
+    assert Saved.load(tmp_path / "w.json") == Saved(Workload.from_json(GOOD))
+    (tmp_path / "w.json").write_text(json.dumps({"workload": GOOD, "config": {"max_num_seqs": 0}}))
+    with pytest.raises(InvalidWorkload, match=r"^w\.json: max_num_seqs"):
+        Saved.load(tmp_path / "w.json")
