@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from core.models.cache import Models
 from visualizer.server.class_address import class_address, qr_code
-from visualizer.server.limits import HERE
+from visualizer.server.limits import HERE, SPACE
 from visualizer.server.shared_engine import PACE, SharedEngine
 from worlds.page_server import ROOT, serve
 
@@ -91,6 +92,25 @@ def test_the_pages_bounds_hold_for_the_engine_too(page, http):
 def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
     """A Space does not let strangers share one unless it is told to."""
     assert http.get(f"{space_url}/serve/health").status_code == 404
+
+
+@pytest.mark.slow
+def test_on_a_space_one_visitor_takes_no_other_visitors_places():
+    """All come from the proxy's address there; which visitor it is stands in a header of the proxy's."""
+    ask = {"prompt": "Hark", "max_tokens": 20}
+    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22, INFLIGHT_LIVE="1", SPACE_ID="me/it") as url, ExitStack() as open_:
+        client = open_.enter_context(httpx.Client(base_url=f"{url}/serve", timeout=120, trust_env=False))
+        client.post("/control", json={"steps_per_s": 0}, headers=TOKEN).raise_for_status()
+
+        def asked(visitor: str) -> int:
+            headers = {"x-forwarded-for": visitor}
+            return open_.enter_context(
+                client.stream("POST", "/generate", json={**ask, "stream": True}, headers=headers)
+            ).status_code
+
+        most = SPACE.shared_requests_of_one
+        assert [asked("8.8.8.8") for _ in range(most + 1)] == [200] * most + [429]
+        assert asked("9.9.9.9") == 200
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import Request
 
@@ -18,6 +19,18 @@ def address_of(behind_proxy: bool) -> Callable[[Request], str]:
         return public or (request.client.host if request.client else "")
 
     return address
+
+
+class Named:
+    """An ASGI application to whom each client has the address that `whom` finds: its limits count visitors, and not the proxy before them."""
+
+    def __init__(self, app: Callable[..., Any], whom: Callable[[Request], str]) -> None:
+        self._app, self._whom = app, whom
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and (name := self._whom(Request(scope))):
+            scope = {**scope, "client": (name, 0)}  # whose port it was, a proxy does not say
+        await self._app(scope, receive, send)
 
 
 def _public(hop: str) -> str:

@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.models.cache import Models
-from visualizer.server.address import address_of
+from visualizer.server.address import Named, address_of
 from visualizer.server.asks import Asks
 from visualizer.server.class_address import class_address, qr_code
 from visualizer.server.limits import Limits
@@ -111,7 +111,7 @@ class SharedEngine:
 
         return [
             Route("/inflight/class", where, methods=["GET"]),
-            Mount("/serve", app=self.late(self._server)),
+            Mount("/serve", app=Named(self.late(self._server), whom)),
             Mount("/inflight/live", app=self.late(lambda serving: self._live_app(serving, whom))),
         ]
 
