@@ -96,7 +96,7 @@ export class Compare {
   }
 
   async _start() {
-    this.empty("Opening the comparison …");
+    this.$(".empty-state").hidden = false; // it says that the comparison is being opened, in any language
     try {
       if (this.server) this.catalogue = await this.server.get("inflight/comparisons");
       this.chooser.fill(this.catalogue.recorded, this.made);
