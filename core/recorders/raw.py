@@ -21,6 +21,7 @@ from core.errors import InvalidTrace
 
 RAW = 1  # the version of the format that this module reads; recordings without one are of the same shape
 MAX_LINE_BYTES = 64 * 2**20
+_REQUEUES = {"transformers"}  # engines
 _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
 
 
@@ -51,7 +52,7 @@ class Recording:
     @property
     def requeues(self) -> bool:
         """Whether a preempted request joins the end of the queue."""
-        return self.engine == "transformers"
+        return self.engine in _REQUEUES
 
     @property
     def is_hashed(self) -> bool:
@@ -160,10 +161,11 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 
 
 def check_header(header: dict[str, Any], name: str) -> None:
-    """Raises InvalidTrace for a version of the format that this module does not read, and for a rank that is no number."""
+    """Raises InvalidTrace for a version of the format that this module does not read, and for a rank that none can have."""
     if header.get("raw", RAW) != RAW:
         raise InvalidTrace(f"{name} is of version {header['raw']!r} of the raw format; this one reads version {RAW}.")
-    if type(header.get("rank", 0)) is not int:
+    rank = header.get("rank", 0)
+    if type(rank) is not int or rank < 0:
         raise InvalidTrace(f"{name} does not say which rank it is of.")
 
 

@@ -34,7 +34,7 @@ def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
     assert page.evaluate("inflightCompare.doc.name") == "equal-lengths"
     page.evaluate("(inflightCompare.race.setClock(false), inflightCompare.race.seek(7), inflight.setTheme('dark'))")
     page.click(".who >> text=dynamic")
-    link = shared(page, "#parts")
+    link = shared(page, ".inflight-compare")
     again = open_page(hash=link.split("#")[1], color_scheme="light")
     compared(again)
     settled(again, "inflightCompare.race.now === 7 && !inflightCompare.race.clock")

@@ -10,14 +10,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import core
-import visualizer
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files, ranks, recorded_ranks, recorded_runs
 from visualizer.documents.files import as_text
 from visualizer.documents.ranks import document
 from visualizer.documents.replay import replay
 from visualizer.server.store import Store
+
+_CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]
 
 
 def on_record(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
@@ -48,7 +48,6 @@ def _hash(*paths: Path, of: str = "") -> str:
 @cache
 def _code() -> bytes:
     found = hashlib.sha256()
-    for room in (core, visualizer):
-        for path in sorted(Path(str(room.__file__)).parent.rglob("*.py")):
-            found.update(path.read_bytes())
+    for path in sorted(path for room in _CODE for path in room.rglob("*.py")):
+        found.update(path.read_bytes())
     return found.digest()
