@@ -249,3 +249,6 @@ def test_by_tab_one_meets_the_bar_then_the_form_then_the_player(live_url, visit,
         )
         page.keyboard.press("Tab")
         assert page.evaluate(PLACE) == "bar"
+    page.get_by_role("button", name="Watch", exact=True).and_(page.locator(".tabs button")).focus()
+    page.evaluate("inflightLive._named()")  # a language may come when the lessons have
+    assert page.evaluate("document.activeElement.textContent") == "Watch"

@@ -68,9 +68,11 @@ export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "ta
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
+  const focused = [...nav.children].indexOf(document.activeElement); // they are made again when another language is spoken
   nav.replaceChildren(...tabs.map((tab) => h("button", {
     type: "button", "aria-current": tab.name === current ? "page" : null, onclick: (e) => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name, byKey: e.detail === 0 }, bubbles: true })),
   }, t(tab.title))));
+  /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
 
 /** A sentence, and perhaps what can be done about it: {text, act}. */
