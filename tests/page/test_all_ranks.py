@@ -252,6 +252,7 @@ def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved,
     settled(page, "document.querySelector('.toast').textContent.includes('a replay is opened alone')")
 
 
+@pytest.mark.slow
 def test_the_recorded_run_of_two_ranks_is_in_the_catalogue(visit, page_url):
     page = visit(f"{page_url}/", hash="run=vllm-two-ranks")
     settled(page, "inflight.ranks.all && inflight.entry.name === 'vllm-two-ranks'")

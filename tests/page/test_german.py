@@ -245,6 +245,7 @@ def test_compare_is_german(visit, world):
     compare_in_german(visit, world, "gpt2-six", "desk")
 
 
+@pytest.mark.slow
 def test_live_and_what_is_measured_here_are_german(live_url, visit):
     """Of a batch as it runs: its card, its steps as they come, the teacher's panel."""
     page = visit(f"{live_url}/", hash=f"part=live&lang=de&teacher={quote(TOKEN)}", drawn=False)

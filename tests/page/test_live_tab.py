@@ -227,7 +227,7 @@ PLACE = """() => { const e = document.activeElement;
     return e.closest(".top") ? "bar" : e.closest(".live-card") ? e.name || "card" : e.closest("#watch") ? "player" : e.tagName; }"""
 
 
-@pytest.mark.parametrize("size", ["desk", "phone"])
+@pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
 def test_by_tab_one_meets_the_bar_then_the_form_then_the_player(live_url, visit, size):  # noqa: F811
     page = opened(visit, live_url, size=size)
     ask(page, "O Romeo", 8)

@@ -21,6 +21,7 @@ def compared(page) -> None:
     settled(page, "window.inflightCompare?.doc")
 
 
+@pytest.mark.slow
 def test_compare_says_that_it_is_opening_and_back_leads_to_watch(open_page):
     page = open_page(hash="run=gpt2-six&step=6")
     page.evaluate("""() => { const { fetch } = window, held = new Promise(go => { window.letGo = go; });

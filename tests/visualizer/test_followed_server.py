@@ -174,6 +174,7 @@ def test_recordings_of_two_engines_are_not_put_on_one_clock(tmp_path, recording)
     assert [m["followed"]["says"] for m in states if "followed" in m][-1] == []
 
 
+@pytest.mark.slow
 def test_a_space_follows_nothing(monkeypatch, tmp_path):
     from visualizer.ui import launch
 

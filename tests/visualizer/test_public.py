@@ -62,6 +62,7 @@ def test_an_address_is_that_of_the_visitor(behind_proxy, forwarded, found):
     assert address_of(behind_proxy)(request) == found
 
 
+@pytest.mark.slow  # it waits the five seconds that a reader is given
 def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
     """However it is asked for."""
     asked = endless()
