@@ -28,6 +28,7 @@ def compared(page) -> None:
     settled(page, "window.inflightCompare && inflightCompare.doc")
 
 
+@pytest.mark.slow
 def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
     page = open_page(hash="part=compare&comparison=equal-lengths")
     compared(page)

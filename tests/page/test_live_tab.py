@@ -131,6 +131,7 @@ def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
     assert page.evaluate("inflight.run.length") == len(trace.events)
 
 
+@pytest.mark.slow
 def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url, visit):  # noqa: F811
     """By the printed link; the limits change at a barrier; hidden texts and names are in nothing that a viewer is sent."""
     teacher, pupil = opened(visit, live_url, hash=f"teacher={TOKEN}"), opened(visit, live_url)

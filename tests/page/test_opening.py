@@ -69,6 +69,7 @@ def go(page, address: str) -> None:
     page.evaluate("(a) => { location.hash = `trace=${a}`; }", address)
 
 
+@pytest.mark.slow
 def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_url, http):
     url = call(http, page_url, "state")["catalogue"][0]["url"]
     for address in (url, url.replace(".json", ".jsonl")):  # a replay, and the trace that it was made from
