@@ -364,7 +364,7 @@ class Engine:
         return checked_prompt(request, self.adapter, self.tokenizer, self.config)
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
-        state = RequestState(request, prompt, order=self._num_requests)
+        state = RequestState(request, prompt, arrival_index=self._num_requests)
         self._num_requests += 1
         self._requests[request.id] = state
         self._params[request.id] = request.sampling

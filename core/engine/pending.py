@@ -43,4 +43,4 @@ class Pending:
 
 
 def _key(state: RequestState) -> tuple[float, int]:
-    return state.request.arrival, state.order
+    return state.request.arrival, state.arrival_index

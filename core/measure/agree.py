@@ -18,8 +18,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from core.config import BatchingPolicy, EngineConfig, Reserve
+from core.config import EngineConfig
 from core.errors import InflightError, InvalidWorkload
+from core.policy import Policy
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
 from core.workload.request import Request, SamplingParams
@@ -119,13 +120,16 @@ def _engine(recorded: dict[str, Any]) -> str:
     return next((name for name in _POLICIES if name in recorded), "vllm")
 
 
-def _policy(policy: BatchingPolicy, recorded: dict[str, Any]) -> BatchingPolicy:
+def _policy(policy: Policy, recorded: dict[str, Any]) -> Policy:
     """The engine's rule under the settings of the recording."""
-    if policy.preemption == "starved":
+    if policy.preemption == "after":
         pool = recorded["blocks"] * recorded["size"]
         return replace(policy, margin=recorded.get("margin", policy.margin), kv_reads=recorded.get("kv_reads", pool) / pool)
-    reserve: Reserve = "prompt" if recorded.get("reserve_full_isl", True) else "chunk"
-    return replace(policy, reserve=reserve, watermark=float(recorded.get("watermark", 0)))
+    return replace(
+        policy,
+        reserve="prompt" if recorded.get("reserve_full_isl", True) else "chunk",
+        watermark=float(recorded.get("watermark", 0)),
+    )
 
 
 def _state(recorded: dict[str, Any]) -> RequestState:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core.errors import InflightError, InvalidTrace, shown
 from core.measure.replay import Replay
+from core.policy import POLICIES
 from core.recorders.texts import plain
 from core.trace.detokenize import pieces
 from core.trace.events import Limit, StepEvent
@@ -120,7 +121,8 @@ def _uncollected() -> Iterator[None]:
 
 def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], Engine] | None) -> Verdict:
     header = reader.header
-    replay = None if header.engine is not None else Replay(header)
+    is_known = header.config.policy in POLICIES
+    replay = Replay(header) if header.engine is None and is_known else None
     found = tokenizer(str(header.model.name))
     texts = _Texts(found, header) if found is not None and "prompts" not in header.absent else None
     written = _Written() if engine else None
@@ -155,7 +157,11 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
         requests,
         steps,
         tokens,
-        "another engine ran, whose scheduler is not ours" if replay is None else None,
+        None
+        if replay
+        else "another engine ran, whose scheduler is not ours"
+        if is_known
+        else f"the policy {header.config.policy} is not installed here",
         None if texts else "the prompts were not recorded" if found is not None else "the model's tokenizer is not here",
         bound.never,
         _rerun(engine(header), header, written) if engine and written else None,

@@ -69,7 +69,7 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
         device="not recorded",
         device_name="not recorded",
         dtype=str(facts.get("dtype", "")).removeprefix("torch."),
-        batching=replace(config.batching, order="requeue") if requeues else config.batching,
+        batching=replace(config.batching, requeue=True) if requeues else config.batching,
         config=config,
         num_blocks=facts["num_blocks"],
         workload=workload["name"],

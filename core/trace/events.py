@@ -8,25 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "none"]
+from core.policy import Limit, Why
+
 When = Literal["before", "after"]
 _NO_MICROSECONDS = 2.0**33  # seconds
-
-
-class Why(NamedTuple):
-    """The limit that bound and its numbers: of `total`, `have` was left and `need` was asked for.
-
-    lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to compute). blocks: KV blocks
-    free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
-    phase: the step computes prompts alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that the step
-    may still read. recovery: somebody has given way, and nobody joins until somebody finishes.
-    none: nothing bound.
-    """
-
-    limit: Limit
-    have: int = 0
-    need: int = 0
-    total: int = 0
 
 
 NOTHING_BINDS = Why("none")

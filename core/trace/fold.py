@@ -12,7 +12,6 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from core.config import Order
 from core.trace.events import KV, Admitted, Arrived, Draft, Finished, Left, Preempted, Sampled, Segment, StepEvent, When, Why
 
 if TYPE_CHECKING:
@@ -83,9 +82,9 @@ class Fold:
     finished: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, prompt_lengths: dict[str, int], order: Order = "arrival") -> Fold:
-        """The state before the first step. order: the policy's."""
-        return cls(dict(prompt_lengths), order == "requeue")
+    def of(cls, prompt_lengths: dict[str, int], requeues: bool = False) -> Fold:
+        """The state before the first step."""
+        return cls(dict(prompt_lengths), requeues)
 
     @property
     def has_work(self) -> bool:
@@ -253,7 +252,7 @@ def prompt_lengths(trace: Trace) -> dict[str, int]:
 
 def frames(trace: Trace) -> Iterator[Frame]:
     """One frame a step, in order."""
-    fold = Fold.of(prompt_lengths(trace), trace.header.batching.order)
+    fold = Fold.of(prompt_lengths(trace), trace.header.batching.requeue)
     for event in trace.events:
         fold.begin(event)
         yield fold.frame(event)

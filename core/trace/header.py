@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
-from core.config import POLICIES, BatchingPolicy, EngineConfig
+from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
+from core.policy import POLICIES, Policy
 from core.trace.shape import fits
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
@@ -128,7 +129,7 @@ class Header(Facts):
     device_name: str = ""
     threads: int | None = None
     dtype: str = ""
-    batching: BatchingPolicy
+    batching: Policy
     config: EngineConfig
     num_blocks: int
     workload: str
@@ -203,8 +204,10 @@ class Header(Facts):
         for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("policy", str)):
             if not isinstance(data.get(name), kind):
                 raise InvalidTrace(f"the header has no {name}.", 1)
+        given = None if data["policy"] in POLICIES else _batching(data.get("batching"), data["policy"])
         try:
-            config, workload = EngineConfig.from_json(data["config"]), Workload.from_json({**data["workload"], "requests": []})
+            config = EngineConfig.from_json(data["config"], given)
+            workload = Workload.from_json({**data["workload"], "requests": []})
         except InflightError as error:
             raise InvalidTrace(str(error), 1) from None
         if data["policy"] != config.policy:
@@ -213,7 +216,7 @@ class Header(Facts):
             "engine": _engine(data.get("engine")),
             "model": _model(data["model"]),
             "config": config,
-            "batching": _batching(data.get("batching"), config.policy),
+            "batching": given or _batching(data.get("batching"), config.policy),
             "num_blocks": _pool(data.get("num_blocks"), config),
             "workload": workload.name,
             "arrival_unit": workload.arrival_unit,
@@ -299,19 +302,39 @@ def _model(data: object) -> ModelFacts:
     return model
 
 
-def _batching(data: object, policy: str) -> BatchingPolicy:
-    """The policy as it was when it ran. The fields of `_WHAT_IT_IS` must be today's; the others may be those of another version."""
-    found = POLICIES[policy]
+def _batching(data: object, policy: str) -> Policy:
+    """The policy as it was when it ran. The fields of `_WHAT_IT_IS` must be today's; the others may be those of another version. Of a policy that is not
+    known here the header's data is all there is.
+    """
+    found = POLICIES.get(policy, Policy(name=policy))
     known = found.to_json()
-    given = {**known, **data} if isinstance(data, dict) else {}
-    hints = get_type_hints(BatchingPolicy)
+    given = {**known, **_renamed(data)} if isinstance(data, dict) else {}
+    hints = get_type_hints(Policy)
     if given.keys() != known.keys() or not all(fits(value, hints[name]) for name, value in given.items()):
         raise InvalidTrace("the header does not have the fields of a policy.", 1)
     if any(given[name] is not None and not 0 <= given[name] <= 1 for name in _SHARES) or (given["aging"] or 1) < 1:
         raise InvalidTrace("the fields of the policy are out of range.", 1)
-    if any(given[name] != known[name] for name in _WHAT_IT_IS):
+    if policy in POLICIES and any(given[name] != known[name] for name in _WHAT_IT_IS):
         raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
     return replace(found, **given)
+
+
+_PREEMPTION = {"newest": "before", "stall": "idle", "starved": "after", "never": "never"}
+
+
+def _renamed(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a header written before the policy had these names."""
+    if "mixing" not in data:
+        return data
+    rest = {name: value for name, value in data.items() if name not in ("mixing", "order", "preemption")}
+    requeue, preemption = data["order"] == "requeue", _PREEMPTION[data["preemption"]]
+    return {
+        **rest,
+        "mixed_batches": data["mixing"] == "together",
+        "order_by": "arrival" if requeue else data["order"],
+        "requeue": requeue,
+        "preemption": preemption,
+    }
 
 
 def _pool(num_blocks: object, config: EngineConfig) -> int:

@@ -42,7 +42,7 @@ class Checker:
         self._num_prompt: dict[str, int] = {}
         self._longest = 1  # tokens that a request may come to
         self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
-        self._fold = Fold.of({}, header.batching.order)
+        self._fold = Fold.of({}, header.batching.requeue)
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
@@ -217,10 +217,10 @@ class Checker:
             request, lost, lane = preempted
             if fold.lanes.get(lane) != request or request in fold.finished or fold.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
-            if self._own and self._batching.preemption == "starved":
+            if self._own and self._batching.victim == "blocked":
                 if request in computing:
                     return f"request {request!r} was preempted but computes"
-            elif self._own and request != fold.running[-1]:
+            elif self._own and self._batching.victim == "newest" and request != fold.running[-1]:
                 return f"request {request!r} was preempted but is not the newest"
             fold.preempt(event.step, preempted)
         return None
@@ -276,7 +276,7 @@ class Checker:
     def _next(self) -> Collection[str]:
         """Who may be next: the first of those waiting, or any of them where they are not taken in order of arrival."""
         waiting = self._fold.waiting
-        if self._batching.order != "arrival" or not self._own:
+        if self._batching.order_by != "arrival" or self._batching.requeue or not self._own:
             return waiting
         return [waiting[0]] if waiting else []
 

@@ -11,7 +11,7 @@ from typing import Any
 from core.config import POLICIES
 from core.trace.events import Left, StepEvent
 
-_AS_IT_WAS: dict[str, dict[str, Any]] = {"continuous": {"preemption": "stall"}}  # where a policy has changed since
+_AS_IT_WAS: dict[str, dict[str, Any]] = {"continuous": {"preemption": "idle"}}  # where a policy has changed since
 
 
 class FromSchema1:

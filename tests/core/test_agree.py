@@ -29,7 +29,7 @@ def test_every_step_is_decided_as_vllm_does() -> None:
 
 def test_the_recording_would_tell_another_rule(monkeypatch) -> None:
     """A recording that every rule agrees with proves nothing."""
-    for changed in ({"preemption": "stall"}, {"order": "shortest"}):
+    for changed in ({"preemption": "idle"}, {"order_by": "shortest"}):
         monkeypatch.setitem(POLICIES, "continuous", replace(POLICIES["continuous"], **changed))
         found = agree(RECORDED)
         assert found.identical < 0.8 * found.workloads
@@ -46,7 +46,7 @@ def test_every_step_is_decided_as_transformers_does() -> None:
 
 
 def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
-    for changed in ({"order": "arrival"}, {"margin": 0.1}):
+    for changed in ({"requeue": False}, {"margin": 0.1}):
         monkeypatch.setitem(POLICIES, "transformers", replace(POLICIES["transformers"], **changed))
         monkeypatch.setattr("core.measure.agree._policy", lambda policy, recorded, changed=changed: replace(policy, **changed))
         found = agree(TRANSFORMERS)

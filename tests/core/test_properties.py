@@ -83,7 +83,7 @@ class Watch:
                     self.recomputable[name, position] = times
             self.cached -= {c for c in self.cached if c[0] == p.request}
         if event.preempted:  # nothing could go on without it: the step computes with the preempted one's blocks
-            if config.batching.order != "requeue":
+            if not config.batching.requeue:
                 assert event.waiting.request == event.preempted[-1].request
             owned = sum(event.kv.changes[i].released for i in range(len(event.kv.changes)))
             assert owned >= len(event.preempted)
@@ -103,12 +103,12 @@ class Watch:
 
     def _order(self, event: StepEvent) -> None:
         """Whoever runs came before everyone who waits, where they are admitted as they arrive."""
-        if self.case.config.batching.order != "arrival":
+        if not self.case.config.batching.keeps_arrival_order:
             return
         scheduler = self.engine._scheduler
         waiting = list(scheduler.waiting)
         if waiting and scheduler.running:
-            assert max(s.order for s in scheduler.running) < min(s.order for s in waiting)
+            assert max(s.arrival_index for s in scheduler.running) < min(s.arrival_index for s in waiting)
 
     def end(self) -> None:
         trace, finished = self.engine.trace, {}
@@ -194,7 +194,7 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
             case "budget":
                 assert why.have < why.need and why.total == config.max_num_batched_tokens
                 # A spent budget ends the search for who may be passed over, before lanes are looked at.
-                assert lanes_held < config.num_lanes or (config.batching.preemption == "starved" and why.have == 0)
+                assert lanes_held < config.num_lanes or (config.batching.preemption == "after" and why.have == 0)
                 if not config.prefill_first and config.batching.layout == "packed":
                     assert why.have == config.max_num_batched_tokens - decode - prefill
             case "blocks":
@@ -205,12 +205,12 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
             case "margin":
                 assert why.have < config.batching.margin * config.num_blocks and why.total == config.num_blocks
             case "recovery":  # somebody gave way, and nobody has finished since
-                assert config.batching.preemption == "starved" and door_shut
+                assert config.batching.preemption == "after" and door_shut
             case _:
                 raise AssertionError(why)
 
 
-@given(cases([p.name for p in POLICIES.values() if p.preemption == "newest"]))
+@given(cases([p.name for p in POLICIES.values() if p.preemption == "before"]))
 @examples(60)
 def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
     """Whoever is in the budget has its blocks, nobody joins, and the last to be preempted would not have fitted in."""
@@ -224,21 +224,21 @@ def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
             assert case.config.prefix_caching or case.config.num_blocks - facts.blocks_used < last
 
 
-@given(cases([p.name for p in POLICIES.values() if p.preemption == "stall"]))
+@given(cases([p.name for p in POLICIES.values() if p.preemption == "idle"]))
 @examples(60)
 def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
     """Just before a preemption every running request is at the end of its blocks and none is free."""
     world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
     scheduler = world.scheduler
-    preempt = scheduler._books.preempt_newest
+    preempt = scheduler._state.preempt
 
-    def watched() -> None:
+    def watched(state) -> None:
         assert scheduler.pool.num_free == 0
         for s in scheduler.running:
             assert s.num_computed_tokens == len(s.block_table.blocks) * case.config.block_size
-        preempt()
+        preempt(state)
 
-    scheduler._books.preempt_newest = watched
+    scheduler._state.preempt = watched
     world.run()
 
 

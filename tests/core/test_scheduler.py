@@ -8,8 +8,8 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig
-from core.scheduler.lanes import Lanes
 from core.scheduler.scheduler import Scheduler
+from core.scheduler.scheduler_state import Lanes
 from core.scheduler.state import RequestState
 from core.trace.events import Why
 from core.workload.request import Request, SamplingParams

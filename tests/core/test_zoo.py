@@ -23,7 +23,7 @@ from worlds.small import SchedulerWorld, Step, world_of
 
 TIGHT = {"num_blocks": 8, "max_num_seqs": 3, "block_size": 4, "max_num_batched_tokens": 16}
 PRESSURE = ((4, 9), (4, 6), (4, 12, 1), (11, 5, 2), (8, 8, 3))
-APART = [name for name, policy in POLICIES.items() if policy.mixing == "apart"]
+APART = [name for name, policy in POLICIES.items() if not policy.mixed_batches]
 
 
 def is_decode(step: Step, request: str) -> bool:
@@ -142,7 +142,7 @@ def test_transformers_keeps_the_last_blocks_for_decodes() -> None:
     """3 of 8 blocks are 37 %: below a margin of half, a prompt joins only where nobody decodes."""
     world = world_of("transformers", ((18, 4), (3, 4, 1)), num_blocks=8, max_num_seqs=2, block_size=4)
     assert world.step().admitted == ["r0"]
-    world.scheduler._books.policy = replace(world.scheduler.policy, margin=0.5)
+    world.scheduler._state.policy = replace(world.scheduler.policy, margin=0.5)
     waits = world.step().facts.waiting
     assert waits.request == "r1" and (waits.why.limit, waits.why.have, waits.why.need) == ("margin", 3, 4)
 
@@ -150,7 +150,7 @@ def test_transformers_keeps_the_last_blocks_for_decodes() -> None:
 def test_transformers_reads_no_more_of_the_cache_than_it_may() -> None:
     world = world_of("transformers", ((6, 4), (6, 4)), num_blocks=8, max_num_seqs=2, block_size=4)
     world.step()
-    world.scheduler._books.policy = replace(world.scheduler.policy, kv_reads=8 / 32)
+    world.scheduler._state.policy = replace(world.scheduler.policy, kv_reads=8 / 32)
     step = world.step()  # 6 of 8 are read for r0, and r1 would need 6 more
     assert step.passes == [(("r0", 1),)] and [(s.request, *s.why) for s in step.facts.stalled] == [("r1", "reads", 2, 6, 8)]
 

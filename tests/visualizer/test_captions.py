@@ -155,7 +155,7 @@ def test_nobody_waits_is_said_only_where_all_compute():
 
 
 def test_every_limit_and_every_setting_has_its_words():
-    assert set(LIMITS) == set(get_args(Limit)) and set(SETTINGS) == {f.name for f in dataclasses.fields(EngineConfig)}
+    assert set(LIMITS) == set(get_args(Limit)) and set(SETTINGS) == set(EngineConfig().to_json())
     trace = crowd()
     for e, caption in zip(trace.events, captions(trace), strict=True):
         assert caption["bound"] == bound(e.budget.binding) and bool(caption["waits"]) == bool(e.waiting.why)

@@ -43,10 +43,16 @@ def _preempted(m: StepContext, p: Preempted) -> Sentence:
     return [
         {"r": p.request},
         f" is preempted: too few of the {count(m.event.kv.total, 'KV block')} were free for the running requests to go on. "
-        f"The newest gives way: it loses lane {p.lane} and its cache of {count(p.tokens_lost, 'token')}",
+        f"{_gives_way(m.config.batching.victim)} gives way: it loses lane {p.lane} and its cache of {count(p.tokens_lost, 'token')}",
         *taken,
         "; its tokens are kept and will be computed again.",
     ]
+
+
+def _gives_way(victim: str) -> str:
+    """Who makes room, as the policy says."""
+    known = {"newest": "The newest", "blocked": "The last of those that lack one"}
+    return known.get(victim, victim[:1].upper() + victim[1:])
 
 
 def _decodes(m: StepContext) -> list[Sentence]:

@@ -295,7 +295,7 @@ export class Run {
         break;
       }
     }
-    if ((this.header.batching || {}).order === "requeue") {
+    if ((this.header.batching || {}).requeue) {
       const rank = ({ request, since, preempted }) => (preempted ? 1 + this.events[since].preempted.findIndex((p) => p.request === request.id) : 0);
       return waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b));
     }

@@ -1,0 +1,297 @@
+"""What a batching policy is: data, and three questions that the scheduler asks it. The thirteen that come with the engine are at the end.
+
+    order          of those who wait, who is next
+    admit          may this one join now; if not, what keeps it
+    select_victim  KV blocks are short: who gives way
+
+Everything else is data, which a trace's header carries: the page's sentences, the rules of `check` and the browser's queue read it from
+there, so none of them knows a policy by name. How a step is laid out (`layout`, `mixed_batches`) is data too: the layouts are the engine's.
+
+    @dataclass(frozen=True)
+    class LongestFirst(Policy):
+        name: str = "longest-first"
+        order_by: str = "longest prompt"
+
+        def order(self, request: Request) -> int:
+            return -request.num_prompt_tokens
+
+    register_policy(LongestFirst())
+
+A question must be answered from its arguments alone: the same run is decided again by `check`. Knows no torch, and no scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "none"]
+
+
+class Why(NamedTuple):
+    """The limit that bound and its numbers: of `total`, `have` was left and `need` was asked for.
+
+    lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to compute). blocks: KV blocks
+    free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
+    phase: the step computes prompts alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that the step
+    may still read. recovery: somebody has given way, and nobody joins until somebody finishes.
+    none: nothing bound.
+    """
+
+    limit: Limit
+    have: int = 0
+    need: int = 0
+    total: int = 0
+
+
+class Request(Protocol):
+    """What a policy sees of a request. `num_tokens` are its prompt and what it has generated, `max_num_tokens` all it may come to."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def arrival_index(self) -> int: ...
+    @property
+    def num_prompt_tokens(self) -> int: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def max_num_tokens(self) -> int: ...
+    @property
+    def num_computed_tokens(self) -> int: ...
+    @property
+    def num_blocks(self) -> int: ...
+    @property
+    def is_decoding(self) -> bool: ...
+
+
+AnyRequest = TypeVar("AnyRequest", bound=Request)
+
+
+class Room(NamedTuple):
+    """What is free at the moment in which a waiting request asks to join.
+
+    running: in the order in which they were admitted. held: who holds a lane, finished rows included. wave: how many ran when the step
+    began. blocks_free: less the cached blocks found for this request, and those that running ones still need in this step.
+    cuts_prompts: a prompt may be computed in pieces. is_short: a running request lacks blocks. recovering: somebody has given way, and nobody
+    finished since.
+    """
+
+    running: Sequence[Request]
+    held: Collection[Request]
+    wave: int
+    num_lanes: int
+    tokens_left: int
+    token_budget: int
+    blocks_free: int
+    num_blocks: int
+    block_size: int
+    cached_blocks: int
+    cuts_prompts: bool
+    is_short: bool
+    recovering: bool
+
+    def blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self.block_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A policy: by default vLLM's rules. Subclass it for a rule of your own; for a variation of its data `dataclasses.replace` is enough.
+
+    shows: what it is, in a line for people.
+    order_by: who joins first, in words; "arrival" and "shortest" are known to the page. victim: who gives way, likewise "newest" and "blocked".
+    admission: "immediate" refills a lane in the step after it becomes free; "barrier" starts a wave only when every lane is free.
+    layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
+        pass for each joining request and then a left-padded decode pass.
+    mixed_batches: a packed pass may compute prompts and decodes together; else a step that computes a prompt computes prompts alone.
+    finished_rows: of a padded wave that goes on: the rows of those who have finished are "computed" as padding until it ends, or
+        "dropped" from the pass, which gives back their lanes and blocks; nobody joins the wave either way.
+    preemption: when requests give way for a KV block: "before" the pass, until all that run can go on; when the step would be "idle", nobody
+        being able to; "after" the pass, which has passed over those that lack one: the last of these, until the others will have room, and
+        nobody joins until somebody finishes; or "never", since room for the output is reserved.
+    requeue: who gives way joins the end of the queue, not its front. aging: where the order is not of arrival, once so many that came
+        later have left the queue before it, the oldest is next.
+    reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk", for all tokens that it has by now
+        ("prompt"), or for all that it may come to have ("output"). watermark: share of the pool that stays free when one joins others.
+    margin: share of the pool; while less is free, decodes go on, and of prompts only one with which nobody decodes. kv_reads: cached
+        tokens that a step may read, as a share of those that the pool holds; None: any number. Both where `preemption` is "after".
+    token_budget: `max_num_batched_tokens` limits a step. whole_prompts: a prompt that fits it is never cut. one_prefill: one prompt at a time.
+    one_lane: a single lane; `max_num_seqs` is ignored. prefix_caching: whether full blocks of equal prefixes can be shared.
+    """
+
+    name: str
+    shows: str = ""
+    order_by: str = "arrival"
+    victim: str = "newest"
+    admission: Literal["immediate", "barrier"] = "immediate"
+    layout: Literal["packed", "padded", "split"] = "packed"
+    mixed_batches: bool = True
+    finished_rows: Literal["computed", "dropped"] = "computed"
+    preemption: Literal["before", "idle", "after", "never"] = "before"
+    requeue: bool = False
+    aging: int | None = None
+    reserve: Literal["chunk", "prompt", "output"] = "prompt"
+    watermark: float = 0.0
+    margin: float = 0.0
+    kv_reads: float | None = None
+    token_budget: bool = True
+    whole_prompts: bool = False
+    one_prefill: bool = False
+    one_lane: bool = False
+    prefix_caching: bool = True
+
+    def order(self, request: Request) -> Any:
+        """A key: the smallest joins first, the older of equals. Asked once, on arrival; None leaves it to arrival."""
+        return request.num_prompt_tokens if self.order_by == "shortest" else None
+
+    def admit(self, request: Request, room: Room) -> Why | None:
+        """What keeps the first of the queue from joining now; None lets it in. Those behind it are not asked before it has joined."""
+        if self.admission == "barrier" and room.wave:
+            return Why("barrier", room.wave, 0, room.num_lanes)
+        if len(room.held) >= room.num_lanes:
+            return Why("lanes", 0, 1, room.num_lanes)
+        if self.one_prefill and not all(r.is_decoding for r in room.running):
+            return Why("prefill", 0, 1, 1)
+        left, pending = room.tokens_left, request.num_tokens - room.cached_blocks * room.block_size
+        whole = not room.cuts_prompts and pending <= room.token_budget  # a longer recomputation has to be cut all the same
+        if left <= 0 or (whole and left < pending):
+            return Why("budget", max(0, left), pending, room.token_budget)
+        if self.reserve == "output":
+            need = room.blocks_for(request.max_num_tokens)
+            free = room.num_blocks - sum([room.blocks_for(r.max_num_tokens) for r in room.held])
+        else:
+            tokens = request.num_tokens if self.reserve == "prompt" else request.num_tokens - pending + min(pending, left)
+            need = room.blocks_for(tokens) - room.cached_blocks
+            kept = int(self.watermark * (room.num_blocks + 1)) if room.running else 0  # vLLM counts its null block, too
+            free = 0 if room.is_short else room.blocks_free - kept
+        return Why("blocks", max(0, free), need, room.num_blocks) if need > free else None
+
+    def select_victim(self, candidates: Sequence[AnyRequest]) -> AnyRequest:
+        """Who of these gives way: all that run, in the order in which they joined; where `preemption` is "after", those passed over."""
+        return candidates[-1]
+
+    @property
+    def keeps_arrival_order(self) -> bool:
+        """Those who run came before those who wait: nothing but arrival decides who joins, and the newest give way."""
+        return self.order_by == "arrival" and self.victim == "newest" and not self.requeue
+
+    @property
+    def keeps_finished(self) -> bool:
+        """Whether a finished request holds its lane until its whole wave has finished."""
+        return self.admission == "barrier" and self.finished_rows == "computed"
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """The limits of an `EngineConfig` that mean something only under some policies, this one among them."""
+        in_line = self.token_budget and self.preemption != "after"
+        means = {
+            "max_num_batched_tokens": self.token_budget,
+            "chunked_prefill": in_line and not self.whole_prompts,
+            "prefill_first": in_line and self.layout == "packed" and self.mixed_batches,
+            "prefix_caching": self.prefix_caching,
+        }
+        return tuple(name for name, does in means.items() if does)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that decide, as a trace's header carries them: without the name and what is shown of it."""
+        return {name: value for name, value in asdict(self).items() if name not in ("name", "shows")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformersFifo(Policy):
+    """Those that lack a block are passed over, and those behind them may go on: `FIFOScheduler` and `OffloadingManager` of transformers 5.23."""
+
+    victim: str = "blocked"
+    preemption: Literal["before", "idle", "after", "never"] = "after"
+    requeue: bool = True
+    reserve: Literal["chunk", "prompt", "output"] = "chunk"
+    margin: float = 0.15
+    kv_reads: float | None = 1.0
+    prefix_caching: bool = False
+
+    def admit(self, request: Request, room: Room) -> Why | None:
+        if room.recovering:
+            return Why("recovery", 0, 1, 1)
+        if len(room.held) >= room.num_lanes:
+            return Why("lanes", 0, 1, room.num_lanes)
+        need = room.blocks_for(min(request.num_tokens, room.tokens_left))
+        return Why("blocks", room.blocks_free, need, room.num_blocks) if need > room.blocks_free else None
+
+
+POLICIES: dict[str, Policy] = {}
+
+
+def register_policy(policy: Policy) -> Policy:
+    """Make a policy known by its name to `EngineConfig`, the command line and `check`."""
+    POLICIES[policy.name] = policy
+    return policy
+
+
+def _reserved(name: str, shows: str, **fields: Any) -> Policy:
+    """Room for the whole answer is reserved: nobody ever gives way."""
+    return Policy(name=name, shows=shows, **{"reserve": "output", "preemption": "never", **fields})
+
+
+def _older(name: str, shows: str, **fields: Any) -> Policy:
+    return _reserved(name, shows, **{"token_budget": False, "prefix_caching": False, **fields})
+
+
+for _policy in (
+    _older("sequential", "no batching: one request at a time", one_lane=True),
+    _older(
+        "static",
+        "a wave waits for its longest request; finished rows are computed as padding",
+        admission="barrier",
+        layout="padded",
+    ),
+    _older(
+        "static-dropped",
+        "as static, but finished rows are dropped from the batch; nobody joins before the wave ends all the same",
+        admission="barrier",
+        layout="padded",
+        finished_rows="dropped",
+    ),
+    _older("dynamic", "lanes refill at once, but a joining prompt pads every other row to its length", layout="padded"),
+    _older("split", "a prefill pass for each joining request, then one padded decode pass", layout="split"),
+    _older(
+        "split-chunked",
+        "one prompt at a time in chunks within the token budget, then the padded decode pass",
+        layout="split",
+        token_budget=True,
+        one_prefill=True,
+    ),
+    Policy(name="continuous", shows="decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM does"),
+    Policy(
+        name="stall",
+        shows="as continuous, but a request that lacks a KV block stalls, and the newest is preempted only when no request can go on",
+        preemption="idle",
+    ),
+    Policy(
+        name="shortest-first",
+        shows="as continuous, but the shortest waiting prompt joins first; one that eight overtook is next",
+        order_by="shortest",
+        aging=8,
+    ),
+    _reserved(
+        "no-evict",
+        "as continuous, but a request joins when its whole answer has room: nobody is preempted (TensorRT-LLM's default)",
+    ),
+    _reserved(
+        "mini-sglang",
+        "a step computes prompt chunks or decodes, never both, and room for the whole answer is reserved (mini-SGLang)",
+        mixed_batches=False,
+    ),
+    Policy(
+        name="nano-vllm",
+        shows="a step computes whole prompts or decodes, never both; the newest is preempted for a block (nano-vLLM)",
+        mixed_batches=False,
+        whole_prompts=True,
+    ),
+    TransformersFifo(
+        name="transformers",
+        shows="decodes first; a request that lacks a KV block is passed over and gives way, and then none joins until one ends (transformers)",
+    ),
+):
+    register_policy(_policy)
