@@ -27,7 +27,7 @@ class EngineConfig:
     Raises InvalidConfig for an unknown policy or limits that contradict each other.
     """
 
-    policy: str | Policy = "continuous"
+    policy: Any = "continuous"  # a name; a `Policy` that was given stands in `given`
     max_num_seqs: int = 8
     max_num_batched_tokens: int = 256
     block_size: int = 16
