@@ -29,8 +29,8 @@ from core.errors import InflightError
 from core.models.cache import Models
 from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
-from core.serving.arriving import headers_within
 from core.serving.limits import LOOPBACK
+from core.serving.timeouts import headers_within
 from core.threads import wait_passively
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import ICON, PICTURE, head
@@ -42,8 +42,7 @@ from visualizer.server.api import Server
 from visualizer.server.folder import own_folder
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
-from visualizer.server.middleware import Described, MaxBody, OnlyAsked, OwnVisitors
-from visualizer.server.origins import origins
+from visualizer.server.middleware import Described, MaxBody, OnlyAsked, OwnVisitors, origins_of
 from visualizer.server.packed import Shared
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
@@ -176,7 +175,7 @@ def launch(
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
     wait_passively()  # nothing has loaded torch yet: the first run does, or the page once it is served
-    elsewhere = origins(trace_hosts)
+    elsewhere = origins_of(trace_hosts)
     share = is_shared(options.pop("share", None))
     host = "shared" if share else options.get("server_name")
     is_home = not (is_space() or trust_visitors or are_strangers(host, False) or options.get("root_path"))

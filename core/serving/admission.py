@@ -1,6 +1,6 @@
 """Lets requests into the engine: they join its queue at once, or are held for a coming run with other limits.
 
-Belongs to the engine's thread. Requests were checked before, by `core.serving.intake`.
+Belongs to the engine's thread. Requests were checked before, by `core.serving.request_validator`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError, InvalidRequest
-from core.serving.delivery import Delivery
-from core.serving.intake import as_sentence
+from core.serving.output_processor import OutputProcessor
+from core.serving.request_validator import as_sentence
 from core.serving.runs import Runs
 from core.serving.stream import TokenStream, step_failed
 from core.workload.request import Request
@@ -36,7 +36,7 @@ class Admission:
         self,
         engine: Engine,
         runs: Runs,
-        delivery: Delivery,
+        delivery: OutputProcessor,
         take_step: Callable[[], None],
         on_change: Callable[[], None],
     ) -> None:

@@ -15,7 +15,7 @@ from core.serving.admission import When
 from core.serving.engine import ServingEngine
 from core.serving.shadow.shadow import Shadow, shadow_config
 from core.serving.stream import TokenStream
-from core.serving.waves import WAVES
+from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams
 
 WAVE = "wave"  # the client that a prepared wave's requests are counted under
@@ -106,15 +106,15 @@ class Classroom:
         serving.ask(self._tell)
 
     async def wave(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
-        """Queue a prepared wave, given by its name in `WAVES` or as (prompt, sampling) pairs: all of it or nothing, in this order.
+        """Queue a prepared wave, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling) pairs: all of it or nothing, in this order.
 
         Nobody needs to read the streams. Raises InvalidRequest for an unknown name, and what `ServingEngine.submit` raises.
         """
         serving = self._serving
         if isinstance(requests, str):
-            if requests not in WAVES:
-                raise InvalidRequest(f"There is no such wave; there are {', '.join(WAVES)}.")
-            requests = WAVES[requests].requests
+            if requests not in DEMO_WORKLOADS:
+                raise InvalidRequest(f"There is no such wave; there are {', '.join(DEMO_WORKLOADS)}.")
+            requests = DEMO_WORKLOADS[requests].requests
         checked = [(await asyncio.to_thread(serving.check, prompt, sampling), sampling) for prompt, sampling in requests]
         # Together, so that they arrive in one step: one after another, each would wait for the step that takes the one before.
         asked = [serving.submit(prompt, sampling, client=WAVE, even_if_closed=True) for prompt, sampling in checked]

@@ -23,13 +23,13 @@ from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InvalidRequest, Unavailable
 from core.serving.admission import Admission, When
-from core.serving.delivery import Delivery, Message
+from core.serving.engine_thread import EngineThread
 from core.serving.feed import Feed, Hidden
-from core.serving.intake import Intake
 from core.serving.limits import ServingLimits
-from core.serving.loop import Loop
 from core.serving.metrics import ServingMetrics
+from core.serving.output_processor import Message, OutputProcessor
 from core.serving.recovery import recover
+from core.serving.request_validator import RequestValidator
 from core.serving.runs import Runs
 from core.serving.session import Session
 from core.serving.stream import TokenStream
@@ -52,7 +52,7 @@ class ServingEngine:
     ) -> None:
         self.engine, self.limits, self.name = engine, limits or ServingLimits(), name or engine.adapter.name
         # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, a third to those who check.
-        self.tokenizer, self._intake = copy.deepcopy(engine.tokenizer), Intake(engine, self.limits, self.name)
+        self.tokenizer, self._intake = copy.deepcopy(engine.tokenizer), RequestValidator(engine, self.limits, self.name)
         self.feed, self._session = Feed(hidden=hidden), Session(self.limits.kept_tokens)
         self.metrics = ServingMetrics(
             self.name,
@@ -69,8 +69,8 @@ class ServingEngine:
         )  # called by the thread when other limits are in force or waited for, and as the record fills
         self._draining = False
         self._config_asked_for: EngineConfig | None = None  # until the thread has seen it
-        self._loop = Loop(lambda: engine.has_work, self._step, self._end)
-        self._delivery = Delivery(self.metrics, self._intake, self._say)
+        self._loop = EngineThread(lambda: engine.has_work, self._step, self._end)
+        self._delivery = OutputProcessor(self.metrics, self._intake, self._say)
         self._runs = Runs(engine, self._session, self._delivery)
         self._admission = Admission(engine, self._runs, self._delivery, lambda: self._loop.pace.owe(), lambda: self.on_change())
 
@@ -130,11 +130,11 @@ class ServingEngine:
         return self._loop.pace.steps_per_s
 
     def chat(self, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
-        """See `Intake.chat`."""
+        """See `RequestValidator.chat`."""
         return self._intake.chat(messages)
 
     def check(self, prompt: str | Sequence[int], sampling: SamplingParams) -> tuple[int, ...]:
-        """See `Intake.check`."""
+        """See `RequestValidator.check`."""
         return self._intake.check(prompt, sampling, self.engine)
 
     def set_pace(self, steps_per_s: float | None) -> None:
@@ -191,17 +191,17 @@ class ServingEngine:
         client: str = "",
         id: str | None = None,
         nickname: str | None = None,
-        likeliest: int = 0,
+        num_top_logprobs: int = 0,
         even_if_closed: bool = False,
     ) -> TokenStream:
         """Queue a request whose prompt `check` returned; returns as soon as the engine has queued it.
 
-        likeliest: alternatives told beside each token, see `Alternatives`. even_if_closed: also while `accepting` is false.
+        num_top_logprobs: alternatives told beside each token, see `TopLogprobs`. even_if_closed: also while `accepting` is false.
         Raises Unavailable while the server takes no requests, TooManyRequests when it is full, InvalidRequest for a request that the KV pool
         cannot hold and for a nickname that is not allowed.
         """
         nickname = self._intake.nickname(nickname)
-        if likeliest and sampling.looks_back and self.engine.trace.header.is_asynchronous:
+        if num_top_logprobs and sampling.looks_back and self.engine.trace.header.is_asynchronous:
             raise InvalidRequest(
                 "Here the likeliest tokens cannot be told beside penalties: a step is launched before the last is read."
             )
@@ -209,10 +209,10 @@ class ServingEngine:
             raise Unavailable("The server is closing and takes no more requests.", retry_after=10)
         if not self.accepting and not even_if_closed:
             raise Unavailable("No requests are taken just now.", retry_after=5)
-        self._intake.take_place(client)
+        self._intake.acquire_slot(client)
         text = ClientText(self.tokenizer, sampling.stop, prompt)
         id = id or f"r-{secrets.token_hex(8)}"
-        stream = TokenStream(id, prompt, sampling, text, client, nickname, self.engine.now, self._ask_to_cancel, likeliest)
+        stream = TokenStream(id, prompt, sampling, text, client, nickname, self.engine.now, self._ask_to_cancel, num_top_logprobs)
         self.ask(lambda: self._admission.accept(stream))
         try:
             await asyncio.shield(stream.accepted)

@@ -9,7 +9,7 @@ import logging
 
 from core.engine.engine import Engine
 from core.serving.admission import Admission
-from core.serving.delivery import Delivery
+from core.serving.output_processor import OutputProcessor
 from core.serving.runs import Runs
 from core.serving.session import Session
 from core.serving.stream import step_failed
@@ -17,7 +17,9 @@ from core.serving.stream import step_failed
 _log = logging.getLogger("inflight.serving")
 
 
-def recover(error: Exception, engine: Engine, session: Session, delivery: Delivery, runs: Runs, admission: Admission) -> None:
+def recover(
+    error: Exception, engine: Engine, session: Session, delivery: OutputProcessor, runs: Runs, admission: Admission
+) -> None:
     """error: what the step raised. The reason goes to the log alone, since it may quote a prompt."""
     _log.error("A step failed; the server goes on without the requests in it.", exc_info=error)
     for event in list(session.latest):  # running ahead, a step may have been read before the next one failed

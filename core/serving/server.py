@@ -13,9 +13,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from core.errors import InflightError
-from core.serving.arriving import headers_within
 from core.serving.engine import ServingEngine
 from core.serving.limits import ServingLimits
+from core.serving.timeouts import headers_within
 
 
 class _Server(uvicorn.Server):

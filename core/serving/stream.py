@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core.errors import ExecutionFailed, InflightError
-from core.serving.alternatives import Likely
 from core.serving.text import ClientText
+from core.serving.top_logprobs import TopLogprob
 from core.workload.request import FinishReason, SamplingParams
 
 
@@ -20,13 +20,13 @@ class Token(NamedTuple):
     token_id: int | None
     logprob: float | None = None
     finish_reason: FinishReason | None = None
-    likeliest: tuple[Likely, ...] = ()
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
 class Piece:
     """A token as a client sees it. index: of the token in the answer. text: what can be shown since the last piece, often more or less
-    than the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token. likeliest: as many as were asked for.
+    than the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token. top_logprobs: as many as were asked for.
     """
 
     index: int
@@ -34,7 +34,7 @@ class Piece:
     text: str
     logprob: float | None
     finish_reason: FinishReason | None
-    likeliest: tuple[Likely, ...] = ()
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass
@@ -72,10 +72,10 @@ class TokenStream:
         nickname: str | None,
         arrived: float,
         cancel: Callable[[TokenStream], None],
-        likeliest: int = 0,
+        num_top_logprobs: int = 0,
     ) -> None:
         self.id, self.prompt, self.sampling, self.client, self.nickname = id, tuple(prompt), sampling, client, nickname
-        self.likeliest = likeliest  # tokens told beside each one
+        self.num_top_logprobs = num_top_logprobs  # tokens told beside each one
         self.times = Times(arrived)
         self.num_tokens = 0  # of the engine's thread: handed over
         self.is_leaving = False  # of the engine's thread: cancelled, which the next step tells
@@ -102,7 +102,7 @@ class TokenStream:
             if token.finish_reason is not None:
                 text += self._text.finish()
                 self.finish_reason = token.finish_reason
-            yield Piece(index, token.token_id, text, token.logprob, token.finish_reason, token.likeliest)
+            yield Piece(index, token.token_id, text, token.logprob, token.finish_reason, token.top_logprobs)
             index += 1
 
     # -- by the engine's thread --------------------------------------------------------------------------------------

@@ -278,7 +278,7 @@ def test_the_likeliest_tokens_are_those_of_the_plain_engine_though_passes_are_la
     ]  # fmt: skip
 
     async def all_of(made: ServingEngine) -> list[list]:
-        streams = [await made.submit(made.check(prompt, s), s, likeliest=count) for prompt, s, count in asked]
+        streams = [await made.submit(made.check(prompt, s), s, num_top_logprobs=count) for prompt, s, count in asked]
         found = await asyncio.gather(*map(whole, streams))
         await idle(made)
         assert not made._delivery._alternatives._asked and not made._delivery._alternatives._found
@@ -300,6 +300,8 @@ def test_the_likeliest_tokens_are_those_of_the_plain_engine_though_passes_are_la
             for piece, their in zip(pieces, theirs, strict=True):
                 if piece.token_id is None:
                     continue
-                assert len(piece.likeliest) == count
-                assert [near.token_id for near in piece.likeliest] == [near.token_id for near in their.likeliest]
-                assert [near.logprob for near in piece.likeliest] == pytest.approx([n.logprob for n in their.likeliest], abs=1e-3)
+                assert len(piece.top_logprobs) == count
+                assert [near.token_id for near in piece.top_logprobs] == [near.token_id for near in their.top_logprobs]
+                assert [near.logprob for near in piece.top_logprobs] == pytest.approx(
+                    [n.logprob for n in their.top_logprobs], abs=1e-3
+                )

@@ -13,7 +13,7 @@ from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.feed import Hidden
 from core.serving.limits import ServingLimits
-from core.serving.waves import WAVES
+from core.workload.demo_workloads import DEMO_WORKLOADS
 from worlds.serving import char_engine, checked, greedy, idle, serving, tokens, told, whole
 from worlds.small import generate, memory_engine, request
 
@@ -189,7 +189,7 @@ def test_every_prepared_wave_runs_on_the_built_in_models_and_all_of_it_ends():
         room.accept(False)
         with pytest.raises(Unavailable, match="just now"):
             await made.submit((4,), greedy(2))
-        for name, wave in WAVES.items():
+        for name, wave in DEMO_WORKLOADS.items():
             streams = await room.wave(name)
             answers = await asyncio.gather(*map(whole, streams))
             assert [len(tokens(a)) for a in answers] == [new for _, new in wave.prompts]

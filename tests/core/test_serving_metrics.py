@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from core.config import EngineConfig
-from core.serving.delivery import Delivery
-from core.serving.intake import Intake
 from core.serving.limits import ServingLimits
 from core.serving.metrics import PREFIX, ServingMetrics
+from core.serving.output_processor import OutputProcessor
+from core.serving.request_validator import RequestValidator
 from core.serving.stream import TokenStream
 from core.serving.text import ClientText
 from core.trace.trace import Trace
@@ -23,7 +23,7 @@ def told_of(trace: Trace) -> ServingMetrics:
     metrics = ServingMetrics("m", lambda: 0, lambda: 0, lambda: 0)
 
     async def serve() -> None:
-        delivery = Delivery(metrics, Intake(memory_engine(), ServingLimits(), "m"), lambda message: None)
+        delivery = OutputProcessor(metrics, RequestValidator(memory_engine(), ServingLimits(), "m"), lambda message: None)
         delivery.begin(0, trace.header)
         for asked, prompt in trace.asked.values():
             stream = TokenStream(asked.id, prompt, asked.sampling, ClientText(None), "c", None, 0.0, lambda stream: None)

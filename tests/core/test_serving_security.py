@@ -13,7 +13,7 @@ import pytest
 
 from core.serving.http.guard import same
 from core.serving.limits import ServingLimits
-from core.serving.patience import within
+from core.serving.timeouts import within
 from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, served
 

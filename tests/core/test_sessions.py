@@ -155,7 +155,7 @@ def test_memory_is_flat_over_many_requests():
     async def many(made: ServingEngine, count: int) -> None:
         for index in range(count // 50):
             sampling = greedy(1 + index % 3)
-            streams = [await made.submit((4, 5, i % 40 + 4), sampling, nickname="Ann", likeliest=i % 2) for i in range(50)]
+            streams = [await made.submit((4, 5, i % 40 + 4), sampling, nickname="Ann", num_top_logprobs=i % 2) for i in range(50)]
             await asyncio.gather(*map(whole, streams))
         await idle(made)
 

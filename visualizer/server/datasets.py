@@ -11,8 +11,8 @@ from typing import Any
 
 from core.assets import BUILTIN_MODELS
 from core.errors import InflightError
-from visualizer.server.apart import answer, read_apart
 from visualizer.server.limits import Limits, Refused, check_upload
+from visualizer.server.sandbox import answer, read_sandboxed
 
 REQUESTS = 24  # of a file, its first: as many as one can follow by eye
 SECONDS = 20.0  # within which they arrive; a longer time on record is run through faster
@@ -34,7 +34,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
         "total": min(limits.total_tokens, limits.total_characters),
         "block": limits.block_size,
     }
-    return read_apart(__name__, data, json.dumps(asked))
+    return read_sandboxed(__name__, data, json.dumps(asked))
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Place, Placement
-from visualizer.server.class_address import class_address
+from visualizer.server.address import class_address
 from visualizer.server.limits import Refused
 from visualizer.server.live import Live, Message
 from visualizer.server.live_routes import live_app

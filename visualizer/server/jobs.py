@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from core.errors import InflightError
-from core.serving.patience import after
+from core.serving.timeouts import after
 from core.threads import SHARES
 from visualizer.server.fanout import Feed
 from visualizer.server.limits import Refused

@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from core.errors import InflightError, TooManyRequests, Unavailable
-from visualizer.server.asks import Asks
 from visualizer.server.live import Live
+from visualizer.server.live_requests import LiveRequests
 from visualizer.server.routes import answer, number_from, object_in, streamed
 from visualizer.server.tail import PERIOD, read_together
 
@@ -44,7 +44,7 @@ def live_of(serving: ServingEngine) -> Live:
     return live
 
 
-def live_app(live: Callable[[str], Live], asks: Asks | None, address_of: Callable[[Request], str]) -> Router:
+def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of: Callable[[Request], str]) -> Router:
     """To be mounted. live: what is shown, by its name, which is empty where none is asked for. asks: None where nobody can ask, as what is
     shown is a recording that grows. address_of: whom a request comes from.
     """

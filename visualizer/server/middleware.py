@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
-from core.serving.patience import within
+from core.errors import InflightError, shown
+from core.serving.timeouts import within
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -148,7 +149,7 @@ def _headers(origins: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
 class OnlyAsked:
     """Answers 404 in a sentence to every address that the page does not use, and sends the rest with headers for its safety.
 
-    origins: what the page may fetch from beside its own (see `origins`).
+    origins: what the page may fetch from beside its own (see `origins_of`).
     """
 
     def __init__(self, app: Callable[..., Any], origins: Sequence[str] = ()) -> None:
@@ -209,3 +210,23 @@ async def _sentence(send: Send, status: int, sentence: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+_ORIGIN = re.compile(r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?", re.IGNORECASE)
+_PORTS = {"http": "80", "https": "443"}
+
+
+def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Sites whose runs a link may open in this page (`#trace=URL`), as the origins that a browser compares: `https://` unless a host says otherwise.
+
+    The visitor's browser fetches such a run, this server never does: an address in a link cannot make it ask its own network. The page asks
+    these origins and its own, and the policy that it is sent with (CSP) names no others. Raises InflightError for anything that is no host.
+    """
+    found = []
+    for host in hosts:
+        parts = _ORIGIN.fullmatch(host)
+        if parts is None:
+            raise InflightError(f"{shown(host)} is no site: name a host, like example.org or http://localhost:9000.")
+        scheme, port = (parts[1] or "https").lower(), parts[3]
+        found.append(f"{scheme}://{parts[2].lower()}" + (f":{int(port)}" if port and port != _PORTS[scheme] else ""))
+    return tuple(dict.fromkeys(found))

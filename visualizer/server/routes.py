@@ -31,9 +31,9 @@ from starlette.routing import Route
 from starlette.types import Message, Send
 
 from core.errors import InflightError
-from visualizer.server.apart import BUSY
 from visualizer.server.api import Server
 from visualizer.server.packed import FOREVER
+from visualizer.server.sandbox import BUSY
 from visualizer.server.store import PLOTLY
 
 _FILES = 16  # that visitors open at once; more would take the memory of all

@@ -23,11 +23,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.models.cache import Models
-from visualizer.server.address import Named, address_of
-from visualizer.server.asks import Asks
-from visualizer.server.class_address import class_address, qr_code
+from visualizer.server.address import Named, address_of, class_address, qr_code
 from visualizer.server.limits import Limits
 from visualizer.server.live import Live
+from visualizer.server.live_requests import LiveRequests
 from visualizer.server.live_routes import live_app, live_of
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class SharedEngine:
     def _live_app(self, serving: ServingEngine, whom: Callable[[Request], str]) -> App:
         live = self._live
         assert live is not None
-        return live_app(lambda of: live, Asks(serving), whom)
+        return live_app(lambda of: live, LiveRequests(serving), whom)
 
     @property
     def options(self) -> dict[str, Any]:

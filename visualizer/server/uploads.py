@@ -16,8 +16,8 @@ from typing import Any
 from core.errors import InvalidTrace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.server.apart import answer, read_apart
 from visualizer.server.limits import Limits, Refused, check_upload
+from visualizer.server.sandbox import answer, read_sandboxed
 from visualizer.server.store import NotKept, Store
 
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests has a tenth of it
@@ -35,7 +35,7 @@ def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] 
     """
     check_upload(len(data), limits)
     called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
-    return store.adopt(read_apart(__name__, data, str(store.folder), *called)["id"])
+    return store.adopt(read_sandboxed(__name__, data, str(store.folder), *called)["id"])
 
 
 def check_lines(text: str) -> None:

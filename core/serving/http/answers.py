@@ -21,7 +21,12 @@ Asked = tuple[Sequence[int], SamplingParams]
 
 
 async def submitted(
-    serving: ServingEngine, asked: Sequence[Asked], request: Request, id: str, nickname: str | None = None, likeliest: int = 0
+    serving: ServingEngine,
+    asked: Sequence[Asked],
+    request: Request,
+    id: str,
+    nickname: str | None = None,
+    num_top_logprobs: int = 0,
 ) -> list[TokenStream]:
     """Queue all of them or none: raises what `ServingEngine.submit` raises, after cancelling the others."""
     if len(asked) > serving.limits.max_choices:
@@ -31,7 +36,11 @@ async def submitted(
     try:
         for index, (prompt, sampling) in enumerate(asked):
             name = id if len(asked) == 1 else f"{id}-{index}"
-            streams.append(await serving.submit(prompt, sampling, client=client, id=name, nickname=nickname, likeliest=likeliest))
+            streams.append(
+                await serving.submit(
+                    prompt, sampling, client=client, id=name, nickname=nickname, num_top_logprobs=num_top_logprobs
+                )
+            )
     except BaseException:
         cancel(streams)
         raise

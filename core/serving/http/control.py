@@ -12,7 +12,7 @@ from core.serving.admission import When
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.http.guard import same
-from core.serving.waves import WAVES
+from core.workload.demo_workloads import DEMO_WORKLOADS
 
 Count = Annotated[int, Field(ge=0, le=1000)]
 
@@ -56,7 +56,7 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
 
     @router.get("/control", summary="What is set, and the prepared waves")
     async def state() -> dict[str, Any]:
-        waves = [{"name": wave.name, "shows": wave.shows, "requests": len(wave.prompts)} for wave in WAVES.values()]
+        waves = [{"name": wave.name, "shows": wave.shows, "requests": len(wave.prompts)} for wave in DEMO_WORKLOADS.values()]
         return {**classroom.state, "steps_per_s": serving.steps_per_s, "waves": waves}
 
     @router.post("/control", summary="Set pace, limits and what is hidden; take steps; send a wave; clear the engine")

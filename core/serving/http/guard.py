@@ -9,7 +9,7 @@ from typing import Any
 
 from core.serving.http.errors import error_response
 from core.serving.limits import ServingLimits
-from core.serving.patience import within
+from core.serving.timeouts import within
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

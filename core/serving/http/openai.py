@@ -57,7 +57,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
         samplings = body.samplings(body.max_completion_tokens or body.max_tokens or room)
         ids = await asyncio.to_thread(serving.check, ids, samplings[0])
-        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.streamed, bool(body.logprobs), body.likeliest)
+        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.streamed, bool(body.logprobs), body.num_top_logprobs)
         return await _answer(serving, shape, [(ids, sampling) for sampling in samplings], len(samplings), body.stream, request)
 
     return router
@@ -73,7 +73,7 @@ async def _answer(
 ) -> Response:
     """choices: how many answers each prompt gets; its tokens count once."""
     prompt_tokens = sum(len(prompt) for prompt, _ in asked[::choices])
-    streams = await submitted(serving, asked, request, shape.id, likeliest=shape.likeliest)
+    streams = await submitted(serving, asked, request, shape.id, num_top_logprobs=shape.num_top_logprobs)
     if stream:
         return event_stream(serving, streams, _chunks(shape, streams, prompt_tokens))
     return await answered(request, streams, _whole(shape, streams, prompt_tokens))
@@ -103,13 +103,13 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
 
 @dataclass
 class _Shape:
-    """How answers are written. logprobs: whether to give the log-probability of each token, and of how many of the `likeliest`."""
+    """How answers are written. logprobs: whether to give the log-probability of each token, and how many of the likeliest beside it."""
 
     serving: ServingEngine
     id: str
     options: StreamOptions
     logprobs: bool
-    likeliest: int
+    num_top_logprobs: int
     created: int = field(default_factory=lambda: int(time.time()))
 
     kind = chunk_kind = ""
@@ -166,13 +166,13 @@ class _Completions(_Shape):
         return {
             "tokens": [self._token(token_id) for _, token_id, _ in told],
             "token_logprobs": [piece.logprob for piece, _, _ in told],
-            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in told] if self.likeliest else None,
+            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in told] if self.num_top_logprobs else None,
             "text_offset": [at for _, _, at in told],
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
         """The likeliest, and the chosen one."""
-        return {self._token(i): logprob for i, logprob in piece.likeliest} | {self._token(token_id): piece.logprob}
+        return {self._token(i): logprob for i, logprob in piece.top_logprobs} | {self._token(token_id): piece.logprob}
 
 
 @dataclass
@@ -198,7 +198,7 @@ class _Chat(_Shape):
         if not self.logprobs:
             return None
         told = [
-            {**self._told(piece.token_id, piece.logprob), "top_logprobs": [self._told(*likely) for likely in piece.likeliest]}
+            {**self._told(piece.token_id, piece.logprob), "top_logprobs": [self._told(*likely) for likely in piece.top_logprobs]}
             for piece in pieces
             if piece.token_id is not None
         ]

@@ -181,7 +181,7 @@ class ChatBody(_OpenAIBody):
         return {"tools": [], "response_format": {"type": "text"}}
 
     @property
-    def likeliest(self) -> int:
+    def num_top_logprobs(self) -> int:
         """Raises InvalidRequest for top_logprobs without logprobs."""
         if self.top_logprobs and not self.logprobs:
             raise InvalidRequest("top_logprobs needs logprobs: true.")

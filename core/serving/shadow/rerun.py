@@ -24,7 +24,7 @@ from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.recorder import Window
 from core.errors import InflightError, InvalidConfig, first_sentence
-from core.serving.delivery import Message
+from core.serving.output_processor import Message
 from core.serving.pace import Pace
 from core.serving.shadow.beside import Beside
 from core.threads import SHARES

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.serving.delivery import Message
 from core.serving.engine import ServingEngine
+from core.serving.output_processor import Message
 from core.serving.shadow.rerun import Rerun, Twin
 from core.serving.shadow.simulated import BEHIND, Simulated
 from core.trace.header import Header

@@ -19,7 +19,7 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.runner.base import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
-from core.serving.delivery import Message
+from core.serving.output_processor import Message
 from core.serving.shadow.beside import Beside
 from core.simulate.cost import Cost, Load, fit_loads, kv_bytes_per_token, measured, measured_on
 from core.simulate.runner import TOKEN, SimulatedClock, SimulatedEngine, SimulatedRunner

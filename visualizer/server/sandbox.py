@@ -32,7 +32,7 @@ _TOO_LARGE = "it takes more memory to read than this page has for a file."
 log = logging.getLogger("inflight")
 
 
-def read_apart(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
+def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
     """The result of a reader, named as a module, on a visitor's file; raises Refused with what is wrong with the file."""
     if not _READERS.acquire(timeout=_WAIT):
         raise Refused(BUSY)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
-from core.serving.patience import after
+from core.serving.timeouts import after
 from core.workload.request import SamplingParams, is_text
 from visualizer.server.fanout import Feed
 from visualizer.server.sse import KEEP_ALIVE
@@ -29,7 +29,7 @@ _KEPT = 512  # requests that are over whose text can still be read
 _KEY = range(16, 65)  # characters of a key
 
 
-class Ask:
+class LiveRequest:
     """One request. feed: {"id", "text"} as it comes, and a last {"id", "ended": {"finish_reason", "tokens", "queue_s", "ttft_s", "e2e_s"}} or
     {"id", "ended": {"error"}}.
     """
@@ -54,10 +54,10 @@ class Ask:
         self.feed.close()
 
 
-class Asks:
+class LiveRequests:
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
-        self._asks: OrderedDict[str, Ask] = OrderedDict()
+        self._asks: OrderedDict[str, LiveRequest] = OrderedDict()
         self._following: set[asyncio.Task[None]] = set()
 
     async def begin(self, asked: dict[str, Any], client: str) -> str:
@@ -79,7 +79,7 @@ class Asks:
             raise InvalidRequest("The number of new tokens, the temperature and the seed are numbers.") from None
         ids = await asyncio.to_thread(self._serving.check, prompt, sampling)
         stream = await self._serving.submit(ids, sampling, client=client, id=request_id(key), nickname=nickname)
-        ask = self._asks[key] = Ask(stream)
+        ask = self._asks[key] = LiveRequest(stream)
         task = asyncio.create_task(ask.follow())
         self._following.add(task)
         task.add_done_callback(self._following.discard)
@@ -124,7 +124,7 @@ class Asks:
         self._asks[key].stream.cancel()
         return True
 
-    def _expect_reader(self, ask: Ask) -> None:
+    def _expect_reader(self, ask: LiveRequest) -> None:
         """End a request that nobody reads."""
 
         def check() -> None:

@@ -8,7 +8,7 @@ from core.workload.request import SamplingParams
 
 
 @dataclass(frozen=True)
-class Wave:
+class DemoWorkload:
     """shows: what there is to see, in one line. prompts: each with its number of new tokens."""
 
     name: str
@@ -24,20 +24,20 @@ class Wave:
 _NAMES = ("Romeo", "Juliet", "Hamlet", "Ophelia", "Macbeth", "Banquo", "Lear", "Cordelia", "Othello", "Iago")
 _SCENE = "The king, the queen, and all the lords of the court are come together in the great hall of the castle. "
 
-WAVES: dict[str, Wave] = {
+DEMO_WORKLOADS: dict[str, DemoWorkload] = {
     wave.name: wave
     for wave in (
-        Wave(
+        DemoWorkload(
             "short-and-long",
             "Thirty short answers and one long one: who waits for whom?",
             (("Once more unto the breach, dear friends, once more; ", 120), *((f"{_NAMES[i % 10]}: ", 8) for i in range(30))),
         ),
-        Wave(
+        DemoWorkload(
             "equal",
             "Sixteen of the same length: with nothing to refill, policies hardly differ.",
             tuple((f"{_NAMES[i % 10]} speaks: ", 24) for i in range(16)),
         ),
-        Wave(
+        DemoWorkload(
             "shared-prefix",
             "Twelve prompts with the same beginning: prefix caching computes it once.",
             tuple((f"{_SCENE}{_NAMES[i % 10]}: ", 16) for i in range(12)),

@@ -13,7 +13,7 @@ from core.serving.pace import Pace
 from core.threads import SHARES
 
 
-class Loop:
+class EngineThread:
     """has_work: whether there is a step to take. step: takes it, and never raises. at_end: called last by the thread, however it ends."""
 
     def __init__(self, has_work: Callable[[], bool], step: Callable[[], None], at_end: Callable[[], None]) -> None:

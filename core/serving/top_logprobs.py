@@ -16,14 +16,14 @@ from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 
 
-class Likely(NamedTuple):
+class TopLogprob(NamedTuple):
     """A token that could have been chosen, and its natural log-probability at temperature 1, after bias and penalties."""
 
     token_id: int
     logprob: float
 
 
-class Alternatives:
+class TopLogprobs:
     """See above. A pass that is launched before its tokens are read leaves what it computed on the device until then."""
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class Alternatives:
         self._asked.pop(request, None)
         self._found.pop(request, None)
 
-    def take(self, request: str, position: int) -> tuple[Likely, ...]:
+    def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
         """Those for the token with this index, likeliest first; empty if nobody asked."""
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()
         ids, logprobs = found[0].tolist(), found[1].tolist()
-        return tuple(Likely(i, round(logprob, 5)) for i, logprob in zip(ids, logprobs, strict=True))
+        return tuple(TopLogprob(i, round(logprob, 5)) for i, logprob in zip(ids, logprobs, strict=True))
 
     @contextmanager
     def watching(self) -> Iterator[None]:

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from core.errors import InflightError, InvalidRequest
-from core.serving.alternatives import Alternatives
-from core.serving.intake import Intake
 from core.serving.metrics import ServingMetrics
+from core.serving.request_validator import RequestValidator
 from core.serving.stream import Token, TokenStream, call_in, put_all
+from core.serving.top_logprobs import TopLogprobs
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.workload.request import Request
@@ -22,12 +22,12 @@ from core.workload.request import Request
 Message = dict[str, Any] | StepEvent
 
 
-class Delivery:
+class OutputProcessor:
     """say: takes the messages for viewers. intake: gets the places of ended requests back."""
 
-    def __init__(self, metrics: ServingMetrics, intake: Intake, say: Callable[[Message], None]) -> None:
+    def __init__(self, metrics: ServingMetrics, intake: RequestValidator, say: Callable[[Message], None]) -> None:
         self._metrics, self._intake, self._say = metrics, intake, say
-        self._alternatives = Alternatives()
+        self._alternatives = TopLogprobs()
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
         self.last_told = -1  # the number of the last step of this run that was told
 
@@ -40,7 +40,7 @@ class Delivery:
     def queued(self, stream: TokenStream, request: Request) -> None:
         """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
-        self._alternatives.ask(stream.id, stream.likeliest, stream.sampling)
+        self._alternatives.ask(stream.id, stream.num_top_logprobs, stream.sampling)
         self._say(
             {
                 "kind": "request",
@@ -71,10 +71,10 @@ class Delivery:
                 self._admit(self.streams[admitted.request], event.t_start)
             for index, request, token_id, logprob, _ in event.sampled:
                 stream = self.streams[request]
-                likeliest = self._alternatives.take(request, len(stream.prompt) + stream.num_tokens)
+                top_logprobs = self._alternatives.take(request, len(stream.prompt) + stream.num_tokens)
                 self._metrics.token(stream, ends[index])
                 stream.took(ends[index])
-                handed.append((stream, Token(token_id, logprob, reasons.pop(request, None), likeliest)))
+                handed.append((stream, Token(token_id, logprob, reasons.pop(request, None), top_logprobs)))
             handed += [(self.streams[request], Token(None, None, reason)) for request, reason in reasons.items()]
             for stream, token in handed:
                 if token.finish_reason is not None:
@@ -123,4 +123,4 @@ class Delivery:
     def _release(self, stream: TokenStream) -> None:
         self.streams.pop(stream.id, None)
         self._alternatives.forget(stream.id)
-        self._intake.leave_place(stream.client)
+        self._intake.release_slot(stream.client)

@@ -9,14 +9,14 @@ import pytest
 
 from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
-from visualizer.server import asks as module
-from visualizer.server.asks import Asks, request_id
+from visualizer.server import live_requests as module
+from visualizer.server.live_requests import LiveRequests, request_id
 from worlds.serving import char_engine
 
 KEY = "k" * 20
 
 
-async def read(asks: Asks, **places: int) -> list[dict]:
+async def read(asks: LiveRequests, **places: int) -> list[dict]:
     return [
         json.loads(line[6:])
         async for piece in asks.read(places)
@@ -31,7 +31,7 @@ def with_engine(test):
     serving.start()
     serving.set_pace(0)
     try:
-        return asyncio.run(asyncio.wait_for(test(serving, Asks(serving)), 60))
+        return asyncio.run(asyncio.wait_for(test(serving, LiveRequests(serving)), 60))
     finally:
         serving.close()
 

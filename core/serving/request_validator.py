@@ -26,7 +26,7 @@ _UNSEEN = re.compile(
 )  # letters and marks with no ink
 
 
-class Intake:
+class RequestValidator:
     """name: what clients call the model."""
 
     def __init__(self, engine: Engine, limits: ServingLimits, name: str) -> None:
@@ -99,7 +99,7 @@ class Intake:
     def num_under_way(self) -> int:
         return self._under_way.total()
 
-    def take_place(self, client: str) -> None:
+    def acquire_slot(self, client: str) -> None:
         """Raises TooManyRequests where there is none."""
         limits = self._limits
         with self._counting:
@@ -109,7 +109,7 @@ class Intake:
                 raise TooManyRequests(f"{limits.max_requests_per_client:,} of your requests are under way; more are not taken.")
             self._under_way[client] += 1
 
-    def leave_place(self, client: str) -> None:
+    def release_slot(self, client: str) -> None:
         with self._counting:
             self._under_way[client] -= 1
             if not self._under_way[client]:
