@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from core.config import EngineConfig
 from core.simulate.runner import simulated_engine
 from core.trace.events import Pass, Segment, StepEvent
-from core.trace.fold import Fold, prompt_lengths
 from core.trace.mask import mask_of
 from core.trace.phrases import count
+from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from core.workload.request import Request as Asked
 from core.workload.request import SamplingParams
@@ -137,10 +137,10 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
             for i in range(draw.randint(2, 7))
         ]
         trace = simulated_engine("h100:8b", config, "shakespeare-bpe").run(Workload(requests, name=f"exercise: {policy}"))
-        fold = Fold.of(prompt_lengths(trace))
+        state = RunState.of(trace.prompt_lengths)
         for number, event in enumerate(trace.events):
-            waiting = [_seen(fold, r) for r in (*fold.waiting, *(a.request for a in event.arrived))]
-            running = [_seen(fold, r) for r in fold.running if r not in fold.finished]
+            waiting = [_seen(state, r) for r in (*state.waiting, *(a.request for a in event.arrived))]
+            running = [_seen(state, r) for r in state.running if r not in state.finished]
             answer = ask(config, waiting, running)
             if not isinstance(answer, dict):
                 return Result(f"It returned {answer!r}, not the number of positions by request: {{'r0': 3, 'r1': 1}}, say.")
@@ -156,13 +156,13 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
                     + f": the engine computes {engine}, yours {told}. Waiting were {waiting}, running {running}.",
                     upto,
                 )
-            fold.begin(event)
-            fold.end(event)
+            state.begin(event)
+            state.end(event)
     return Result(None, trace)
 
 
-def _seen(fold: Fold, request: str) -> Request:
-    return Request(request, fold.num_tokens[request], fold.computed.get(request, 0))
+def _seen(state: RunState, request: str) -> Request:
+    return Request(request, state.num_tokens[request], state.computed.get(request, 0))
 
 
 def _computed(event: StepEvent) -> dict[str, int]:

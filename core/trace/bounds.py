@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 
 from core.trace.events import NOTHING_BINDS, Arrived, Pass, Sampled, StepEvent, Why
+from core.trace.header import ExecutionFacts
 
 _ROUNDING = 1e-5  # seconds: times are recorded in microseconds
-MOST_GRAPH = 2048  # positions of the largest CUDA graph: a longer pass computes for longer than its launches take
-LEAST_GRAPH = 64  # of the smallest for prompts
 _APART = 1e-3  # seconds by which the clocks of a host and its device may differ
 _AHEAD = 1.0  # seconds that a host may still be busy with a step whose passes its device has computed
 _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
@@ -52,12 +51,15 @@ def may_be_best(s: Sampled, vocab_size: int | None) -> bool:
     return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
 
 
-def may_be_graph(forward: Pass) -> bool:
+def may_be_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
     """Whether the pass can have been a CUDA graph of as many positions as it says: the next power of two, or these very rows."""
+    if execution is None or not execution.cuda_graphs:
+        return False
+    least, most = execution.min_graph_positions or 1, execution.max_graph_positions or 0
     positions, bucket = forward.rows * forward.width, forward.bucket or 0
     if forward.layout == "padded":
         return forward.width == 1 and bucket == positions
-    return positions <= bucket <= min(MOST_GRAPH, max(LEAST_GRAPH, 2 * positions - 1))
+    return positions <= bucket <= min(most, max(least, 2 * positions - 1))
 
 
 def may_be_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.config import EngineConfig
 from core.trace.events import NOTHING_BINDS, StepEvent, Why
-from core.trace.fold import Fold
+from core.trace.run_state import RunState
 
 REASONS = "lanes if all are taken, else the token budget if it is spent, else KV blocks"
 """The rule in words, as the header of a trace names it."""
@@ -29,15 +29,15 @@ def why_stalled(budget: tuple[int, int], blocks: tuple[int, int]) -> Why:
     return Why("budget", 0, 1, budget[1]) if budget[0] <= 0 else Why("blocks", blocks[0], 1, blocks[1])
 
 
-def deduced(event: StepEvent, fold: Fold, config: EngineConfig, num_blocks: int) -> list[Why | None]:
-    """The reasons of a step: of the head of the queue, of those who join, of those who stall. fold: while its passes run."""
+def deduced(event: StepEvent, state: RunState, config: EngineConfig, num_blocks: int) -> list[Why | None]:
+    """The reasons of a step: of the head of the queue, of those who join, of those who stall. state: while its passes run."""
     limit, decode, prefill, _, _ = event.budget
     budget = (limit or 0) - decode - prefill, limit or 0
     blocks = num_blocks - event.kv.used, num_blocks
-    lanes = config.num_lanes - len(fold.lanes), config.num_lanes
+    lanes = config.num_lanes - len(state.lanes), config.num_lanes
     head, chunks = event.waiting.request, {s.request: s for s in event.segments}
-    reasons = [None if head is None else why_waiting(fold.num_tokens[head], lanes, budget, blocks, config.block_size)]
+    reasons = [None if head is None else why_waiting(state.num_tokens[head], lanes, budget, blocks, config.block_size)]
     for request in [a.request for a in event.admitted]:
         chunk = chunks.get(request)
-        reasons.append(why_admitted(chunk.length, fold.num_tokens[request] - chunk.start, budget[1]) if chunk else None)
+        reasons.append(why_admitted(chunk.length, state.num_tokens[request] - chunk.start, budget[1]) if chunk else None)
     return [*reasons, *[why_stalled(budget, blocks) for _ in event.stalled]]

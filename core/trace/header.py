@@ -98,11 +98,14 @@ class EngineFacts(Facts):
 class ExecutionFacts(Facts):
     """How passes were computed, where not one by one at once.
 
-    cuda_graphs: passes may have been CUDA graphs. asynchronous: a step was launched before the one before it had been read.
+    cuda_graphs: passes may have been CUDA graphs; of min_graph_positions at least where they compute prompts, of max_graph_positions at most.
+    asynchronous: a step was launched before the one before it had been read.
     """
 
     attention: str | None = None
     cuda_graphs: bool | None = None
+    min_graph_positions: int | None = None
+    max_graph_positions: int | None = None
     asynchronous: bool | None = None
     fused_sampling: bool | None = None
     fused_norms: bool | None = None
@@ -155,11 +158,6 @@ class Header(Facts):
     def is_interactive(self) -> bool:
         """Whether requests came in while it ran."""
         return self.workload == INTERACTIVE
-
-    @property
-    def has_graphs(self) -> bool:
-        """Whether passes may have been CUDA graphs."""
-        return self.execution is not None and self.execution.cuda_graphs is True
 
     @property
     def has_one_clock(self) -> bool:

@@ -1,4 +1,4 @@
-"""The rules that every recorded run obeys, checked event by event against the fold of the events before. Knows the events alone.
+"""The rules that every recorded run obeys, checked event by event against the state of the run before. Knows the events alone.
 
 Another engine's recording obeys the same rules except those that are our own: lane order, who is next, who is the newest.
 What a policy would have decided is not asked here: `core.measure.replay` runs the scheduler again and compares.
@@ -15,8 +15,8 @@ from typing import Any
 from core.trace.bounds import in_order, may_arrive, may_be_best, may_be_graph, may_be_reason, parts_fit
 from core.trace.deduced import REASONS, deduced
 from core.trace.events import Segment, StepEvent, When
-from core.trace.fold import Fold
 from core.trace.header import Header
+from core.trace.run_state import RunState
 from core.trace.shape import misshapen
 from core.workload.request import Request, is_text
 
@@ -42,7 +42,7 @@ class Checker:
         self._num_prompt: dict[str, int] = {}
         self._longest = 1  # tokens that a request may come to
         self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
-        self._fold = Fold.of({}, header.batching.requeue)
+        self._state = RunState.of({}, header.batching.requeue)
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
@@ -66,7 +66,7 @@ class Checker:
             return f"request {request.id!r} may come to {tokens} tokens, more than the model or the pool can hold."
         self._ids.add(request.id)
         self._requests[request.id], self._num_prompt[request.id] = request, len(prompt)
-        self._fold.num_tokens[request.id] = len(prompt)
+        self._state.num_tokens[request.id] = len(prompt)
         self._longest = max(self._longest, tokens)
         return None
 
@@ -88,7 +88,7 @@ class Checker:
         ):
             if fault := rule(event):
                 return f"step {event.step}: {fault}."
-        for request in self._told.difference(self._fold.lanes.values()):
+        for request in self._told.difference(self._state.lanes.values()):
             self._forget(request)
         return None
 
@@ -96,7 +96,7 @@ class Checker:
         """What is wrong with the texts of a request: every token has its piece of text. A request that is over is then forgotten."""
         if not isinstance(request, str) or request not in self._num_prompt or request in self._told:
             return "these are the texts of no request."
-        counts = (self._num_prompt[request], self._fold.num_tokens[request] - self._num_prompt[request])
+        counts = (self._num_prompt[request], self._state.num_tokens[request] - self._num_prompt[request])
         for pieces, count in zip((prompt, output), counts, strict=True):
             if not isinstance(pieces, list) or len(pieces) != count or not all([isinstance(p, str) for p in pieces]):
                 return f"the texts of request {request!r} do not match its tokens."
@@ -104,16 +104,16 @@ class Checker:
                 return f"the texts of request {request!r} are no text."
         if self._own and self._requests[request].sampling.stop and (fault := self._stop_strings(request, output)):
             return fault
-        if request not in self._fold.finished:
+        if request not in self._state.finished:
             self._cut_off = self._cut_off or request
         self._told.add(request)
-        if request not in self._fold.lanes.values():
+        if request not in self._state.lanes.values():
             self._forget(request)
         return None
 
     def forget_finished(self) -> None:
         """Drop whoever is over and holds no lane, whose id may come again: for a run that has no end."""
-        for request in self._fold.finished.keys() - set(self._fold.lanes.values()):
+        for request in self._state.finished.keys() - set(self._state.lanes.values()):
             self._forget(request)
             self._ids.discard(request)
 
@@ -121,7 +121,7 @@ class Checker:
         self._told.discard(request)
         self._ends_by.pop(request, None)
         del self._requests[request], self._num_prompt[request]
-        self._fold.forget(request)
+        self._state.forget(request)
 
     def _stop_strings(self, request: str, output: list[str]) -> str | None:
         """A request goes on until its text has a stop string, and no further."""
@@ -139,7 +139,7 @@ class Checker:
         """
         if type(complete) is not bool:
             return "the last line does not say whether the run is complete."
-        left = min(self._num_prompt.keys() - self._fold.finished.keys(), default=self._cut_off)
+        left = min(self._num_prompt.keys() - self._state.finished.keys(), default=self._cut_off)
         if complete and left is not None:
             return f"the run is said to be complete, but request {left!r} has not finished."
         if missing := self._num_prompt.keys() - self._told:
@@ -170,27 +170,27 @@ class Checker:
 
     def _arrivals(self, event: StepEvent) -> str | None:
         for arrived in event.arrived:
-            if arrived.request not in self._num_prompt or arrived.request in self._fold.arrived:
+            if arrived.request not in self._num_prompt or arrived.request in self._state.arrived:
                 return f"request {arrived.request!r} cannot arrive"
             if not may_arrive(arrived, event, self._header.has_one_clock, self._header.counts_steps):
                 return f"request {arrived.request!r} arrives at a time at which it cannot have come"
-            self._fold.arrive(event.step, arrived)
+            self._state.arrive(event.step, arrived)
         return None
 
     def _cancels(self, event: StepEvent) -> str | None:
         """Cancellations come before everything else in their step."""
-        fold = self._fold
+        state = self._state
         cancelled = [f for f in event.finished if f.when == "before"]
         if self._in_vain - {f.request for f in cancelled}:
             return f"request {min(self._in_vain)!r} lost a token but goes on"
         leaving: list[str] = []
         for finished in cancelled:
             request = finished.request
-            if request in fold.running:
+            if request in state.running:
                 leaving.append(request)
-            elif request not in fold.waiting:
+            elif request not in state.waiting:
                 return f"request {request!r} cannot be cancelled"
-            fold.finish(event.step, finished)
+            state.finish(event.step, finished)
         return self._leave(event, "before", self._freed_by(leaving), ())
 
     def _leave(self, event: StepEvent, when: When, due: Collection[str], may_linger: Collection[str]) -> str | None:
@@ -199,34 +199,34 @@ class Checker:
         requests = {left.request for left in leaving}
         if len(requests) < len(leaving) or not set(due) <= requests | set(may_linger) or not requests <= set(due):
             return f"not those leave their lanes {when} the passes who have to"
-        if any(self._fold.lanes.get(left.lane) != left.request for left in leaving):
+        if any(self._state.lanes.get(left.lane) != left.request for left in leaving):
             return "a request leaves a lane that it does not hold"
         for left in leaving:
-            self._fold.leave(event.step, left)
+            self._state.leave(event.step, left)
         return None
 
     def _freed_by(self, ended: list[str]) -> list[str]:
         """Whose lanes become free when these end: their own, or at the barrier the whole wave's once nobody of it goes on."""
         if not self._batching.keeps_finished or not ended:
             return ended
-        return [] if self._fold.running else list(self._fold.lanes.values())
+        return [] if self._state.running else list(self._state.lanes.values())
 
     def _preemptions(self, event: StepEvent) -> str | None:
-        fold, computing = self._fold, {s.request for s in event.segments}
+        state, computing = self._state, {s.request for s in event.segments}
         for preempted in event.preempted:
             request, lost, lane = preempted
-            if fold.lanes.get(lane) != request or request in fold.finished or fold.computed.get(request) != lost:
+            if state.lanes.get(lane) != request or request in state.finished or state.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
             if self._own and self._batching.victim == "blocked":
                 if request in computing:
                     return f"request {request!r} was preempted but computes"
-            elif self._own and self._batching.victim == "newest" and request != fold.running[-1]:
+            elif self._own and self._batching.victim == "newest" and request != state.running[-1]:
                 return f"request {request!r} was preempted but is not the newest"
-            fold.preempt(event.step, preempted)
+            state.preempt(event.step, preempted)
         return None
 
     def _admissions(self, event: StepEvent) -> str | None:
-        fold, hits = self._fold, dict(event.kv.prefix_hits)
+        state, hits = self._state, dict(event.kv.prefix_hits)
         if not hits.keys() <= {a.request for a in event.admitted}:
             return "a prefix was found for a request that was not admitted"
         if len(hits) < len(event.kv.prefix_hits):
@@ -237,22 +237,22 @@ class Checker:
             request, lane, _ = admitted
             if request not in self._next():
                 return f"request {request!r} was admitted before another that came first"
-            if lane in fold.lanes:
+            if lane in state.lanes:
                 return f"lane {lane} is taken"
             if not 0 <= lane < self._config.num_lanes:
                 return f"there is no lane {lane}"
             cached = hits.get(request, 0)
-            if cached % self._config.block_size or not 0 <= cached < fold.num_tokens[request]:
+            if cached % self._config.block_size or not 0 <= cached < state.num_tokens[request]:
                 return f"a prefix of {cached} tokens cannot be found for request {request!r}"
-            fold.admit(admitted, cached)
+            state.admit(admitted, cached)
         return None
 
     def _waiting(self, event: StepEvent) -> str | None:
-        (count, head, why), waiting = event.waiting, self._fold.waiting
+        (count, head, why), waiting = event.waiting, self._state.waiting
         known = head in self._next() if waiting else head is None
         if count != len(waiting) or not known or (why is None) != (head is None):
             return f"{len(waiting)} requests wait, not as it says"
-        if why and why.limit == "lanes" and len(self._fold.lanes) < self._config.num_lanes:
+        if why and why.limit == "lanes" and len(self._state.lanes) < self._config.num_lanes:
             return "the first of those waiting waits for a lane though one is free"
         return None
 
@@ -268,14 +268,14 @@ class Checker:
         if event.budget.binding != (why.limit if why else "none"):
             return f"it was not held back by {event.budget.binding!r}"
         if self._header.deduced.get("reasons") == REASONS and reasons != deduced(
-            event, self._fold, self._config, self._num_blocks
+            event, self._state, self._config, self._num_blocks
         ):
             return "a reason is not what follows from what is free"
         return None
 
     def _next(self) -> Collection[str]:
         """Who may be next: the first of those waiting, or any of them where they are not taken in order of arrival."""
-        waiting = self._fold.waiting
+        waiting = self._state.waiting
         if self._batching.order_by != "arrival" or self._batching.requeue or not self._own:
             return waiting
         return [waiting[0]] if waiting else []
@@ -284,9 +284,9 @@ class Checker:
         used, total, changes, hits = event.kv
         if total != self._num_blocks:
             return f"the pool does not have {total} blocks"
-        fold, most = self._fold, len(self._owners)
+        state, most = self._state, len(self._owners)
         shared = {request: cached // self._config.block_size for request, cached in hits}
-        holders = set(fold.lanes.values())
+        holders = set(state.lanes.values())
         taken: dict[str, list[int]] = {}  # in this step, so far
         for request, added, released in changes:
             if any(not 0 <= b < total for b in added):
@@ -302,7 +302,7 @@ class Checker:
             self._owners.update(added)
             most = max(most, len(self._owners))
             if released:
-                for block in fold.tables.get(request, []) + taken.pop(request):
+                for block in state.tables.get(request, []) + taken.pop(request):
                     self._owners[block] -= 1
                     if not self._owners[block]:
                         del self._owners[block]
@@ -311,7 +311,7 @@ class Checker:
         released_by = [c.request for c in changes if c.released]
         if sorted(released_by) != sorted([left.request for left in event.left] + [p.request for p in event.preempted]):
             return "blocks are given back when a lane becomes free, and only then"
-        fold.take_blocks(event.kv)
+        state.take_blocks(event.kv)
         return None
 
     def _passes(self, event: StepEvent) -> str | None:
@@ -331,12 +331,12 @@ class Checker:
                 rows * width - sum(lengths),
             ):
                 return f"the positions of pass {index} do not add up"
-            if forward.bucket is not None and not (self._header.has_graphs and may_be_graph(forward)):
+            if forward.bucket is not None and not may_be_graph(forward, self._header.execution):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
             if len(set(lanes)) < len(lanes) or (self._own and lanes != sorted(lanes)):
                 return f"pass {index} is not in lane order"
-            if any(r.request not in self._fold.finished or self._fold.lanes.get(r.lane) != r.request for r in over):
+            if any(r.request not in self._state.finished or self._state.lanes.get(r.lane) != r.request for r in over):
                 return f"pass {index} computes a finished row that has no lane"
             drafted = {d.request: d.drafted for d in event.drafts}
             for segment in segments:
@@ -348,26 +348,26 @@ class Checker:
 
     def _segment(self, s: Segment, drafted: int) -> str | None:
         """drafted: how many of its last positions hold proposed tokens, which are not the request's yet."""
-        fold, late = self._fold, s.request in self._late
-        if fold.lanes.get(s.lane) != s.request or (s.request in fold.finished and not late):
+        state, late = self._state, s.request in self._late
+        if state.lanes.get(s.lane) != s.request or (s.request in state.finished and not late):
             return f"request {s.request!r} does not hold lane {s.lane}"
-        if s.length < 1 or s.kv_len != s.start + s.length or s.start != fold.computed[s.request]:
+        if s.length < 1 or s.kv_len != s.start + s.length or s.start != state.computed[s.request]:
             return f"request {s.request!r} computes positions that do not follow its cache"
-        num_tokens = fold.num_tokens[s.request]
+        num_tokens = state.num_tokens[s.request]
         if (s.kv_len - drafted > num_tokens or (drafted and s.kv_len - drafted < num_tokens)) and not late:
             return f"request {s.request!r} computes tokens that it does not have"
         decoding = s.length - drafted == 1 and (late or s.kv_len - drafted == num_tokens > self._num_prompt[s.request])
         if s.phase != ("decode" if decoding else "prefill"):
             return f"request {s.request!r} is not in the phase {s.phase!r}"
-        if len(fold.tables.get(s.request, ())) * self._config.block_size < s.kv_len:
+        if len(state.tables.get(s.request, ())) * self._config.block_size < s.kv_len:
             return f"request {s.request!r} has too few blocks for {s.kv_len} positions"
-        fold.compute(s)
+        state.compute(s)
         return None
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
         """Each request that has computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
         nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {row.request for row in event.overrun}
-        due = [s.request for s in segments if s.kv_len >= self._fold.num_tokens[s.request] and s.request not in nothing]
+        due = [s.request for s in segments if s.kv_len >= self._state.num_tokens[s.request] and s.request not in nothing]
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [request for request, _ in groupby(s.request for s in sampled)] != due:
             return f"pass {index} samples for others than those whose tokens are computed"
@@ -387,7 +387,7 @@ class Checker:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
             if is_measured and not self._requests[s.request].sampling.temperature and not may_be_best(s, self._vocab_size):
                 return f"token {s.token_id} of request {s.request!r} cannot have that probability at that margin"
-            self._fold.sample(s)
+            self._state.sample(s)
         return self._drafts(event, index, segments)
 
     def _drafts(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
@@ -399,7 +399,7 @@ class Checker:
         for draft in of_pass:
             if not 0 <= draft.accepted <= draft.drafted < lengths[draft.request]:
                 return f"{draft.drafted} tokens cannot have been drafted for request {draft.request!r}"
-            self._fold.reject(draft)
+            self._state.reject(draft)
         return None
 
     def _samples(self, event: StepEvent) -> str | None:
@@ -425,7 +425,7 @@ class Checker:
         return None
 
     def _work(self, event: StepEvent) -> str | None:
-        running = self._fold.running
+        running = self._state.running
         computing = {s.request for s in event.segments} - self._late
         stalled = [s.request for s in event.stalled if s.request not in self._late]
         if computing | set(stalled) != set(running) or len(computing) + len(stalled) != len(running):
@@ -448,31 +448,31 @@ class Checker:
         return None
 
     def _ends(self, event: StepEvent) -> str | None:
-        fold, ended = self._fold, []
+        state, ended = self._state, []
         newest = {s.request: s.token_id for s in event.sampled}
         for finished in event.finished:
             request, reason = finished
             if finished.when == "before":
                 continue
-            if reason not in _REASONS or request in fold.finished or fold.lane_of(request) is None:
+            if reason not in _REASONS or request in state.finished or state.lane_of(request) is None:
                 return f"request {request!r} cannot finish by {reason!r}"
-            full = fold.num_tokens[request] == self._max_tokens(request)
-            failed = fold.computed[request] == fold.num_tokens[request]
+            full = state.num_tokens[request] == self._max_tokens(request)
+            failed = state.computed[request] == state.num_tokens[request]
             sampling = self._requests[request].sampling
             stops = request in newest and (not sampling.ignore_eos or bool(sampling.stop))
             if {"length": not full, "stop": not stops, "error": not failed}[reason]:
                 return f"request {request!r} has not come to its end by {reason!r}"
-            fold.finish(event.step, finished)
+            state.finish(event.step, finished)
             ended.append(request)
             if sampling.stop:
                 self._ends_by[request] = reason, newest.get(request) in (self._end_tokens or ())
-        if beyond := [r for r in newest if r not in fold.finished and fold.num_tokens[r] >= self._max_tokens(r)]:
+        if beyond := [r for r in newest if r not in state.finished and state.num_tokens[r] >= self._max_tokens(r)]:
             return f"request {beyond[0]!r} goes on beyond its last token"
         leaving = set(self._freed_by(ended))
         if fault := self._leave(event, "after", self._due | leaving, leaving - self._due if self._ahead else ()):
             return fault
         self._late = set(ended) if self._ahead else set()
-        self._due = leaving & set(fold.lanes.values())
+        self._due = leaving & set(state.lanes.values())
         return None
 
     def _max_tokens(self, request: str) -> int:

@@ -15,6 +15,7 @@ from core.trace import file
 from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
 from core.trace.header import Header
+from core.trace.run_state import Frame, RunState
 from core.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class Trace:
         """Prompt token ids by request."""
         return {request: one.prompt for request, one in self.asked.items()}
 
+    @property
+    def prompt_lengths(self) -> dict[str, int]:
+        """Tokens of each prompt, by request."""
+        return {request: len(one.prompt) for request, one in self.asked.items()}
+
     def about(self) -> dict[str, Any]:
         """The header as plain data, with all requests: for a page or a printout."""
         return {**self.header.to_json(), "workload": self.workload.to_json()}
@@ -104,6 +110,14 @@ class Trace:
             if event.step == step:
                 return event
         raise InflightError(f"This trace has no step {step}; its steps go from {self._steps}.")
+
+    def frames(self) -> Iterator[Frame]:
+        """The state while the passes of each step ran, step by step."""
+        state = RunState.of(self.prompt_lengths, self.header.batching.requeue)
+        for event in self.events:
+            state.begin(event)
+            yield state.frame(event)
+            state.end(event)
 
     def mask(self, step: int, pass_index: int = 0, order: Order = "request", layer: int | None = None) -> Mask:
         """Who could attend to whom in a pass of a step.

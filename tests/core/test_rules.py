@@ -32,11 +32,11 @@ def first(trace: Trace, happens) -> tuple[int, StepEvent]:
 def test_the_newest_makes_room_and_nobody_else(trace):
     index, event = first(trace, lambda e: e.preempted)
     checker = checked_to(trace, index)
-    fold = checker._fold
-    older = fold.running[0]
+    state = checker._state
+    older = state.running[0]
     assert older != event.preempted[0].request and checked_to(trace, index).fault(event) is None
-    lane = next(lane for lane, request in fold.lanes.items() if request == older)
-    forged = event._replace(preempted=(Preempted(older, fold.computed[older], lane), *event.preempted[1:]))
+    lane = next(lane for lane, request in state.lanes.items() if request == older)
+    forged = event._replace(preempted=(Preempted(older, state.computed[older], lane), *event.preempted[1:]))
     assert checker.fault(forged) == f"step {event.step}: request {older!r} was preempted but is not the newest."
 
 

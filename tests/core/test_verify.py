@@ -286,7 +286,7 @@ def test_tokens_and_margins_are_computed_again() -> None:
 
 def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None:
     rows = copied("continuous")
-    rows[0]["execution"] = {"cuda_graphs": True}
+    rows[0]["execution"] = {"cuda_graphs": True, "min_graph_positions": 64, "max_graph_positions": 2048}
     forward = steps(rows)[0]["passes"][0]
     for bucket in (forward[3], 64):
         forward[8] = bucket
@@ -295,7 +295,7 @@ def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None
         forward[8] = bucket
         assert "cannot have been a CUDA graph" in refusal(rows)
     padded = copied("static")
-    padded[0]["execution"] = {"cuda_graphs": True}
+    padded[0]["execution"] = {"cuda_graphs": True, "min_graph_positions": 64, "max_graph_positions": 2048}
     decode = next(p for e in steps(padded) for p in e["passes"] if p[2] == 1 and p[1] > 1)
     decode[8] = decode[1]
     checked(padded)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from core.config import POLICIES
-from core.trace.fold import frames
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.documents.replay import replay
@@ -34,7 +33,7 @@ def sentences(trace: Trace, index: int) -> tuple[str, list[str]]:
 
 
 def test_the_fold_keeps_a_stopped_request_in_its_lane_until_its_blocks_are_given_back(ran, at):
-    shown = list(frames(ran))
+    shown = list(ran.frames())
     for request, rows in ran.events[at].overrun:
         before, now, after = ([r for r in f.lanes if r.request == request] for f in shown[at - 1 : at + 2])
         assert before[0].doing == ("decode",) and now[0].doing == ("overrun",) and now[0].length == rows and not after
@@ -52,7 +51,7 @@ def test_what_the_engine_runs_ahead_is_what_the_fold_says(policy):
     overruns = 0
     for seed in range(4):
         trace = real_run(policy, seed)
-        for event, frame, caption in zip(trace.events, frames(trace), captions(trace), strict=True):
+        for event, frame, caption in zip(trace.events, trace.frames(), captions(trace), strict=True):
             where = f"{policy}, seed {seed}, step {event.step}"
             assert len(frame.blocks) == event.kv.used, where
             assert len(frame.waiting) == event.waiting.count, where

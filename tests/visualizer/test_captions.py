@@ -10,7 +10,6 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.trace.events import Finished, Limit, StepEvent, Why
-from core.trace.fold import frames
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -233,7 +232,7 @@ def test_letters_go_on_after_z():
 
 def test_a_frame_agrees_with_the_event():
     for trace in worlds():
-        for e, frame in zip(trace.events, frames(trace), strict=True):
+        for e, frame in zip(trace.events, trace.frames(), strict=True):
             assert len(frame.waiting) == e.waiting.count
             assert [w.why for w in frame.waiting if w.why] == ([e.waiting.why] if e.waiting.why else [])
             computing = {(s.lane, s.request, s.kv_len) for s in e.segments}

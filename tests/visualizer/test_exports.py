@@ -8,7 +8,6 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
-from core.trace.fold import frames
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
@@ -138,7 +137,7 @@ def test_hues_are_dealt_so_that_live_requests_differ():
     )
     hues = deal(ran)
     assert set(hues) == set(ran.prompts) and set(hues.values()) == set(range(len(HUES)))
-    for frame in frames(ran):
+    for frame in ran.frames():
         live = [hues[r.request] for r in frame.lanes]
         assert len(set(live)) == len(live)
     assert letter(39) == "AN"

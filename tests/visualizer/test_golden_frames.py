@@ -12,7 +12,7 @@ import pytest
 
 from core import Workload
 from core.config import POLICIES, EngineConfig
-from core.trace.fold import Frame, frames
+from core.trace.run_state import Frame
 from core.trace.trace import Texts, Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison_files import RECORDED
@@ -46,7 +46,7 @@ def differences(traces: list[tuple[str, Trace]], folder: Path) -> Iterator[str]:
     done = subprocess.run([node, SCRIPT, *paths], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     for (name, trace), line in zip(traces, done.stdout.splitlines(), strict=True):
-        for frame, theirs in zip(map(plain, frames(trace)), json.loads(line), strict=True):
+        for frame, theirs in zip(map(plain, trace.frames()), json.loads(line), strict=True):
             if frame != theirs:
                 yield f"{name}, step {frame['step']}: {frame} here, {theirs} there"
 

@@ -84,8 +84,8 @@ class LiveRun:
     def beginning(self) -> dict[str, Any]:
         """A beginning: the present state, for a newcomer. Requests that are over are left out."""
         self._deltas.keep(self._lives.keys())
-        fold = self._deltas.fold
-        here = {request: self._lives[request] for request in fold.arrived if request in self._lives}
+        state = self._deltas.state
+        here = {request: self._lives[request] for request in state.arrived if request in self._lives}
         return {
             "header": self._header,
             "begin": {
@@ -99,8 +99,8 @@ class LiveRun:
                         "arrived": life.arrived,
                         "waits": [list(wait) for wait in life.waits],
                         "stays": [list(stay) for stay in life.stays],
-                        "kvLen": fold.computed.get(request, 0),
-                        "blocks": list(fold.tables.get(request, ())),
+                        "kvLen": state.computed.get(request, 0),
+                        "blocks": list(state.tables.get(request, ())),
                         "computed": life.computed,
                         "token": life.token,
                         "generated": life.generated,

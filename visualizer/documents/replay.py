@@ -13,9 +13,9 @@ from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import Sampled, StepEvent
-from core.trace.fold import Fold
 from core.trace.header import Header
 from core.trace.phrases import letters
+from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
 from visualizer.words.language import OTHERS, elsewhere, speaking
@@ -87,9 +87,9 @@ class Deltas:
         self._detokenizers: dict[str, Detokenizer] = {}
 
     @property
-    def fold(self) -> Fold:
+    def state(self) -> RunState:
         """What the events so far add up to."""
-        return self._captioner.fold
+        return self._captioner.state
 
     @property
     def letters(self) -> dict[str, str]:

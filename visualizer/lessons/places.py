@@ -13,8 +13,8 @@ from typing import NamedTuple
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.events import Segment, StepEvent
-from core.trace.fold import Frame, frames
 from core.trace.phrases import letters
+from core.trace.run_state import Frame
 from core.trace.trace import Trace
 
 Rule = Callable[[Trace], int]
@@ -40,7 +40,7 @@ class At:
 
     @cached_property
     def frame(self) -> Frame:
-        return next(found for found in frames(self.trace) if found.step == self.step)
+        return next(found for found in self.trace.frames() if found.step == self.step)
 
     @cached_property
     def config(self) -> EngineConfig:

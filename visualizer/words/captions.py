@@ -1,4 +1,4 @@
-"""Every sentence about a step, composed from its event and the fold of the events before it. Nothing is guessed.
+"""Every sentence about a step, composed from its event and the state of the run before it. Nothing is guessed.
 
 See `visualizer.words.vocabulary` for what a sentence is.
 """
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any, TypeVar
 
 from core.trace.events import StepEvent
-from core.trace.fold import Fold
 from core.trace.header import Header
 from core.trace.phrases import bound, letter, reason
+from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from visualizer.words.context import StepContext
 from visualizer.words.language import t
@@ -37,7 +37,7 @@ class Captioner:
     """
 
     def __init__(self, header: Header, numbers: Iterator[int] | None = None) -> None:
-        self.fold = Fold.of({}, header.batching.requeue)
+        self.state = RunState.of({}, header.batching.requeue)
         self._prompt: dict[str, int] = {}  # tokens of each prompt
         self._asked: dict[str, int | None] = {}  # new tokens that each may have
         self.letters: dict[str, str] = {}
@@ -55,15 +55,15 @@ class Captioner:
 
     def meet(self, request: str, prompt_length: int, max_new_tokens: int | None) -> None:
         """A request that will arrive."""
-        self._prompt[request] = self.fold.num_tokens[request] = prompt_length
+        self._prompt[request] = self.state.num_tokens[request] = prompt_length
         self._asked[request] = max_new_tokens
 
     def keep(self, requests: Set[str]) -> None:
         """No other request will be in an event; who freed a lane may still be named."""
-        self.fold.keep(requests)
+        self.state.keep(requests)
         self._prompt = {r: n for r, n in self._prompt.items() if r in requests}
         self._asked = {r: n for r, n in self._asked.items() if r in requests}
-        named = {freed.request for freed in self.fold.freed.values()}
+        named = {freed.request for freed in self.state.freed.values()}
         self.letters = {r: name for r, name in self.letters.items() if r in requests or r in named}
 
     def caption(self, event: StepEvent) -> dict[str, Any]:
@@ -77,18 +77,18 @@ class Captioner:
     def told(self, event: StepEvent, tell: Callable[[Callable[[], dict[str, Any]]], T]) -> T:
         """What `tell` makes of the sentences of the next event, which it may have composed in any language."""
         waited = self._waited(event)
-        self.fold.begin(event)
+        self.state.begin(event)
         for arrived in event.arrived:
             self.letters[arrived.request] = letter(next(self._numbers))
-        context = StepContext(event, self.fold, self._config, self._prompt, self._asked, self.letters, waited)
+        context = StepContext(event, self.state, self._config, self._prompt, self._asked, self.letters, waited)
         made = tell(lambda: _composed(context))
-        self.fold.end(event)
+        self.state.end(event)
         self._last_end = event.t_end
         return made
 
     def _waited(self, event: StepEvent) -> float:
         """Seconds that the device waited for the host before this step; with nobody to serve it waited for no host."""
-        if not self._is_asynchronous or self._last_end is None or not self.fold.has_work:
+        if not self._is_asynchronous or self._last_end is None or not self.state.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 from core.config import EngineConfig
 from core.trace.events import Segment, StepEvent
-from core.trace.fold import Fold
+from core.trace.run_state import RunState
 
 
 @dataclass
 class StepContext:
     """An event while its passes run.
 
-    fold: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. waited: seconds that the device
+    state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. waited: seconds that the device
     waited for the host before this step.
     """
 
     event: StepEvent
-    fold: Fold
+    state: RunState
     config: EngineConfig
     prompt: dict[str, int]
     asked: dict[str, int | None]
@@ -53,21 +53,23 @@ class StepContext:
     def written(self, request: str) -> int:
         """Tokens generated once the step is over."""
         now = sum(s.request == request for s in self.event.sampled)
-        return self.fold.num_tokens.get(request, 0) + now - self.prompt.get(request, 0)
+        return self.state.num_tokens.get(request, 0) + now - self.prompt.get(request, 0)
 
     def pending_end(self, s: Segment) -> int:
         """How many tokens the request had when the pass began: where its prefill ends."""
-        return self.fold.num_tokens.get(s.request, s.kv_len)
+        return self.state.num_tokens.get(s.request, s.kv_len)
 
     def recomputed(self, s: Segment) -> int:
         """How many of the segment's positions were computed once before a preemption."""
-        return max(0, min(self.fold.lost.get(s.request, 0), s.kv_len) - s.start)
+        return max(0, min(self.state.lost.get(s.request, 0), s.kv_len) - s.start)
 
     def cut_by_budget(self, s: Segment) -> bool:
         """Cut short by the budget: the scheduler says so, or the budget is spent and the pool was not full to the last position."""
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
-        full = self.event.kv.used == self.event.kv.total and s.kv_len == len(self.fold.tables[s.request]) * self.config.block_size
+        full = (
+            self.event.kv.used == self.event.kv.total and s.kv_len == len(self.state.tables[s.request]) * self.config.block_size
+        )
         return (
             s.kv_len < self.pending_end(s) and self.event.budget.limit is not None and self.event.budget.unused == 0 and not full
         )

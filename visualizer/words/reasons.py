@@ -74,7 +74,7 @@ def _decodes(m: StepContext) -> list[Sentence]:
 
 def _admitted(m: StepContext, a: Admitted) -> Sentence:
     segment = m.by_request.get(a.request)
-    freed = m.fold.freed.get(a.lane)
+    freed = m.state.freed.get(a.lane)
     origin: Sentence = [", not used before"]
     if freed is not None:
         origin = [f", {'lost' if freed.preempted else 'freed'} by ", {"r": freed.request}, f" in step {freed.step}"]
@@ -105,14 +105,14 @@ def _budget_before(m: StepContext, s: Segment) -> int:
 
 
 def _chunk(m: StepContext, s: Segment) -> Sentence:
-    end, chunk = m.pending_end(s), m.fold.chunks.get(s.request, 0) + 1
+    end, chunk = m.pending_end(s), m.state.chunks.get(s.request, 0) + 1
     cause = f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
     done = f"{s.kv_len} of its {end} are done" if s.kv_len < end else f"all its {end} are done"
     return [{"r": s.request}, f" computes chunk {chunk}, {count(s.length, 'token')}{cause}; {done}."]
 
 
 def _hit(m: StepContext, request: str, cached: int) -> Sentence:
-    known = m.fold.num_tokens.get(request, 0)
+    known = m.state.num_tokens.get(request, 0)
     blocks = cached // m.config.block_size
     return [
         {"r": request},
@@ -129,12 +129,12 @@ def _waiting(m: StepContext) -> list[Sentence]:
     waiting = m.event.waiting
     if waiting.request is None or waiting.why is None:
         return []
-    since = m.fold.since.get(waiting.request, m.event.step)
+    since = m.state.since.get(waiting.request, m.event.step)
     steps = m.event.step - since
     others = waiting.count - 1
     behind = f" {others} more {'waits' if others == 1 else 'wait'} behind it." if others else ""
     how_long = f" since step {since}, {count(steps, 'step')} ago" if steps else ""
-    again = ", preempted," if waiting.request in m.fold.lost else ""
+    again = ", preempted," if waiting.request in m.state.lost else ""
     return [[{"r": waiting.request}, f"{again} waits{how_long}: ", reason(waiting.why), f".{behind}"]]
 
 
@@ -162,7 +162,7 @@ def _padding(m: StepContext) -> list[Sentence]:
                 ".",
             ])  # fmt: skip
         for row in forward.finished_rows:
-            ended = m.fold.finished.get(row.request)
+            ended = m.state.finished.get(row.request)
             when = f" in step {ended}" if ended is not None else ""
             sentences.append(
                 [{"r": row.request}, f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends."]
@@ -196,14 +196,14 @@ def _draft(m: StepContext, d: Draft) -> Sentence:
 
 
 def _overrun(m: StepContext, o: Overrun) -> Sentence:
-    ended = m.fold.finished.get(o.request)
+    ended = m.state.finished.get(o.request)
     when = (
         f"stopped in step {ended}, when this step was already launched"
         if ended is not None
         else "was cancelled while this step ran"
     )
     lane = m.leaving.get(o.request)
-    blocks = count(len(m.fold.tables.get(o.request, ())), "block")
+    blocks = count(len(m.state.tables.get(o.request, ())), "block")
     then = "" if lane is None else f"; lane {lane} and {blocks} become free after it"
     return [{"r": o.request}, f" {when}: {count(o.rows, 'position')} {_was(o.rows)} computed for nothing{then}."]
 
@@ -222,11 +222,11 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
         "cancelled": f"it was cancelled after {count(written, 'token')}",
         "error": "its logits were not finite",
     }[f.finish_reason]
-    lane = m.fold.lane_of(f.request)
+    lane = m.state.lane_of(f.request)
     if lane is None:
         then = ""
     elif f.request in m.leaving:
-        then = f", and gives back lane {lane} and {count(len(m.fold.tables.get(f.request, ())), 'block')}"
+        then = f", and gives back lane {lane} and {count(len(m.state.tables.get(f.request, ())), 'block')}"
     elif m.config.batching.keeps_finished:
         then = f", but lane {lane} stays taken until its wave ends"
     else:

@@ -1,5 +1,5 @@
 // The run as state: folds events into who held which lane, how long each cache was, who waited. Knows nothing of drawing. Its frames are
-// those of core/trace/fold.py; its events have the fields of core/trace/events.py, as visualizer/documents/replay.py names them.
+// those of core/trace/run_state.py; its events have the fields of core/trace/events.py, as visualizer/documents/replay.py names them.
 //
 //   events ─ append ─→ requests (waits, stays, samples) + per step: holder, status and KV length of each lane
 //   frame(i) ─→ everything that step i shows, the same whether stepped or jumped to

@@ -27,9 +27,11 @@ from core.runner.gpu.host_pass import HostPass, LaneTables, lay_out
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.sampling import Sample, as_samples, choose, noise_key, rows_of
 from core.scheduler.output import SchedulerOutput
-from core.trace.bounds import LEAST_GRAPH, MOST_GRAPH
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
+
+MOST_GRAPH = 2048  # positions of the largest CUDA graph: a longer pass computes for longer than its launches take
+LEAST_GRAPH = 64  # of the smallest for prompts
 
 
 class _Planned(NamedTuple):
@@ -97,9 +99,12 @@ class PagedRunner:
     @property
     def execution(self) -> ExecutionFacts:
         """See `Runner`."""
+        graphs = self._capture is not None
         return ExecutionFacts(
             attention="triton",
-            cuda_graphs=self._capture is not None,
+            cuda_graphs=graphs,
+            min_graph_positions=LEAST_GRAPH if graphs else None,
+            max_graph_positions=MOST_GRAPH if graphs else None,
             asynchronous=self.asynchronous,
             fused_sampling=self._execution.fused_sampling,
             fused_norms=bool(self._norms),

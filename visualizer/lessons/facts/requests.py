@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.trace.fold import Fold, prompt_lengths
+from core.trace.run_state import RunState
 from visualizer.lessons.facts.fact import Who, cache_of, fact, segment_of
 from visualizer.lessons.places import At
 
@@ -130,13 +130,13 @@ def shared_blocks(at: At) -> int:
 @fact
 def block_list(at: At, letter: str) -> str:
     """The blocks of a request, in the order of its block table."""
-    request, fold = at.request(letter), Fold.of(prompt_lengths(at.trace))
+    request, state = at.request(letter), RunState.of(at.trace.prompt_lengths)
     for event in at.trace.events:
-        fold.begin(event)
+        state.begin(event)
         if event.step == at.step:
             break
-        fold.end(event)
-    return ", ".join(map(str, fold.tables[request]))
+        state.end(event)
+    return ", ".join(map(str, state.tables[request]))
 
 
 @fact

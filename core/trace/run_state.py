@@ -1,6 +1,6 @@
 """A run as plain rows: who waits, who holds which lane, how long each cache is, whose each block is. Geometry before ink.
 
-A `Fold` follows the events one by one; what it knows at a step depends on that step and the ones before, never on later ones. It is the
+A `RunState` follows the events one by one; what it knows at a step depends on that step and the ones before, never on later ones. It is the
 one account of a run: the rules check an event against it, sentences and tables read it, and the browser's is compared with its frames.
 Knows nothing of policies, colours, sentences or pages.
 """
@@ -8,14 +8,11 @@ Knows nothing of policies, colours, sentences or pages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from core.trace.events import KV, Admitted, Arrived, Draft, Finished, Left, Preempted, Sampled, Segment, StepEvent, When, Why
-
-if TYPE_CHECKING:
-    from core.trace.trace import Trace
 
 Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
@@ -62,7 +59,7 @@ class Frame:
 
 
 @dataclass
-class Fold:
+class RunState:
     """What the events so far add up to. Per event: `begin` (all up to its passes), read, `end` (its passes and what they ended).
 
     Both are made of the verbs below, one for each kind of record; the rules call them one by one.
@@ -82,7 +79,7 @@ class Fold:
     finished: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, prompt_lengths: dict[str, int], requeues: bool = False) -> Fold:
+    def of(cls, prompt_lengths: Mapping[str, int], requeues: bool = False) -> RunState:
         """The state before the first step."""
         return cls(dict(prompt_lengths), requeues)
 
@@ -243,17 +240,3 @@ class Fold:
             for block in table:
                 blocks[block] = (*blocks.get(block, ()), request)
         return Frame(event.step, rows, waiting, blocks)
-
-
-def prompt_lengths(trace: Trace) -> dict[str, int]:
-    """Tokens of each prompt."""
-    return {request: len(one.prompt) for request, one in trace.asked.items()}
-
-
-def frames(trace: Trace) -> Iterator[Frame]:
-    """One frame a step, in order."""
-    fold = Fold.of(prompt_lengths(trace), trace.header.batching.requeue)
-    for event in trace.events:
-        fold.begin(event)
-        yield fold.frame(event)
-        fold.end(event)
