@@ -60,9 +60,9 @@ def mask(answers: ModuleType) -> Result:
             return Result(f"For {pieces} the mask must have {len(expected.queries)} rows of {len(expected.keys)} cells.")
         for q, row in enumerate(found):
             for k, cell in enumerate(row):
-                if bool(cell) != bool(expected.allowed[q, k]):
+                if bool(cell) != expected.allowed[q][k]:
                     query, key = expected.queries[q], expected.keys[k]
-                    may = "may look" if expected.allowed[q, k] else "must not look"
+                    may = "may look" if expected.allowed[q][k] else "must not look"
                     return Result(
                         f"For {pieces}: position {query.position} of {query.request} {may} at key {key.position} of {key.request}."
                     )

@@ -190,7 +190,7 @@ def _grid(
                     if column is None:
                         text.append("…", style="dim")
                     else:
-                        allowed = mask.allowed[position, column]
+                        allowed = mask.allowed[position][column]
                         text.append("#" if allowed else ".", style=styles[keys.request] if allowed else "dim")
             if run.pads and len(run) > 1:
                 text.append(f"   ×{len(run)}", style="dim")

@@ -18,24 +18,29 @@ from core.trace.header import Header, ModelFacts
 from core.workload.workload import ArrivalUnit
 
 
+def model_facts(adapter: ModelAdapter) -> ModelFacts:
+    """What an engine, and a trace's header, know of a model."""
+    return ModelFacts(
+        name=adapter.name,
+        type=adapter.config.model_type,
+        parameters=adapter.num_parameters,
+        layers=len(adapter.shapes),
+        vocab_size=adapter.vocab_size,
+        context=adapter.max_model_len,
+        eos_token_ids=tuple(sorted(adapter.eos_token_ids)),
+        windows=tuple(adapter.windows[layer] for layer in sorted(adapter.windows)),
+        plug=adapter.plug,
+        kv_bytes_per_token=adapter.kv_bytes_per_token,
+    )
+
+
 def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: ArrivalUnit, num_blocks: int, leaks: bool) -> Header:
     """What is known before the first step. name, unit: of the workload. leaks: requests can read each other's keys."""
     device = adapter.device
     return Header(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         source="live",
-        model=ModelFacts(
-            name=adapter.name,
-            type=adapter.config.model_type,
-            parameters=adapter.num_parameters,
-            layers=len(adapter.shapes),
-            vocab_size=adapter.vocab_size,
-            context=adapter.max_model_len,
-            eos_token_ids=tuple(sorted(adapter.eos_token_ids)),
-            windows=tuple(adapter.windows[layer] for layer in sorted(adapter.windows)),
-            plug=adapter.plug,
-            kv_bytes_per_token=adapter.kv_bytes_per_token,
-        ),
+        model=model_facts(adapter),
         device=str(device),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         threads=torch.get_num_threads(),

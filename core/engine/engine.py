@@ -12,11 +12,10 @@ import torch
 
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
-from core.engine.check import checked_prompt
-from core.engine.describe import as_executed, header_of
-from core.engine.pending import Pending
+from core.engine.describe import as_executed, header_of, model_facts
 from core.engine.pool_size import PoolSize
 from core.engine.recorder import Recorder
+from core.engine.requests import Pending, validate_request
 from core.engine.step import Step
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
 from core.models.load import load_adapter
@@ -65,6 +64,7 @@ class Engine:
     ) -> None:
         self.adapter = probe(model) if isinstance(model, torch.nn.Module) else model
         self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
+        self.model = model_facts(self.adapter)
         self._clock, self._sleep = clock, sleep
         self._backend, self._choice = backend, choose_attention(self.adapter, self.config, self.execution, backend)
         self._new_runner = runner or self._chosen_runner
@@ -104,7 +104,7 @@ class Engine:
             raise InflightError("The engine is still at work on other requests.")
         if self.adapter.tensor_parallel > 1 and workload.arrival_unit == "s":
             raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
-        prompts = [self._check(request) for request in workload]
+        prompts = [self._validated(request) for request in workload]
         longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
         num_blocks = self._pool_size.num_blocks(self.config, longest, self._choice.backend)
         for prompt, request in zip(prompts, workload, strict=True):
@@ -149,9 +149,12 @@ class Engine:
         """Raises InvalidConfig for limits that `begin` would refuse."""
         self._choice_for(config)
 
-    def add_request(self, request: Request) -> None:
-        """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run."""
-        prompt = self._check(request)
+    def add_request(self, request: Request, prompt: tuple[int, ...] | None = None) -> None:
+        """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run.
+
+        prompt: its token ids, where `validate_request` has found them already.
+        """
+        prompt = self._validated(request) if prompt is None else prompt
         if self.recorder.knows(request.id):
             raise InvalidRequest(f"There is already a request {request.id!r}.")
         self._pool_size.check_request(request, prompt, self.config, self._num_pool_blocks)
@@ -359,9 +362,9 @@ class Engine:
         self._cancelled: list[str] = []
         self._in_flight = None
 
-    def _check(self, request: Request) -> tuple[int, ...]:
-        """The prompt's token ids; raises InvalidRequest if this model cannot run it."""
-        return checked_prompt(request, self.adapter, self.tokenizer, self.config)
+    def _validated(self, request: Request) -> tuple[int, ...]:
+        """The prompt's token ids; raises InvalidRequest."""
+        return validate_request(request, self.model, self.tokenizer, self.config)
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
         state = RequestState(request, prompt, arrival_index=self._num_requests)

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from core.engine.check import checked_prompt
 from core.engine.engine import Engine
+from core.engine.requests import validate_request
 from core.errors import InvalidRequest, TooManyRequests, first_sentence
 from core.serving.limits import ServingLimits
 from core.workload.request import Request, SamplingParams
@@ -30,7 +30,7 @@ class RequestValidator:
     """name: what clients call the model."""
 
     def __init__(self, engine: Engine, limits: ServingLimits, name: str) -> None:
-        self._adapter, self._limits, self._name = engine.adapter, limits, name
+        self._model, self._limits, self._name = engine.model, limits, name
         self._tokenizer, self._encoding = copy.deepcopy(engine.tokenizer), threading.Lock()  # tokenizers are not thread-safe
         self._under_way: Counter[str] = Counter()  # by client
         self._counting = threading.Lock()
@@ -52,7 +52,7 @@ class RequestValidator:
         try:
             request = Request("r", sampling=sampling, **given)
             with self._encoding:
-                ids = checked_prompt(request, self._adapter, self._tokenizer, engine.config)
+                ids = validate_request(request, self._model, self._tokenizer, engine.config)
         except InvalidRequest as error:
             raise InvalidRequest(as_sentence(error.message)) from None
         if len(ids) > limits.max_prompt_tokens:

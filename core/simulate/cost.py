@@ -6,11 +6,12 @@ cost = Roofline.named("h100", "8b")
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from operator import mul
+from statistics import median, quantiles
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
 
 from core.errors import InflightError
 from core.trace.events import StepEvent
@@ -150,20 +151,22 @@ def fit_loads(loads: Sequence[Load], seconds: Sequence[float], per_token: int, a
     """See `fit`."""
     if len(loads) < 2 * _HELD_OUT:
         raise InflightError(f"{len(loads)} measured passes are too few for a fit; {2 * _HELD_OUT} are the least.")
-    table = np.array([(1.0, load.tokens, load.kv_bytes) for load in loads])
-    times = np.array(seconds)
-    held_out = np.arange(len(loads)) % _HELD_OUT == _HELD_OUT - 1
-    weights = _least_squares(table[~held_out], times[~held_out])
-    errors = np.abs(table[held_out] @ weights - times[held_out]) / times[held_out]
-    error = {
-        "held_out_passes": int(held_out.sum()),
-        "median": round(float(np.median(errors)), 4),
-        "p90": round(float(np.percentile(errors, 90)), 4),
-        "total": round(float((table[held_out] @ weights).sum() / times[held_out].sum() - 1), 4),
-    }
+    passes = list(zip(loads, seconds, strict=True))
+    held_out = passes[_HELD_OUT - 1 :: _HELD_OUT]
+    base, per_position, per_byte = _least_squares(
+        [(1.0, *load, took) for i, (load, took) in enumerate(passes) if i % _HELD_OUT != _HELD_OUT - 1]
+    )
     most = Load(max(load.tokens for load in loads), max(load.kv_bytes for load in loads))
-    base, per_position, per_byte = map(float, weights)
-    return Linear(base, per_position, per_byte, per_token, most, error, dict(about or {}))
+    fitted = Linear(base, per_position, per_byte, per_token, most, {}, dict(about or {}))
+    predicted = [fitted.seconds(load) for load, _ in held_out]
+    errors = [abs(guess - took) / took for guess, (_, took) in zip(predicted, held_out, strict=True)]
+    error = {
+        "held_out_passes": len(held_out),
+        "median": round(median(errors), 4),
+        "p90": round(quantiles(errors, n=10, method="inclusive")[-1], 4),
+        "total": round(sum(predicted) / sum(took for _, took in held_out) - 1, 4),
+    }
+    return replace(fitted, error=error)
 
 
 def measured(events: Iterable[StepEvent], per_token: int) -> tuple[list[Load], list[float]]:
@@ -192,18 +195,38 @@ def kv_bytes_per_token(header: Header) -> int:
     return header.model.kv_bytes_per_token or 1
 
 
-def _least_squares(table: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Relative errors least in square; a coefficient that comes out negative is set to zero and the others fitted again."""
-    used = list(range(table.shape[1]))
+def _least_squares(passes: Sequence[tuple[float, ...]]) -> list[float]:
+    """The coefficients whose relative errors are least in square; one that comes out negative is set to zero and the others fitted again.
+
+    passes: what each costs by, and last its seconds.
+    """
+    weights = [0.0] * (len(passes[0]) - 1)
+    used = list(range(len(weights)))
     while True:
-        scale = np.abs(table[:, used]).max(axis=0)
-        scale[scale == 0] = 1.0
-        found, *_ = np.linalg.lstsq(table[:, used] / scale / times[:, None], np.ones(len(times)), rcond=None)
-        if (found >= 0).all():
-            weights = np.zeros(table.shape[1])
-            weights[used] = found / scale
+        scales = [max(abs(row[column]) for row in passes) or 1.0 for column in used]
+        rows = [[row[column] / scale / row[-1] for column, scale in zip(used, scales, strict=True)] for row in passes]
+        columns = list(zip(*rows, strict=True))
+        found = _solved(
+            [[math.fsum(map(mul, a, b)) for b in columns] for a in columns], [math.fsum(column) for column in columns]
+        )
+        if min(found) >= 0:
+            for column, value, scale in zip(used, found, scales, strict=True):
+                weights[column] = value / scale
             return weights
-        used.pop(int(np.argmin(found)))
+        used.pop(found.index(min(found)))
+
+
+def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Gaussian elimination. What costs go by may be the same in all passes: a trace of the diagonal then shares them out evenly."""
+    size = len(right)
+    ridge = 1e-12 * sum(matrix[i][i] for i in range(size))
+    rows = [[*row[:i], row[i] + ridge, *row[i + 1 :], value] for i, (row, value) in enumerate(zip(matrix, right, strict=True))]
+    for i in range(size):
+        for other in range(size):
+            if other != i:
+                factor = rows[other][i] / rows[i][i]
+                rows[other] = [a - factor * b for a, b in zip(rows[other], rows[i], strict=True)]
+    return [rows[i][size] / rows[i][i] for i in range(size)]
 
 
 # -- running ---------------------------------------------------------------------------------------------------------

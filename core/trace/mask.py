@@ -1,4 +1,4 @@
-"""Who may attend to whom, derived from the segments of a pass: labels and a boolean matrix. Knows numbers, not tensors or text.
+"""Who may attend to whom, derived from the segments of a pass: labels and rows of booleans. Knows numbers, not tensors or text.
 
 A query at position p of a request may attend to the keys at positions p - window + 1 … p of the same request, cached or new. Pads
 attend to nothing and nothing attends to them.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
-
-import numpy as np
 
 from core.trace.events import FinishedRow, Pass, Segment
 
@@ -28,11 +26,19 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Mask:
-    """allowed: bool `[len(queries), len(keys)]`; queries in packed order, a padded pass row by row, pads included."""
+    """allowed: a row of booleans, one for each key, for each query; queries in packed order, a padded pass row by row, pads included."""
 
     queries: tuple[Position, ...]
     keys: tuple[Position, ...]
-    allowed: np.ndarray
+    allowed: tuple[tuple[bool, ...], ...]
+
+    @property
+    def num_cells(self) -> int:
+        return len(self.queries) * len(self.keys)
+
+    @property
+    def num_allowed(self) -> int:
+        return sum(sum(row) for row in self.allowed)
 
 
 def rows_of(forward: Pass, segments: Sequence[Segment]) -> list[Segment | FinishedRow]:
@@ -61,18 +67,26 @@ def mask_of(
             queries += [Position(row.request, None, PAD)] * (forward.width - length)
         if isinstance(row, Segment):
             queries += [Position(row.request, p, text(row.request, p)) for p in range(row.start, row.kv_len)]
-    if order == "request":
-        spans = [(s, 0, s.kv_len) for s in segments]
-    else:
-        spans = [(s, 0, s.start) for s in segments] + [(s, s.start, s.kv_len) for s in segments]
-    keys = [Position(s.request, p, text(s.request, p)) for s, first, end in spans for p in range(first, end)]
-
     numbers = {s.request: i for i, s in enumerate(segments)}
-    q = np.array([(-1, 0) if p.position is None else (numbers[p.request], p.position) for p in queries]).reshape(-1, 2)
-    k = np.array([(numbers[p.request], p.position) for p in keys]).reshape(-1, 2)
-    allowed = (q[:, None, 0] == k[None, :, 0]) & (k[None, :, 1] <= q[:, None, 1])
-    if window is not None:
-        allowed &= q[:, None, 1] - k[None, :, 1] < window
-    if leak and len(segments) > 1:
-        allowed |= (q[:, None, 0] >= 0) & ((q[:, None, 0] + 1) % len(segments) == k[None, :, 0])
-    return Mask(tuple(queries), tuple(keys), allowed)
+    if order == "request":
+        spans = [(s.request, 0, s.kv_len) for s in segments]
+    else:
+        spans = [(s.request, 0, s.start) for s in segments] + [(s.request, s.start, s.kv_len) for s in segments]
+    keys = [Position(request, p, text(request, p)) for request, first, end in spans for p in range(first, end)]
+    stretches = [(numbers[request], first, end) for request, first, end in spans]
+
+    def cells_of(query: Position) -> tuple[bool, ...]:
+        if query.position is None:
+            return (False,) * len(keys)
+        own, last, cells = numbers[query.request], query.position, []
+        lowest = 0 if window is None else last - window + 1
+        for owner, first, end in stretches:
+            start, stop = (lowest, last + 1) if owner == own else (0, 0)
+            if leak and len(segments) > 1 and owner == (own + 1) % len(segments):
+                start, stop = first, end
+            start = min(max(start, first), end)
+            stop = max(start, min(stop, end))
+            cells += [False] * (start - first) + [True] * (stop - start) + [False] * (end - stop)
+        return tuple(cells)
+
+    return Mask(tuple(queries), tuple(keys), tuple(map(cells_of, queries)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError
@@ -15,11 +15,9 @@ from core.trace import file
 from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
 from core.trace.header import Header
+from core.trace.mask import Mask, Order, mask_of
 from core.trace.run_state import Frame, RunState
 from core.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from core.trace.mask import Mask, Order
 
 NOT_TAKEN = "✗"  # in place of a token that was guessed and turned out wrong
 
@@ -125,8 +123,6 @@ class Trace:
         order: "request" groups keys by request (cached, then new); "cached-new" puts all cached keys first. layer: matters for models
         whose layers differ in their sliding window; by default the widest.
         """
-        from core.trace.mask import mask_of  # with numpy, which reading a trace does not need
-
         event = self.event(step)
         if not 0 <= pass_index < len(event.passes):
             raise InflightError(f"Step {step} has {len(event.passes)} passes, so there is no pass {pass_index}.")

@@ -6,13 +6,14 @@ import json
 import statistics
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metrics, request_times
+from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metrics, percentile, request_times
 from core.runner.eager import ModelRunner
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
@@ -215,3 +216,9 @@ def test_an_independent_computation_agrees(policy, plan, blocks, lanes):
     assert min(numbers["lane_steps"].values()) >= 0
     assert numbers["kv_use"] == pytest.approx(statistics.fmean(e["kv"][0] / e["kv"][1] for e in events))
     assert sum(numbers["time_s"].values()) == pytest.approx(numbers["wall_s"], abs=1e-5)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40))
+def test_percentiles_are_numpys(values: list[float]) -> None:
+    expected = np.percentile(values, (50, 90, 99))
+    assert [percentile(sorted(values), share) for share in (50, 90, 99)] == list(expected)

@@ -30,7 +30,7 @@ def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):
         seek(page, index)
         for number in range(len(event.passes)):
             drawn = np.array(page.evaluate("(n) => inflight.readMask(n)", number), dtype=bool)
-            expected = trace.mask(event.step, number).allowed
+            expected = np.array(trace.mask(event.step, number).allowed)
             assert drawn.shape == expected.shape and np.array_equal(drawn, expected), f"step {event.step}, pass {number}"
 
 
@@ -42,7 +42,7 @@ def test_a_leak_is_drawn_and_explained(visit, policy):
     several = [i for i, e in enumerate(trace.events) if len(e.segments) > 2]
     for index in several:
         seek(page, index)
-        expected = trace.mask(trace.events[index].step).allowed
+        expected = np.array(trace.mask(trace.events[index].step).allowed)
         drawn = np.array(page.evaluate("inflight.readMask(0)"), dtype=bool)
         assert np.array_equal(drawn, expected)
         said = page.evaluate("([q, k]) => inflight.mask.explain(q, k)", [int(n) for n in np.argwhere(expected)[-1]])

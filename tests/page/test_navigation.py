@@ -111,7 +111,7 @@ def test_a_cell_says_why(visit, traces, policy, reasons):
         for q, query in enumerate(queries):
             for k, key in enumerate(keys):
                 allowed, reason = explained[q][k]
-                assert allowed == bool(mask.allowed[q, k])
+                assert allowed == mask.allowed[q][k]
                 said.add(reason)
                 if query.position is not None and not allowed:
                     assert (reason == "another request") == (query.request != key.request)

@@ -28,7 +28,7 @@ def ran():
 def test_weights_lie_where_the_mask_permits_and_add_up_to_one(ran):
     trace, adapter = ran
     for event in trace.events[:5]:
-        mask = trace.mask(event.step).allowed
+        mask = np.array(trace.mask(event.step).allowed)
         rows, columns = 0, 0
         for part in attention_weights(trace, adapter, event.step, 0, layer=1, head=2):
             weights = np.array(part["weights"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from core.config import EngineConfig
@@ -95,7 +96,7 @@ def test_the_figure_of_a_step_has_the_masks_that_the_trace_derives(policy: str):
         assert len(figure.data) == 2 * len(event.passes)
         for index, forward in enumerate(event.passes):
             row, mask = figure.data[2 * index], figure.data[2 * index + 1]
-            allowed = ran.mask(event.step, index).allowed
+            allowed = np.array(ran.mask(event.step, index).allowed)
             assert (mask.z.astype(bool) == allowed).all() and mask.z.shape == allowed.shape
             assert sum(code > 0 for code in row.z[0]) == forward.tokens and len(row.z[0]) == forward.rows * forward.width
             assert all(

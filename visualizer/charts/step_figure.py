@@ -31,7 +31,7 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
     """The figure of a step; raises InflightError if there is no such step or its masks are too large to hold in a page."""
     event = trace.event(step)
     masks = [trace.mask(step, index) for index in range(len(event.passes))]
-    cells = sum(m.allowed.size for m in masks)
+    cells = sum(m.num_cells for m in masks)
     if cells > MAX_CELLS:
         raise InflightError(
             f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}. The player draws it in tiles."
@@ -75,7 +75,7 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatm
     new = {(q.request, q.position) for q in mask.queries}
     columns = np.array([_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys])
     return go.Heatmap(
-        z=np.where(mask.allowed, columns[None, :], 0),
+        z=np.array(mask.allowed) * columns,
         text=_reasons(mask),
         x=[_label(k, letters) for k in mask.keys],
         y=[f"{i}: {_label(q, letters)}" for i, q in enumerate(mask.queries)],
@@ -112,7 +112,7 @@ def _token(position: Position) -> str:
 def _reasons(mask: Mask) -> list[list[str]]:
     """Why each cell is allowed or blocked."""
     return [
-        [_reason(query, key, bool(allowed)) for key, allowed in zip(mask.keys, row, strict=True)]
+        [_reason(query, key, allowed) for key, allowed in zip(mask.keys, row, strict=True)]
         for query, row in zip(mask.queries, mask.allowed, strict=True)
     ]
 

@@ -53,7 +53,7 @@ def mask_picture(at: At, blank: bool = False) -> Element:
             64 + q * cell,
             cell,
             cell,
-            HUES[hues[mask.keys[k].request]] if mask.allowed[q, k] and not blank else "#fff",
+            HUES[hues[mask.keys[k].request]] if mask.allowed[q][k] and not blank else "#fff",
             "#bbb",
         )
         for q in range(rows)

@@ -126,7 +126,7 @@ def _answer(section: Element, stop: dict[str, Any], traces: Callable[[str], Trac
 def _picture(stop: dict[str, Any], traces: Callable[[str], Trace]) -> Element:
     """The mask where the stop is about it and it can be read, else the lanes."""
     at = At(traces(stop["run"]), stop["step"])
-    if "mask" in stop["views"] and at.trace.mask(at.step, len(at.event.passes) - 1).allowed.size <= 900:
+    if "mask" in stop["views"] and at.trace.mask(at.step, len(at.event.passes) - 1).num_cells <= 900:
         return mask_picture(at)
     return lanes_picture(at)
 

@@ -57,19 +57,19 @@ def width_less_one(at: At) -> int:
 @fact
 def cells(at: At) -> int:
     """Cells of the mask: queries × keys."""
-    return int(at.trace.mask(at.step).allowed.size)
+    return at.trace.mask(at.step).num_cells
 
 
 @fact
 def allowed(at: At) -> int:
     """Cells of the mask that may be looked at."""
-    return int(at.trace.mask(at.step).allowed.sum())
+    return at.trace.mask(at.step).num_allowed
 
 
 @fact
 def blocked(at: At) -> int:
-    mask = at.trace.mask(at.step).allowed
-    return int(mask.size - mask.sum())
+    mask = at.trace.mask(at.step)
+    return mask.num_cells - mask.num_allowed
 
 
 @fact

@@ -1,19 +1,24 @@
-"""Whether a request can be run at all, by its characters, token ids and length. Asked before anything changes."""
+"""Requests before they run: whether one can be run at all, and those that were accepted and have not arrived yet. Knows no clock."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InvalidRequest
-from core.models.adapter import ModelAdapter
+from core.scheduler.state import RequestState
+from core.trace.header import ModelFacts
 from core.workload.request import Request
 
 
-def checked_prompt(request: Request, adapter: ModelAdapter, tokenizer: Any | None, config: EngineConfig) -> tuple[int, ...]:
-    """The prompt's token ids; raises InvalidRequest if this model cannot run it."""
+def validate_request(request: Request, model: ModelFacts, tokenizer: Any | None, config: EngineConfig) -> tuple[int, ...]:
+    """The prompt's token ids; raises InvalidRequest if this model cannot run it under these limits, by its characters, token ids or length.
+
+    The one check of a prompt: `Engine.add_request` takes the ids of a request that has passed it.
+    """
     ids = _encode(request.id, request.prompt, tokenizer) if request.prompt is not None else request.prompt_token_ids or ()
-    vocab_size, context = adapter.vocab_size, adapter.max_model_len
+    vocab_size, context = model.vocab_size or 2**31, model.context
     outside = next((i for i in ids if not 0 <= i < vocab_size), None)
     if outside is not None:
         raise InvalidRequest(f"token id {outside} is outside the vocabulary of {vocab_size}.", request.id)
@@ -60,3 +65,42 @@ def _unknown_characters(tokenizer: Any, prompt: str) -> str:
 
     unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]
     return "the characters " + " ".join(repr(c) for c in unknown[:5]) if unknown else "the prompt"
+
+
+class Pending:
+    """Arrivals count in the unit of the run, steps or seconds."""
+
+    def __init__(self) -> None:
+        self._states: list[tuple[float, int, RequestState]] = []  # arrival, order, request; sorted
+
+    def __bool__(self) -> bool:
+        return bool(self._states)
+
+    @property
+    def next_arrival(self) -> float:
+        """When the next request arrives; there must be one."""
+        return self._states[0][0]
+
+    def add(self, state: RequestState) -> None:
+        insort(self._states, (*_key(state), state))
+
+    def take_due(self, now: float) -> list[RequestState]:
+        """Take out the requests whose arrival has come, in order."""
+        due = 0
+        while due < len(self._states) and self._states[due][0] <= now:
+            due += 1
+        taken = [state for _, _, state in self._states[:due]]
+        del self._states[:due]
+        return taken
+
+    def withdraw(self, state: RequestState) -> bool:
+        """Take out a request before its arrival; False if it has arrived."""
+        index = bisect_left(self._states, _key(state))
+        if index == len(self._states) or self._states[index][2] is not state:
+            return False
+        del self._states[index]
+        return True
+
+
+def _key(state: RequestState) -> tuple[float, int]:
+    return state.request.arrival, state.arrival_index
