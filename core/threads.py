@@ -20,7 +20,7 @@ WAYS: dict[str, dict[str, str]] = {
     "passive": PASSIVE,
     "spinning briefly": {"GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"},
 }
-"""Ways in which a run's threads may wait, as settings of OpenMP: `python -m core bench threads` compares them."""
+"""Ways in which a run's threads may wait, as settings of OpenMP: `tests/measure/threads.py` compares them."""
 SERVING = "passive"
 """How threads wait where people are served: never ruinous beside a neighbour, and all cores are used. On two cores and the built-in model one thread
 fared a little better (at worst 1.11 times the best way, against 1.27), but it would leave the rest of a larger machine idle."""

@@ -32,10 +32,7 @@ COMMANDS: dict[str, Target] = {
 BENCHES: dict[str, Target] = {
     "speed": "bench:speed",
     "load": "bench_load:load",
-    "serve": "bench_serve:serve",
-    "viewers": "bench_viewers:viewers",
     "gpu": "bench_gpu:gpu",
-    "threads": "bench_threads:threads",
 }
 
 PROGRAM = "python -m core"
@@ -43,7 +40,7 @@ PROGRAM = "python -m core"
 
 def program(commands: dict[str, Target]) -> typer.Typer:
     """A command line of these commands, and of the benchmarks."""
-    benches = program_of(BENCHES, "Measure: speed, load, serving, or a GPU.")
+    benches = program_of(BENCHES, "Measure speed, behaviour under load, or a GPU.")
     about = "Inflight: continuous batching and its older relatives on a real model, every step on record."
     return program_of(commands, about, {"bench": benches})
 

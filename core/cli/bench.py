@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from core.bench import BENCHMARKS
 from core.bench.report import Options, Report
+from core.bench.speed import BENCHMARKS
 from core.cli.bench_report import print_benchmarks
 from core.cli.options import Json, Out, Quick, Threads, writable
 from core.cli.output import Work, finish

@@ -30,6 +30,7 @@ PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset
 WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) instead of a preset.")]
 MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than help; many thousand end the process
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
+Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Small shapes: proves that everything runs, measures nothing.")]

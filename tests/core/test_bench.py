@@ -7,12 +7,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from core.bench import BENCHMARKS
 from core.bench.report import Bar, Limit, Options, Ratio, Report, race
-from core.bench.threads import CONDITIONS, Waits
+from core.bench.speed import BENCHMARKS
 from core.cli import app
 from core.measure.rounds import Contender, Run
-from core.threads import WAYS
 from worlds.clock import Clock
 
 
@@ -143,19 +141,3 @@ def test_a_simulated_run_says_how_good_its_fit_is_and_what_lies_beyond(tmp_path)
     words = " ".join(result.output.split())
     assert "The fit is off by " in words and " held-out passes." in words
     assert " of the simulated passes lie beyond what was measured " in words
-
-
-# -- how threads wait ----------------------------------------------------------------------------------------------------
-
-
-def test_the_best_way_is_the_one_that_fares_best_where_it_fares_worst():
-    waits = Waits({"a": {"quiet": 1.0, "beside": 9.0}, "b": {"quiet": 1.5, "beside": 3.0}, "c": {"quiet": 2.0, "beside": 3.0}})
-    assert [waits.worst(way) for way in "abc"] == [3.0, 1.5, 2.0] and waits.best == "b"
-
-
-@pytest.mark.slow
-def test_every_way_is_timed_under_every_condition():
-    answer = CliRunner().invoke(app, ["bench", "threads", "--quick", "--repeats", "1", "--json"])
-    found = json.loads(answer.stdout)
-    assert {way: set(of) for way, of in found["seconds"].items()} == {way: {c.name for c in CONDITIONS} for way in WAYS}
-    assert all(seconds > 0 for of in found["seconds"].values() for seconds in of.values()) and found["best"] in WAYS

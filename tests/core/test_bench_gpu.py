@@ -13,10 +13,9 @@ import torch
 from typer.testing import CliRunner
 
 import core.cli
-from core.bench.bookkeeping import recording_share
 from core.bench.gpu import FULL, TINY, Device, others, run, session
 from core.bench.gpu.parts import SWITCHES, Part, parts
-from core.bench.gpu.runs import decode_only, decode_steps, engine_for, idle_share, median_run, timed
+from core.bench.gpu.runs import decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
 from core.bench.gpu.shapes import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
 from core.bench.gpu.verdict import report
 from core.cli.bench_gpu_report import print_gpu

@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.bench.serve import serve_beside_offline
 from core.workload.arrivals import Shape, request
 from core.workload.workload import Workload
+from measure.serve import serve_beside_offline
 from worlds.serving import MODEL, Served, char_engine, served
 
 ROOT = Path(__file__).resolve().parents[2]

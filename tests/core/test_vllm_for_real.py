@@ -22,9 +22,9 @@ from core.recorders.asked import Asked
 from core.recorders.convert import open_recording, to_trace
 from core.recorders.raw import read_raw
 from core.recorders.vllm.record import PYTHON, Vllm, vllm_python
-from core.recorders.vllm.served import Served, served
 from core.trace.ranks import Ranks
 from core.workload.presets import preset
+from measure.vllm_ranks import Served, served
 
 INSTALL = "INFLIGHT_VLLM_INSTALL"
 MODEL = ASSETS / "models" / "shakespeare-bpe"

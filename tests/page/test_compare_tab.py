@@ -19,8 +19,7 @@ from core.measure.equivalence import equivalence
 from core.measure.rounds import Run
 from visualizer.documents.comparison import Shown, document
 from visualizer.documents.comparison_files import recorded
-from visualizer.documents.record_comparisons import RECORDINGS
-from visualizer.documents.record_engines import PRESETS as PRESETS_OF_ENGINES
+from visualizer.documents.record import ENGINE_PRESETS, RECORDINGS
 from visualizer.page.tabs import packed_plotly, page_html, parts_script, tab_script, write_files
 from visualizer.server.comparisons import KINDS, Recorded
 from visualizer.server.jobs import JobQueue, Jobs
@@ -193,7 +192,7 @@ def test_a_visitor_has_one_task_and_others_queue(tmp_path):
 def test_the_recorded_comparisons_open(tmp_path):
     asked = Recorded(Store(tmp_path, 2**24, str), HERE)
     names = [entry["name"] for entry in asked.catalogue()["recorded"]]
-    known = {*RECORDINGS, *(f"engines-{name}" for name in PRESETS_OF_ENGINES)}
+    known = {*RECORDINGS, *(f"engines-{name}" for name in ENGINE_PRESETS)}
     assert names[0] == "gpt2-six" and known >= set(names) == {e["name"] for e in recorded()}
     made = json.loads(Path(asked.open("gpt2-six")["url"]).read_text())
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0

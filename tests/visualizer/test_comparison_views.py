@@ -27,7 +27,7 @@ from visualizer.documents.comparison import FIGURES, Shown, document
 from visualizer.documents.comparison_files import RECORDED, save
 from visualizer.documents.comparison_files import load as load_comparison
 from visualizer.documents.comparison_table import NOT_OBSERVABLE, csv_text, table
-from visualizer.documents.record_comparisons import record_comparisons
+from visualizer.documents.record import record_comparisons
 from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.visual import record, request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,13 @@ from core.measure.mistakes import leaky_engine
 from core.measure.verify import verify
 from core.models.cache import Models
 from core.recorders.raw import lines_of
+from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
 from visualizer.documents.comparison_files import RECORDED
-from visualizer.documents.record import MISTAKES, differences, run_leak, run_mistake, run_preset
+from visualizer.documents.record import MISTAKES, run_leak, run_mistake, run_preset
 from visualizer.server.on_record import on_record
 from visualizer.server.store import Store
 
@@ -36,6 +38,35 @@ def engine_of(header: Header, *parts) -> Engine:
 
 def recorded(name: str) -> Trace:
     return Trace.load(TRACES / f"{name}.jsonl")
+
+
+_LIMITS = ("config", "num_blocks", "workload", "arrival_unit", "dtype")
+_FACTS = tuple(name for name in StepEvent._fields if name not in ("t_start", "t_end", "timings"))
+
+
+def differences(recorded: Trace, again: Trace) -> list[str]:
+    """Where two runs of a preset differ in anything but times, dates, machine and rounding of logits, which in 16 bits may choose a token."""
+    exact = recorded.header.dtype == "float32"
+    found = [f"header: {name}" for name in _LIMITS if getattr(recorded.header, name) != getattr(again.header, name)]
+    if recorded.asked != again.asked:
+        found.append("what was asked")
+    if len(recorded.events) != len(again.events):
+        found.append(f"{len(recorded.events)} steps recorded, {len(again.events)} run")
+    for old, new in zip(recorded.events, again.events, strict=False):
+        found += [f"step {old.step}: {name}" for name in _FACTS if _facts(old, name, exact) != _facts(new, name, exact)]
+    return found
+
+
+def _facts(event: StepEvent, name: str, exact: bool) -> Any:
+    """A field of an event without its times and measured floats. exact: with which tokens were chosen."""
+    value = getattr(event, name)
+    if name == "arrived":
+        return [a.request for a in value]
+    if name == "passes":
+        return [p._replace(t_start=0.0, t_end=0.0) for p in value]
+    if name == "sampled":
+        return [(s.pass_index, s.request, s.token_id if exact else None) for s in value]
+    return value
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS])

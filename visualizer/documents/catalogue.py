@@ -40,7 +40,7 @@ RANKED = _elsewhere(
     "Thirty-two arrivals, dealt out between two data-parallel ranks of vLLM: both on one clock.",
     max_num_seqs=4,
 )
-"""Runs of another engine's ranks on a preset's requests; `record-ranks` records them, `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""
+"""Runs of another engine's ranks on a preset's requests; `tests/measure/vllm_ranks.py` records them, `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""
 
 LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
 """Presets that are also on record under a leaking mask, for pages without an engine; and by what name."""

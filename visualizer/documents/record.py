@@ -1,26 +1,49 @@
-"""The recorded runs that ship with the page: made from the presets by the engine, kept as traces, shown at once. And runs with a mistake made on
-purpose, kept apart: lessons count what the mistake did to the texts, and no view draws them, since its mask is not the one that ran.
+"""How what ships with the page is made: the recorded runs, and the comparisons, whose times are taken on a quiet machine alone.
 
-`record` makes them all; `differences` says where a rerun is not what was recorded.
+`record` runs the presets, and beside them runs with a mistake made on purpose, which are kept apart: lessons count what the mistake did to the
+texts, and no view draws them, since its mask is not the one that ran. `record_comparisons` times policies and baselines, `record_engines` vLLM and
+transformers beside our engine; vLLM runs in an environment of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import datetime
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from core.attention.spec import Attend, Backend
 from core.config import EngineConfig
 from core.engine.engine import Engine
+from core.errors import InflightError
+from core.measure import baselines
+from core.measure.baselines.recorded import transformers_batching, vllm
+from core.measure.compare import compare, config_for, engine_contender
+from core.measure.cost_curve import cost_curve
+from core.measure.environment import QUIET, environment, too_busy
+from core.measure.equivalence import equivalence
+from core.measure.load import Sweep, sweep_load
 from core.measure.mistakes import leaky_engine, unmasked_pads
+from core.measure.rounds import Contender, load_average
 from core.models.cache import Models
-from core.trace.events import StepEvent
+from core.recorders.asked import Asked
+from core.recorders.vllm.record import Vllm, needed_python
+from core.trace.header import Header
 from core.trace.trace import Trace
-from core.workload.presets import PRESETS, Preset
-from visualizer.documents.catalogue import LEAKS, TRACES
+from core.workload.presets import PRESETS, Preset, preset
+from visualizer.documents.catalogue import LEAKS, OTHER_ENGINES, TRACES
+from visualizer.documents.comparison import Shown
+from visualizer.documents.comparison_files import RECORDED, save
+from visualizer.words.engines import GROUP
+
+Say = Callable[[str], None]
+
+# -- runs --------------------------------------------------------------------------------------------------------------
 
 
 class Mistake(NamedTuple):
@@ -79,30 +102,176 @@ def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = 
             yield name, path
 
 
-def differences(recorded: Trace, again: Trace) -> list[str]:
-    """Where two runs of a preset differ in anything but times, dates, machine and rounding of logits, which in 16 bits may choose a token."""
-    exact = recorded.header.dtype == "float32"
-    found = [f"header: {name}" for name in _LIMITS if getattr(recorded.header, name) != getattr(again.header, name)]
-    if recorded.asked != again.asked:
-        found.append("what was asked")
-    if len(recorded.events) != len(again.events):
-        found.append(f"{len(recorded.events)} steps recorded, {len(again.events)} run")
-    for old, new in zip(recorded.events, again.events, strict=False):
-        found += [f"step {old.step}: {name}" for name in _FACTS if _facts(old, name, exact) != _facts(new, name, exact)]
+# -- comparisons -------------------------------------------------------------------------------------------------------
+
+
+class Variant(NamedTuple):
+    """A policy under the preset's limits, or some of its own; `name` tells it from the policy as the preset has it."""
+
+    policy: str
+    name: str | None = None
+    limits: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A preset and who serves it; sentences are about the first two. outside: baselines that are no engine of ours. load: whether ever
+    more requests are offered to each policy, too.
+    """
+
+    name: str
+    variants: tuple[Variant, ...]
+    outside: tuple[str, ...] = ()
+    load: bool = False
+
+
+def _policies(*names: str) -> tuple[Variant, ...]:
+    return tuple(Variant(name) for name in names)
+
+
+RECORDINGS = {
+    r.name: r
+    for r in (
+        Recording(
+            "gpt2-six",
+            _policies("static", "continuous", "sequential", "dynamic", "split"),
+            ("generate-waves", "generate-serial", "transformers-continuous"),
+        ),
+        Recording("where-padding-costs", _policies("dynamic", "continuous", "split", "static")),
+        Recording(
+            "equal-lengths",
+            (
+                *_policies("static", "continuous"),
+                Variant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256}),
+                Variant("dynamic"),
+            ),
+        ),
+        Recording(
+            "scheduler-zoo",
+            _policies("stall", "continuous", "no-evict", "mini-sglang", "nano-vllm", "transformers"),
+        ),
+        Recording("poisson-32", _policies("static", "continuous", "dynamic", "split"), load=True),
+    )
+}
+LOAD = Sweep(seconds=10.0)
+"""Poisson arrivals, seeded; at most ten seconds a point, six rates a policy."""
+ENGINE_PRESETS = ("short-and-long", "long-prompt-arrives", "long-prompt-chunked", "kv-pressure", "shared-prefix", "poisson-32")
+"""On which vLLM and transformers are compared with our engine."""
+
+
+def record_comparisons(
+    names: Sequence[str] = (),
+    folder: Path = RECORDED,
+    *,
+    repeats: int = 5,
+    device: str = "cpu",
+    threads: int | None = None,
+    load: Callable[[], float | None] = load_average,
+    say: Say = lambda text: None,
+) -> Iterator[tuple[str, Path]]:
+    """Measure and write all of `RECORDINGS`, or those named, yielding each as it is written.
+
+    Raises InflightError, before anything is measured, for an unknown name and for a machine that is not quiet.
+    """
+    if unknown := [name for name in names if name not in RECORDINGS]:
+        raise InflightError(f"There is no comparison {unknown[0]!r} to record; there are {', '.join(RECORDINGS)}.")
+    before = _load_of_a_quiet_machine(load)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    made = ((name, _compare_policies(RECORDINGS[name], repeats, device, say)) for name in names or RECORDINGS)
+    return _save_all(made, folder, before)
+
+
+def record_engines(
+    names: Sequence[str] = (),
+    folder: Path = RECORDED,
+    traces: Path = TRACES,
+    *,
+    python: str | None = None,
+    repeats: int = 5,
+    load: Callable[[], float | None] = load_average,
+    say: Say = lambda text: None,
+) -> Iterator[tuple[str, Path]]:
+    """Measure and write the comparison of each of `ENGINE_PRESETS`, or of those named, yielding each as it is written, and the runs of vLLM
+    that the page shows by themselves.
+
+    python: of an environment with vLLM. Raises InflightError, before anything is measured, where none is named, for an unknown name and
+    for a machine that is not quiet.
+    """
+    python = needed_python(python)
+    if unknown := [name for name in names if name not in ENGINE_PRESETS]:
+        raise InflightError(f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(ENGINE_PRESETS)}.")
+    before = _load_of_a_quiet_machine(load)
+    made = ((name, _compare_engines(preset(name), python, traces, repeats, say)) for name in names or ENGINE_PRESETS)
+    return _save_all(made, folder, before)
+
+
+def _load_of_a_quiet_machine(load: Callable[[], float | None]) -> float | None:
+    found, cpus = load(), os.cpu_count()
+    if too_busy(found, cpus):
+        raise InflightError(
+            f"This machine is busy: a load of {found:g} on {cpus} CPUs, and at most {QUIET:g} a CPU is allowed where times are published."
+        )
     return found
 
 
-_LIMITS = ("config", "num_blocks", "workload", "arrival_unit", "dtype")
-_FACTS = tuple(name for name in StepEvent._fields if name not in ("t_start", "t_end", "timings"))
+def _save_all(made: Iterator[tuple[str, Shown]], folder: Path, load_before: float | None) -> Iterator[tuple[str, Path]]:
+    for name, shown in made:
+        shown.environment["load_average"] = load_before  # later comparisons find the load of those before
+        yield name, save(shown, folder / shown.workload)
 
 
-def _facts(event: StepEvent, name: str, exact: bool) -> Any:
-    """A field of an event without its times and measured floats. exact: with which tokens were chosen."""
-    value = getattr(event, name)
-    if name == "arrived":
-        return [a.request for a in value]
-    if name == "passes":
-        return [p._replace(t_start=0.0, t_end=0.0) for p in value]
-    if name == "sampled":
-        return [(s.pass_index, s.request, s.token_id if exact else None) for s in value]
-    return value
+def _compare_policies(recording: Recording, repeats: int, device: str, say: Say) -> Shown:
+    """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load where that is asked for.
+
+    Beside baselines, which decode greedily, every contender does.
+    """
+    asked = preset(recording.name)
+    workload = asked.workload.greedy() if recording.outside else asked.workload
+    adapter, tokenizer = Models().get(asked.model, device)
+    engines = [Engine(adapter, tokenizer, config_for(v.policy, asked.config, v.limits)) for v in recording.variants]
+    contenders = [
+        engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)
+    ]
+    if recording.outside:
+        work, limits = baselines.jobs(workload, tokenizer), (asked.config.max_num_seqs, asked.config.max_num_batched_tokens)
+        contenders += [baselines.contender(name, adapter.model, work, *limits) for name in recording.outside]
+    shown = _compared(contenders, recording.name, asked, engines[0].trace.header, repeats, say)
+    say("cost curve")
+    shown.cost = cost_curve(adapter)
+    shown.equivalence = {}
+    for switch in ("honest", "leak"):
+        say(f"equivalence, {switch}")
+        same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")
+        shown.equivalence[switch] = same.to_json()
+    if recording.load:
+        by_policy = {engine.config.policy: engine for engine in engines}
+        shown.load = sweep_load(by_policy, LOAD, lambda policy, rate: say(f"load: {policy}, {rate:.3g} requests/s"))
+    return shown
+
+
+def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, say: Say) -> Shown:
+    """vLLM, our `continuous` and transformers in rotated order, with as many threads each."""
+    adapter, tokenizer = Models().get(chosen.model, "cpu")
+    asked = Asked.of(chosen, tokenizer)
+    engine = Engine(adapter, tokenizer, asked.config)
+    say(f"{chosen.name}: loading vLLM")
+    with Vllm(asked, python, torch.get_num_threads()) as other:
+        contenders = [vllm(asked, other), engine_contender(engine, asked.workload), transformers_batching(asked, adapter.model)]
+        shown = _compared(contenders, f"engines-{chosen.name}", chosen, engine.trace.header, repeats, say, GROUP)
+    if (run := f"vllm-{chosen.name}") in OTHER_ENGINES and (trace := shown.comparison.runs["vLLM"].trace) is not None:
+        trace.save(traces / f"{run}.jsonl")
+    return shown
+
+
+def _compared(
+    contenders: Sequence[Contender], name: str, chosen: Preset, header: Header, repeats: int, say: Say, group: str = ""
+) -> Shown:
+    """Timed in rotated order; their runs are marked as recorded."""
+    where = environment(header)
+    result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
+    for run in result.runs.values():
+        if run.trace is not None:
+            run.trace.header = replace(run.trace.header, source="recorded")
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return Shown(result, name, where, "recorded", chosen.title, chosen.shows, created, group=group)

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from core.bench.bookkeeping import recording_share
 from core.bench.gpu import accuracy, others
 from core.bench.gpu.device import Device
-from core.bench.gpu.runs import Timed, decode_steps, engine_for, median_run, timed, unrecorded
+from core.bench.gpu.runs import Timed, decode_steps, engine_for, median_run, recording_share, timed, unrecorded
 from core.bench.gpu.scale import Scale, lengths_of
 from core.bench.gpu.shapes import Shape, weight_bytes_read
 from core.config import Execution

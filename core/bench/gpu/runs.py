@@ -16,6 +16,7 @@ from core.bench.gpu.scale import Scale
 from core.config import EngineConfig, Execution
 from core.engine.engine import Engine
 from core.engine.recorder import Recorder
+from core.errors import InflightError
 from core.models.adapter import ModelAdapter
 from core.trace.events import Pass, StepEvent
 from core.trace.trace import Trace
@@ -88,6 +89,39 @@ class _StandIn(Recorder):
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:
         return super().record(lambda: self._event)
+
+
+def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
+    """Of the time of a run's steps, the share that went into making their events; and the run.
+
+    Raises InflightError if events are made elsewhere than where this looks.
+    """
+    before, stopwatch = engine.recorder, _Stopwatch(clock)
+    engine.recorder = stopwatch
+    try:
+        engine.run(workload)
+    finally:
+        engine.recorder = before
+    trace = stopwatch.trace
+    if stopwatch.calls != len(trace.events):
+        raise InflightError(f"{len(trace.events)} events were made in {stopwatch.calls} calls, so their cost is not known.")
+    return stopwatch.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
+
+
+class _Stopwatch(Recorder):
+    """A recorder that adds up the time it takes to record, and the calls."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.seconds, self.calls, self._clock = 0.0, 0, clock
+
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        self.calls += 1
+        started = self._clock()
+        try:
+            return super().record(event)
+        finally:
+            self.seconds += self._clock() - started
 
 
 def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf) -> Timed:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from core.bench.gpu.shapes import LLAMA_1B, LLAMA_8B, QWEN3_06B, Shape
-from core.bench.worlds import mixed, requests
+from core.bench.synthetic import mixed, requests
 from core.workload.workload import Workload
 
 

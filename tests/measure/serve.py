@@ -1,8 +1,8 @@
-"""What serving costs: the same requests, at the same arrivals, over HTTP from a server of its own process and by the same engine offline.
+"""`python tests/measure/serve.py`: what serving costs. The same requests, at the same arrivals, over HTTP from a server of its own process and by the same engine offline.
 
 Clients stream, each on a connection of its own, and time what they read: the server's share is all that lies between a token's pass and
 its line at the client. Each makes sure that it is answered whole, once, and in order; outputs must be equal, token for token. Meanwhile the
-server's memory is read. Prints nothing.
+server's memory is read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import re
 import signal
 import subprocess
@@ -21,20 +20,35 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import typer
+
+from core.assets import DEFAULT_MODEL
+from core.cli.options import Burstiness, Json, Model, Out, Place, Seed, Tokens, engine_for, with_options, writable
+from core.cli.output import Work, finish, line, number, seconds, table
+from core.cli.serve import LANES
+from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError
+from core.measure.environment import environment
 from core.measure.metrics import distribution, metrics
+from core.workload.arrivals import Lengths, arrivals, request
 from core.workload.request import Request
 from core.workload.workload import Workload
+from measure import script
 
+ROOT = Path(__file__).resolve().parents[2]
 START_S = 180.0  # a server may take to load its model
 CLIENTS = 100  # at once
 _READINGS = 20  # of the server's memory
+_DEFAULT = Lengths()
 
 
 @dataclass
@@ -142,8 +156,7 @@ def server(options: Sequence[str]) -> Iterator[str]:
 def started(options: Sequence[str]) -> Iterator[tuple[str, int]]:
     """The same, with its process."""
     command = [sys.executable, "-m", "core", "serve", "--port", "0", *options]
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=root)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         address = _address(process)
         threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()  # a full pipe would stop the server
@@ -160,9 +173,9 @@ def started(options: Sequence[str]) -> Iterator[tuple[str, int]]:
 def _address(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     deadline, said = time.monotonic() + START_S, ""
-    for line in process.stderr:
-        said = line.strip() or said
-        if found := re.search(r"Serving .* at (http://\S+)", line):
+    for printed in process.stderr:
+        said = printed.strip() or said
+        if found := re.search(r"Serving .* at (http://\S+)", printed):
             return found[1]
         if time.monotonic() > deadline:
             break
@@ -208,11 +221,88 @@ async def _ask(url: str, request: Request) -> Answer:
         if " 200 " not in status:
             told = (await reader.read()).decode().partition("\r\n\r\n")[2]
             raise InflightError(f"The server refused a request: {told or status.strip() or 'it hung up'}")
-        async for line in reader:
-            if line.startswith(b"data: "):
-                answer.take(json.loads(line[6:]))
+        async for event in reader:
+            if event.startswith(b"data: "):
+                answer.take(json.loads(event[6:]))
     finally:
         writer.close()
     if not answer.engine:
         raise InflightError(f"The server hung up after {len(answer.tokens)} tokens.")
     return answer
+
+
+# -- the command ----------------------------------------------------------------------------------------------------------
+
+
+@with_options
+def serve(
+    requests: Annotated[int, typer.Option(min=1, help="How many, each with a client of its own, at most 100 at once.")] = 100,
+    rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = 8.0,
+    burstiness: Burstiness = 1.0,
+    seed: Seed = 0,
+    prompt_tokens: Tokens = _DEFAULT.prompt,
+    output_tokens: Tokens = _DEFAULT.output,
+    model: Model = None,
+    out: Out = None,
+    json: Json = False,
+    *,
+    limits: dict[str, Any],
+    place: Place,
+) -> None:
+    """Measure what serving costs: streaming clients over HTTP against the same engine offline, at the same arrivals."""
+    writable(out)
+    name = model or DEFAULT_MODEL
+    config = EngineConfig(**{"max_num_seqs": LANES, **limits})
+    engine = engine_for(name, config, place)
+    shapes, times = Lengths(prompt_tokens, output_tokens).shapes(seed), arrivals(rate, seed, burstiness)
+    drawn = islice(zip(shapes, times, strict=False), requests)
+    adapter = engine.adapter
+    asked = [request(i, shape, at, adapter.vocab_size, adapter.max_model_len) for i, (shape, at) in enumerate(drawn)]
+    # The server sizes its pool for the longest context; offline it must be the same pool.
+    blocks = config.num_blocks or engine.kv_blocks[1]
+    engine = type(engine)(adapter, engine.tokenizer, EngineConfig(**{**config.to_json(), "num_blocks": blocks}))
+    given = {**limits, "max_num_seqs": config.max_num_seqs, "num_blocks": blocks}
+    options = ["--model", name, "--device", place.device, "--dtype", place.dtype]
+    options += ["--threads", str(place.threads)] if place.threads else []
+    for option, value in given.items():
+        flag = option.replace("_", "-")
+        options += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    with Work("runs", 3) as work:
+        steps = iter(range(3))
+        workload = Workload(asked, name="serve", arrival_unit="s")
+        data = serve_beside_offline(engine, workload, options, lambda what: work.update(next(steps), what))
+    header = data.pop("header")
+    data |= {
+        "rate": None if math.isinf(rate) else rate,
+        "seed": seed,
+        "limits": config.to_json(),
+        "environment": environment(header),
+    }
+    finish(data, _print, out, json)
+
+
+def _print(data: dict[str, Any]) -> None:
+    rows = []
+    for name, title in (("served", "over HTTP, at the client"), ("offline", "offline")):
+        n = data[name]
+        ttft, itl, e2e = (n[key] for key in ("ttft_s", "itl_s", "e2e_s"))
+        rows.append(
+            (
+                title, seconds(n["wall_s"]), number(n["output_tok_s"]), seconds(ttft["p50"]), seconds(ttft["p99"]), seconds(itl["p50"]),
+                seconds(itl["p99"]), seconds(e2e["p50"]), seconds(e2e["p99"]),
+            )
+        )  # fmt: skip
+    columns = ("", "wall", "out tok/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "E2E p50", "E2E p99")
+    table(columns, rows, right=columns[1:])
+    ttft = data["engine_while_serving"]["ttft_s"]
+    line(f"By the engine's own clock, while it served: TTFT p50 {seconds(ttft['p50'])}, p99 {seconds(ttft['p99'])}.")
+    rate = "all at once" if data["rate"] is None else f"{data['rate']:g} requests/s"
+    same = "the same tokens in each" if not data["differing_requests"] else f"OTHER TOKENS in {data['differing_requests']}"
+    line(f"{data['requests']} requests, {rate}, seed {data['seed']}; {same}.")
+    if memory := data["server_memory"]:
+        curve = ", ".join(f"{m['mib']:,.0f} after {m['answered']:,}" for m in memory)
+        line(f"The server's memory in MiB: {curve}.")
+
+
+if __name__ == "__main__":
+    script(serve)

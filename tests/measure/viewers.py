@@ -1,6 +1,7 @@
-"""What those who watch cost an engine that serves: its tokens a second with and without viewers, round by round in one run.
+"""`python tests/measure/viewers.py`: what those who watch cost an engine that serves. Its tokens a second with and without viewers, round by
+round in one run.
 
-The engine is kept full by requests without an end of their own. Viewers are one process of lowest priority, this module as a program, that reads
+The engine is kept full by requests without an end of their own. Viewers are one process of lowest priority, this script again, that reads
 every stream as fast as it may and looks at nothing: on a machine of their own they would cost the engine nothing else either.
 """
 
@@ -16,13 +17,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-import httpx
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import httpx
+import typer
+
+from core.assets import DEFAULT_MODEL
+from core.cli.options import Json, Out, writable
+from core.cli.output import Work, finish, line, number, table
 from core.errors import InflightError
+from measure import script
+from measure.serve import server
+
+WATCH = "--watch"
 
 _SETTLE_S = 2.0
 _TOKENS = re.compile(r"^inflight:generation_tokens_total\S* (\S+)$", re.MULTILINE)
@@ -101,14 +114,56 @@ async def _tokens(client: httpx.AsyncClient, url: str) -> float:
     return float(found[1])
 
 
+def viewers(
+    viewers: Annotated[int, typer.Option(min=1, help="How many watch at once.")] = 200,
+    rounds: Annotated[int, typer.Option(min=1, help="Pairs of a run without viewers and a run with them.")] = 5,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Length of each run.")] = 8.0,
+    lanes: Annotated[int, typer.Option(min=1, help="Requests kept under way.")] = 8,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each request.")] = 200,
+    url: Annotated[
+        str | None,
+        typer.Option(help="A server that is running already, e.g. a page's http://127.0.0.1:7860/serve.", show_default=False),
+    ] = None,
+    events: Annotated[
+        str | None,
+        typer.Option(help="What is watched there, e.g. http://127.0.0.1:7860/inflight/live/steps.", show_default="URL/events"),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Model of the server that is started where there is no --url.")
+    ] = DEFAULT_MODEL,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Measure what viewers cost the engine: its tokens a second with and without them, by turns. Wants a quiet machine."""
+    writable(out)
+    options = ["--model", model, "--max-num-seqs", str(lanes), "--device", "cpu"]
+    with nullcontext(url) if url is not None else server(options) as at, Work("times", 2 * rounds) as work:
+        at = at.rstrip("/")
+        data = asyncio.run(fan_out(at, events or f"{at}/events", viewers, lanes, tokens, rounds, seconds, work.update))
+    finish(data, _print, out, json)
+
+
+def _print(data: dict[str, Any]) -> None:
+    rows = [
+        (str(index + 1), number(alone), number(watched), f"{100 * (1 - ratio):.1f} %")
+        for index, (alone, watched, ratio) in enumerate(
+            zip(data["tok_s_alone"], data["tok_s_watched"], data["ratios"], strict=True)
+        )
+    ]
+    columns = ("round", "tok/s alone", "tok/s watched", "cost")
+    table(columns, rows, right=columns)
+    line(
+        f"{data['viewers']} viewers, {data['messages_per_viewer_s']:g} messages and {data['kib_per_viewer_s']:g} KiB a second each, "
+        f"{data['skips']:g} skips: they cost {100 * (1 - data['ratio']):.1f} % of the engine's tokens a second (median of the rounds)."
+    )
+
+
 # -- viewers, in a process of their own ----------------------------------------------------------------------------------
 
 
 @contextmanager
 def _viewers(events: str, count: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "core.bench.viewers", events, str(count)]
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
+    process = subprocess.Popen([sys.executable, __file__, WATCH, events, str(count)], stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
@@ -129,7 +184,7 @@ def _counted(said: str) -> dict[str, float]:
     return dict(zip(names, map(float, said.split()), strict=True))
 
 
-def main(events: str, count: int) -> None:
+def watch(events: str, count: int) -> None:
     """Watch until told to end; say `ready` once all have caught up, and in the end what was read since then."""
     import signal
 
@@ -158,4 +213,7 @@ def main(events: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    if sys.argv[1:2] == [WATCH]:
+        watch(sys.argv[2], int(sys.argv[3]))
+    else:
+        script(viewers)

@@ -1,6 +1,6 @@
-"""Measures what the recorder costs the engine's thread per step, on vLLM's own scheduler with no model behind it.
+"""What the recorder costs the engine's thread per step, on vLLM's own scheduler with no model behind it.
 
-    VLLM_PYTHON -m core.recorders.vllm.cost --requests 64 --steps 2000
+    VLLM_PYTHON tests/measure/recorder_cost.py --requests 64 --steps 2000
 
 Two figures. `listening`: time inside the recorder's own methods, a step's calls together. `difference`: a whole step of the scheduler with the
 recorder and without, in turns, which also holds what the writer's thread takes from the interpreter. Decoding requests, one token each a
@@ -14,11 +14,14 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.assets import ASSETS
 from core.recorders.vllm.drive import ENVIRONMENT
@@ -141,7 +144,7 @@ def _spread(seconds: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m core.recorders.vllm.cost")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--steps", type=int, default=2000)
     given = parser.parse_args()

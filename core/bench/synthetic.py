@@ -45,11 +45,14 @@ def mixed(count: int, vocab_size: int, prompts: tuple[int, int], new: tuple[int,
     return requests([draw.randint(*prompts) for _ in range(count)], [draw.randint(*new) for _ in range(count)], vocab_size, seed)
 
 
-def greedy(workload: Workload) -> Workload:
-    """The same requests at temperature 0, past end-of-sequence tokens, all at the start: what every contender can run."""
+def greedy(workload: Workload, most_tokens: int | None = None) -> Workload:
+    """The same requests at temperature 0, past end-of-sequence tokens, all at the start: what every contender can run.
+
+    most_tokens: of an answer, for a quick run.
+    """
     return Workload(
         [
-            replace(r, sampling=SamplingParams(max_new_tokens=r.sampling.max_new_tokens, ignore_eos=True), arrival=0)
+            replace(r, sampling=SamplingParams(min(r.sampling.max_new_tokens, most_tokens or 10**9), ignore_eos=True), arrival=0)
             for r in workload
         ],
         name=workload.name,

@@ -1,33 +1,35 @@
-"""What scheduling, recording and storing a step cost: limits in microseconds, shares and bytes."""
+"""`python tests/measure/bookkeeping.py`: what scheduling, recording and storing a step cost; limits in microseconds, shares and bytes."""
 
 from __future__ import annotations
 
 import gc
 import statistics
+import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 from transformers.utils import logging
 
 from core.assets import DEFAULT_MODEL
+from core.bench.gpu.runs import recording_share
 from core.bench.report import Limit, Options, Report
-from core.bench.worlds import greedy
+from core.bench.synthetic import greedy
+from core.cli.bench_report import print_report
+from core.cli.options import Json, Out, Quick, writable
+from core.cli.output import Work, finish
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.engine.recorder import Recorder
-from core.errors import InflightError
 from core.measure.rounds import load_average
 from core.models import load as models
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
-from core.trace.events import StepEvent
-from core.trace.trace import Trace
 from core.workload.presets import preset
 from core.workload.request import Request, SamplingParams
-from core.workload.workload import Workload
+from measure import script
 
 NAME = "bookkeeping"
 TITLE = "Scheduling at 64 running requests, recording, and a trace on disk"
@@ -80,11 +82,7 @@ def _recording(options: Options) -> tuple[float, float, float]:
     logging.disable_progress_bar()
     model, tokenizer = models.load(DEFAULT_MODEL, torch.device("cpu"), torch.float32)
     chosen = preset("gpt2-six")
-    workload = greedy(chosen.workload)
-    if options.quick:
-        workload = type(workload)(
-            [replace(r, sampling=replace(r.sampling, max_new_tokens=4)) for r in workload], name=workload.name
-        )
+    workload = greedy(chosen.workload, most_tokens=4 if options.quick else None)
     engine = Engine(model, tokenizer, chosen.config)
     engine.run(workload)
     share, trace = recording_share(engine, workload, options.clock)
@@ -96,34 +94,14 @@ def _recording(options: Options) -> tuple[float, float, float]:
     return share, (size - 100 * tokens) / len(trace.events), size / tokens
 
 
-def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
-    """Of the time of a run's steps, the share that went into making their events; and the run.
-
-    Raises InflightError if events are made elsewhere than where this looks.
-    """
-    before, stopwatch = engine.recorder, Stopwatch(clock)
-    engine.recorder = stopwatch
-    try:
-        engine.run(workload)
-    finally:
-        engine.recorder = before
-    trace = stopwatch.trace
-    if stopwatch.calls != len(trace.events):
-        raise InflightError(f"{len(trace.events)} events were made in {stopwatch.calls} calls, so their cost is not known.")
-    return stopwatch.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
+def bookkeeping(quick: Quick = False, out: Out = None, json: Json = False) -> None:
+    """Measure what scheduling at 64 running requests, recording, and a trace on disk cost. Wants a quiet machine."""
+    writable(out)
+    with Work("parts", 3) as work:
+        parts = iter(range(3))
+        report = run(Options(quick=quick, on_run=lambda what: work.update(next(parts), what)))
+    finish(report.to_json(), print_report, out, json)
 
 
-class Stopwatch(Recorder):
-    """A recorder that adds up the time it takes to record, and the calls."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        super().__init__()
-        self.seconds, self.calls, self._clock = 0.0, 0, clock
-
-    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
-        self.calls += 1
-        started = self._clock()
-        try:
-            return super().record(event)
-        finally:
-            self.seconds += self._clock() - started
+if __name__ == "__main__":
+    script(bookkeeping)

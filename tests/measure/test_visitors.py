@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from core.errors import InflightError
-from visualizer.server.load_test import HEADING, measure
+from measure.visitors import HEADING, measure
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
-"""vLLM behind its own HTTP server, with the scheduler that records. Data-parallel ranks need it: their engines live in processes of their own,
-and vLLM's balancer deals the requests out between them.
+"""`python tests/measure/vllm_ranks.py --python PYTHON_WITH_VLLM`: records the runs of several ranks that ship with the page.
+
+`served` is vLLM behind its own HTTP server, with the scheduler that records. Data-parallel ranks need it: their engines live in processes of
+their own, and vLLM's balancer deals the requests out between them.
 """
 
 from __future__ import annotations
@@ -10,21 +12,36 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import typer
 
 from core.assets import ASSETS
+from core.cli.output import line
 from core.errors import InflightError
 from core.recorders.asked import Asked
+from core.recorders.convert import open_recording
 from core.recorders.raw import read_raw
+from core.recorders.texts import tokenizer_of
+from core.recorders.vllm import inflight_vllm
 from core.recorders.vllm.drive import ENVIRONMENT
+from core.recorders.vllm.record import needed_python
 from core.workload.request import Request
+from measure import script
+from visualizer.documents.catalogue import RANKED, TRACES
 
+RANKS = 2
 RECORDING = "run.raw.jsonl"
 _MODEL = "it"  # what its clients call it
 _UP_S, _ANSWER_S, _DOWN_S = 600.0, 600.0, 120.0  # after which it counts as stuck
@@ -84,7 +101,7 @@ def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[
     environment = {
         **os.environ,
         **{name: value for name, value in ENVIRONMENT.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"},
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": str(Path(inflight_vllm.__file__).parent),
         "INFLIGHT_TRACE": str(folder / RECORDING),
     }
     command = [
@@ -140,3 +157,24 @@ def record_ranks(asked: Asked, python: str, folder: Path, ranks: int) -> list[Pa
     if len(found) != ranks:
         raise InflightError(f"vLLM left {len(found)} recordings, and not one for each of {ranks} ranks.")
     return found
+
+
+def vllm_ranks(
+    names: Annotated[list[str] | None, typer.Argument(help="Runs of several ranks; all by default.")] = None,
+    python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
+) -> None:
+    """Record vLLM's data-parallel ranks at work together, and write the trace of each to assets/traces. Wants a quiet machine: times are theirs."""
+    python = needed_python(python)
+    if unknown := [name for name in names or () if name not in RANKED]:
+        raise InflightError(f"There is no run of several ranks called {unknown[0]!r}; there is {', '.join(RANKED)}.")
+    for preset in (RANKED[name] for name in names or RANKED):
+        with tempfile.TemporaryDirectory() as place:
+            recordings = record_ranks(Asked.of(preset, tokenizer_of(preset.model)), python, Path(place), RANKS)
+            for rank, trace in enumerate(map(open_recording, recordings)):
+                path = TRACES / f"{preset.name}.rank{rank}.jsonl"
+                trace.save(path)
+                line(f"{preset.name}: {path.name}, {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    script(vllm_ranks)

@@ -1,8 +1,7 @@
-"""How a run's threads should wait for each other: every way of `core.threads.WAYS` on a quiet machine, beside a busy neighbour, and beside
+"""`python tests/measure/threads.py`: how a run's threads should wait for each other. Every way of `core.threads.WAYS` on a quiet machine, beside a busy neighbour, and beside
 other runs in the same process.
 
-OpenMP reads its settings once, so each way has a process of its own: this module as a program, told over stdin how many runs to start at
-once. The ways take turns round by round; the neighbour is a process that does nothing but keep a core busy.
+OpenMP reads its settings once, so each way has a process of its own: this script again, told over stdin how many runs to start at once. The ways take turns round by round; the neighbour is a process that does nothing but keep a core busy.
 """
 
 from __future__ import annotations
@@ -16,10 +15,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import typer
+
+from core.cli.options import Json, Out, Quick, writable
+from core.cli.output import Work, finish, line, seconds, table
 from core.errors import InflightError
 from core.threads import SERVING, SETTINGS, SHARES, WAYS
+from measure import script
+
+RUNNER = "--runner"
 
 
 class Condition(NamedTuple):
@@ -72,8 +82,27 @@ def measure(repeats: int, quick: bool, on_run: Callable[[int, str], None] = lamb
     return Waits({way: {name: statistics.median(runs) for name, runs in of.items()} for way, of in taken.items()})
 
 
-def to_json(waits: Waits) -> dict[str, object]:
-    return {"seconds": waits.seconds, "worst": {way: waits.worst(way) for way in WAYS}, "best": waits.best, "serving": SERVING}
+def threads(
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")] = 5,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Measure how threads should wait: alone on the machine, beside a busy neighbour, and among other runs. Wants a quiet machine."""
+    writable(out)
+    with Work("measurements", len(WAYS) * len(CONDITIONS) * (repeats + 1)) as work:
+        waits = measure(repeats, quick, work.update)
+    data = {"seconds": waits.seconds, "worst": {way: waits.worst(way) for way in WAYS}, "best": waits.best, "serving": SERVING}
+    finish(data | {"repeats": repeats, "quick": quick}, _print, out, json)
+
+
+def _print(data: dict[str, Any]) -> None:
+    names = [condition.name for condition in CONDITIONS]
+    rows = [(way, *(seconds(of[name]) for name in names), f"{data['worst'][way]:.2f}×") for way, of in data["seconds"].items()]
+    table(("threads", *names, "at worst"), rows, right=(*names, "at worst"))
+    line("At worst: against the best way under the same condition. Runs are of eight mixed requests; all have ended.")
+    best, serving = data["best"], data["serving"]
+    line(f"Best where it fares worst: {best}. What serves (core/threads.py) uses {'it' if best == serving else serving}.")
 
 
 # -- processes -----------------------------------------------------------------------------------------------------------
@@ -82,7 +111,7 @@ def to_json(waits: Waits) -> dict[str, object]:
 @contextmanager
 def _runner(settings: dict[str, str], quick: bool) -> Iterator[subprocess.Popen[str]]:
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS} | settings
-    command = [sys.executable, "-m", __name__, *(["quick"] if quick else [])]
+    command = [sys.executable, __file__, RUNNER, *(["quick"] if quick else [])]
     child = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield child
@@ -113,8 +142,8 @@ def _neighbours(number: int) -> Iterator[None]:
 
 
 def _serve(quick: bool) -> None:
-    """The program: as many runs at once as each line says, as the page runs them; the seconds they took together."""
-    from core.bench.worlds import gpt2, mixed
+    """The program: as many runs at once as each line of stdin says, as the page runs them; the seconds they took together."""
+    from core.bench.synthetic import gpt2, mixed
     from core.config import EngineConfig
     from core.engine.engine import Engine
     from core.models.probe import probe
@@ -131,8 +160,8 @@ def _serve(quick: bool) -> None:
             for _ in engine.stream(workload):
                 SHARES.take()
 
-    for line in sys.stdin:
-        threads = [threading.Thread(target=run) for _ in range(int(line))]
+    for runs in sys.stdin:
+        threads = [threading.Thread(target=run) for _ in range(int(runs))]
         start = time.perf_counter()
         for thread in threads:
             thread.start()
@@ -142,4 +171,7 @@ def _serve(quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    _serve("quick" in sys.argv[1:])
+    if RUNNER in sys.argv:
+        _serve("quick" in sys.argv)
+    else:
+        script(threads)

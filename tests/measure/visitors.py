@@ -1,4 +1,4 @@
-"""`load-test`: a class at the door. So many visitors come within a few seconds, each opens the page and runs a small preset; a table of what they saw.
+"""`python tests/measure/visitors.py`: a class at the door. So many visitors come within a few seconds, each opens the page and runs a small preset; a table of what they saw.
 
 It asks a page that is running already, over HTTP alone, as browsers do: the page and what it links to, the recorded run, what there is to
 run, then a run and its stream. None of them is a browser, so their picture counts as shown once its data have arrived; on request, one real
@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import re
 import secrets
-import shutil
 import statistics
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import httpx
+import typer
 
+from core.cli.output import line
 from core.errors import InflightError
+from measure import script
 
 PRESET = "nanogpt-chunked-4"
 TIMEOUT = 600.0
@@ -144,14 +150,13 @@ async def _drawn(url: str, after: float) -> float:
 async def chromium() -> AsyncIterator[Any]:
     """A real browser; raises InflightError where none can be driven."""
     try:
-        from playwright.async_api import async_playwright  # of the tests
+        from playwright.async_api import async_playwright
+
+        from worlds.browser import executable
     except ImportError:
         raise InflightError("A browser is driven by Playwright: pip install -r requirements-test.txt.") from None
-    found = [os.environ.get("CHROMIUM"), *map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))]
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=next(filter(None, found), None), args=["--no-sandbox", "--no-proxy-server"]
-        )
+        browser = await playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox", "--no-proxy-server"])
         yield browser
         await browser.close()
 
@@ -160,3 +165,21 @@ def _p95(values: Sequence[float]) -> float:
     if len(values) < 2:
         return values[0] if values else float("nan")
     return statistics.quantiles(values, n=20, method="inclusive")[-1]
+
+
+def visitors(
+    url: Annotated[str, typer.Argument(help="The page that is measured; it runs already.")] = "http://127.0.0.1:7860",
+    visitors: Annotated[
+        list[int] | None, typer.Option(min=1, help="How many come; may be given again.", show_default="30, 100, 200")
+    ] = None,
+    within: Annotated[float, typer.Option(min=0.0, help="Seconds within which all of them come.")] = 10.0,
+    browser: Annotated[bool, typer.Option("--browser", help="One real Chromium among them, timed until it has drawn.")] = False,
+) -> None:
+    """Let a class of visitors open the page and run a small preset; print what they waited for."""
+    line(HEADING)
+    for number in visitors or (30, 100, 200):
+        line(measure(url, number, within, browser).line())
+
+
+if __name__ == "__main__":
+    script(visitors)

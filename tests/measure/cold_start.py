@@ -1,4 +1,4 @@
-"""`load-test --cold`: a page that nobody has started yet. A process of its own is started and a browser, open already, asks it as soon as it
+"""`python tests/measure/cold_start.py`: a page that nobody has started yet. A process of its own is started and a browser, open already, asks it as soon as it
 listens; what one waits for is counted from the start of that process.
 
 The page is this installation's. Knows nothing of how it is made.
@@ -14,10 +14,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.assets import ASSETS
+from core.cli.output import line
 from core.errors import InflightError
-from visualizer.server.load_test import chromium
+from measure import script
+from measure.visitors import chromium
 
 LONGEST = 120.0  # seconds
 _PAINT = """() => { const paint = performance.getEntriesByName("first-contentful-paint")[0];
@@ -85,3 +91,13 @@ def _until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
                 raise InflightError(f"The page does not start; it ended with {process.returncode}.") from None
             time.sleep(0.01)
     raise InflightError(f"The page does not listen after {LONGEST:.0f} seconds.")
+
+
+def cold_start() -> None:
+    """Start a page and time what its first visitor, a real Chromium, waits for."""
+    line(HEADING)
+    line(measure().line())
+
+
+if __name__ == "__main__":
+    script(cold_start)

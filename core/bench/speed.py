@@ -1,0 +1,188 @@
+"""`bench speed`: our engine beside other ways to serve the same requests, every contender in turn within one process, ratios taken pair by pair.
+
+A benchmark is a function `run(options) -> Report`, listed in `BENCHMARKS`.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from core.assets import DEFAULT_MODEL
+from core.bench.report import Bar, Options, Report, race
+from core.bench.synthetic import gpt2, greedy, mixed, requests
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.measure import baselines
+from core.measure.baselines.article import article_rows, article_step
+from core.measure.baselines.generate import generate_waves
+from core.measure.baselines.job import BaselineRun
+from core.measure.baselines.transformers_continuous import TransformersContinuous
+from core.measure.compare import engine_contender
+from core.measure.rounds import Contender, Run
+from core.models import load as models
+from core.models.adapter import ModelAdapter
+from core.models.probe import probe
+from core.trace.trace import Trace
+from core.workload.presets import preset
+
+# -- one decode step ---------------------------------------------------------------------------------------------------
+
+
+def decode_step(options: Options) -> Report:
+    """One decode step of many requests: ours, transformers' continuous batching, the article's way.
+
+    Every contender has answered the same prompts when the stopwatch starts, and is timed over its own next steps: schedule, forward,
+    sample, record. Contexts grow alike.
+    """
+    layers, width, heads, vocab, count, low, high, steps = (4, 768, 12, 50257, 32, 200, 600, 4)
+    if options.quick:
+        layers, width, heads, vocab, count, low, high, steps = (2, 64, 4, 211, 4, 10, 30, 2)
+    model = gpt2(layers, width, heads, vocab)
+    prompts = [low + (high - low) * i // (count - 1) for i in range(count)]
+    new = steps * (options.repeats + 1) + 8
+    workload = requests(prompts, [new] * count, vocab)
+    work = baselines.jobs(workload, None)
+
+    options.on_run("prompts, inflight")
+    engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=1024))
+    events = engine.stream(workload)
+    while len(next(events).sampled) < count:
+        pass
+
+    options.on_run("prompts, transformers-continuous")
+    theirs = TransformersContinuous(copy.deepcopy(model), work, count, 1024)  # its model attends to paged caches alone
+    theirs.submit()
+    while len(outputs := theirs.outputs) < count or min(map(len, outputs.values())) < 1:
+        theirs.step()
+
+    options.on_run("prompts, article")
+    rows = article_rows(work)
+    for row in rows:  # a prompt at a time: one dense mask over all prompts would take gigabytes
+        article_step(model, [row])
+
+    def stepping(name: str, step: Callable[[], Any], about: dict[str, Any] | None = None) -> Contender:
+        def steps_of_a_turn() -> float:
+            started = options.clock()
+            for _ in range(steps):
+                step()
+            return (options.clock() - started) / steps
+
+        return Contender.of(name, steps_of_a_turn, lambda seconds: Run({}, seconds=seconds), about)
+
+    contenders = [
+        stepping("inflight", lambda: next(events), {"steps a run": steps, "requests": count, "vocabulary": vocab}),
+        stepping("transformers-continuous", theirs.step),
+        stepping("article", lambda: article_step(model, rows)),
+    ]
+    title = "One decode step, GPT-2 shape of 4 layers × 768, 32 requests of context 200 to 600"
+    bars = (Bar("inflight", "transformers-continuous", 3.5), Bar("inflight", "article", 6.0))
+    report = race("decode-step", title, contenders, bars, options)
+    ours, other, article = engine.trace.outputs, theirs.outputs, {row.job.request: row.output for row in rows}
+    report.outputs_identical = all(_agree(ours[r], other[r]) and _agree(ours[r], article[r]) for r in ours)
+    events.close()  # type: ignore[attr-defined]
+    theirs.close()
+    return report
+
+
+def _agree(a: list[int], b: list[int]) -> bool:
+    """As far as both got."""
+    length = min(len(a), len(b))
+    return length > 0 and a[:length] == b[:length]
+
+
+def static_step(options: Options) -> Report:
+    """The cost of one padded decode step beside one step of `generate` on the same batch: no policy is slow to make another look fast.
+
+    Medians of the steps after the prompts'; as many answers of one length as fit a wave.
+    """
+    adapter, _ = _built_in()
+    rows, new = (8, 48) if not options.quick else (3, 6)
+    workload = requests([6 + 5 * i for i in range(rows)], [new] * rows, adapter.vocab_size)
+    work = baselines.jobs(workload, None)
+    engine = Engine(adapter, None, EngineConfig(policy="static", max_num_seqs=rows))
+
+    def of_static(trace: Trace) -> Run:
+        return Run(trace.outputs, seconds=_median_gap([event.t_start for event in trace.events][1:]))
+
+    def of_generate(run: BaselineRun) -> Run:
+        assert run.token_times is not None
+        return Run(run.outputs, seconds=_median_gap(run.token_times["r0"]))
+
+    contenders = [
+        Contender.of("static", lambda: engine.run(workload), of_static, {"rows": rows, "steps": new}),
+        Contender.of("generate", lambda: generate_waves(adapter.model, work, rows), of_generate),
+    ]
+    title = "One static decode step beside one step of generate on the same left-padded batch"
+    return race("static-step", title, contenders, (Bar("static", "generate", 1.0),), options)
+
+
+def _median_gap(times: list[float]) -> float:
+    return statistics.median(b - a for a, b in pairwise(times))
+
+
+# -- from start to end -------------------------------------------------------------------------------------------------
+
+
+def end_to_end(options: Options) -> Report:
+    """32 requests, prompts of 20 to 200 tokens, answers of 10 to 60."""
+    shape = (gpt2(2, 64, 4, 211), 6, (5, 20), (4, 8)) if options.quick else (gpt2(4, 768), 32, (20, 200), (10, 60))
+    title = "32 mixed requests from start to end, GPT-2 shape of 4 layers × 768"
+    bars = (Bar("inflight", "transformers-continuous", 1.7), Bar("inflight", "generate-serial", 3.3))
+    return _mixed_requests("end-to-end", title, *shape, bars, options)
+
+
+def gpt2_124m(options: Options) -> Report:
+    """8 requests, prompts of 20 to 120 tokens, answers of 10 to 30: the weights dominate, and so the differences nearly vanish."""
+    shape = (gpt2(2, 64, 4, 211), 3, (5, 20), (4, 8)) if options.quick else (gpt2(12, 768), 8, (20, 120), (10, 30))
+    title = "8 requests on the 124 M-parameter GPT-2 shape"
+    return _mixed_requests("gpt2-124m", title, *shape, (Bar("inflight", "transformers-continuous", 1.0),), options)
+
+
+def _mixed_requests(name: str, title: str, model, count: int, prompts, new, bars: Sequence[Bar], options: Options) -> Report:
+    workload, budget = mixed(count, model.config.vocab_size, prompts, new), 256
+    work = baselines.jobs(workload, None)
+    engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=budget))
+    others = [baselines.contender(name, model, work, count, budget) for name in dict.fromkeys(bar.than for bar in bars)]
+    return race(name, title, [engine_contender(engine, workload, name="inflight"), *others], bars, options)
+
+
+def gpt2_six(options: Options) -> Report:
+    """Whole runs of the GPT-2 article's six requests: continuous against static batching and against `generate`, in waves and one by one."""
+    adapter, tokenizer = _built_in()
+    chosen = preset("gpt2-six")
+    workload = greedy(chosen.workload, most_tokens=4 if options.quick else None)
+    lanes, work = chosen.config.max_num_seqs, baselines.jobs(workload, tokenizer)
+    ours = [
+        engine_contender(Engine(adapter, tokenizer, replace(chosen.config, policy=name)), workload)
+        for name in ("continuous", "static")
+    ]
+    theirs = [baselines.contender(name, adapter.model, work, lanes) for name in ("generate-waves", "generate-serial")]
+    title = "The GPT-2 article's six requests on the built-in model, 3 lanes"
+    bars = (Bar("continuous", "static", 1.6), Bar("continuous", "generate-waves", 1.7))
+    report = race("gpt2-six", title, [*ours, *theirs], bars, options)
+    report.about["aim"] = "2.5× against generate-waves"
+    report.about["article"] = "61.80 s against 9.54 s (6.5×) for the article's own pair, on an Apple GPU with another model"
+    return report
+
+
+def _built_in() -> tuple[ModelAdapter, object]:
+    logging.disable_progress_bar()
+    model, tokenizer = models.load(DEFAULT_MODEL, torch.device("cpu"), torch.float32)
+    return probe(model, DEFAULT_MODEL), tokenizer
+
+
+BENCHMARKS: dict[str, Callable[[Options], Report]] = {
+    "decode-step": decode_step,
+    "end-to-end": end_to_end,
+    "gpt2-124m": gpt2_124m,
+    "static-step": static_step,
+    "gpt2-six": gpt2_six,
+}

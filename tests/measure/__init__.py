@@ -1,0 +1,30 @@
+"""Scripts that measure this project itself, one a file; docs/measured.md has what they found.
+
+    python tests/measure/bookkeeping.py      what scheduling, recording and storing a step cost
+    python tests/measure/threads.py          how the threads of a run should wait for each other
+    python tests/measure/serve.py            what serving over HTTP costs beside the same engine offline
+    python tests/measure/viewers.py          what viewers of a live run cost its engine
+    python tests/measure/visitors.py         what a class of visitors waits for
+    python tests/measure/cold_start.py       what the first visitor of a page that has just been started waits for
+    python tests/measure/recorder_cost.py    what the recorder costs vLLM's engine thread; run it by the Python of a vLLM environment
+    python tests/measure/vllm_ranks.py       records vLLM's data-parallel ranks, whose traces ship with the page
+
+Each has `--help`. They want a quiet machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from core.cli import main
+
+
+def script(command: Callable[..., Any]) -> None:
+    """Run a script's command as the command line runs its own: a refusal is one sentence on stderr and exit code 2."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(command)
+    main(app=app, name=f"python {sys.argv[0]}")
