@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from core.errors import InvalidConfig, shown
@@ -11,11 +12,30 @@ from core.policy import POLICIES, Policy
 _MOST = 2**31 - 1  # of anything that is counted
 
 
+class _PolicyField:
+    """A field that takes a policy or the name of one, and holds the policy."""
+
+    def __get__(self, config: EngineConfig | None, owner: type) -> Policy:
+        return POLICIES["continuous"] if config is None else config.__dict__["policy"]
+
+    def __set__(self, config: EngineConfig, given: Policy | str) -> None:
+        config.__dict__["policy"] = _installed(given)
+
+
+def _installed(policy: Policy | str) -> Policy:
+    """The policy itself, or the installed one of that name."""
+    if isinstance(policy, Policy):
+        return policy
+    if not isinstance(policy, str) or policy not in POLICIES:
+        raise InvalidConfig(f"There is no policy {shown(policy)}; the policies are {', '.join(POLICIES)}.")
+    return POLICIES[policy]
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """The limits of an engine.
 
-    policy: a name of `POLICIES`, or one of your own; `given` keeps that one.
+    policy: one of `POLICIES` by name, or a `Policy`; it is a `Policy` from then on.
     max_num_seqs: lanes, i.e. requests running at once.
     max_num_batched_tokens: the token budget of a step, where the policy has one.
     block_size: tokens in a KV block.
@@ -27,7 +47,7 @@ class EngineConfig:
     Raises InvalidConfig for an unknown policy or limits that contradict each other.
     """
 
-    policy: Any = "continuous"  # a name; a `Policy` that was given stands in `given`
+    policy: _PolicyField = _PolicyField()
     max_num_seqs: int = 8
     max_num_batched_tokens: int = 256
     block_size: int = 16
@@ -35,14 +55,8 @@ class EngineConfig:
     chunked_prefill: bool = True
     prefix_caching: bool = False
     prefill_first: bool = False
-    given: Policy | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.policy, Policy):
-            object.__setattr__(self, "given", self.policy)
-            object.__setattr__(self, "policy", self.policy.name)
-        if self.given is None and (not isinstance(self.policy, str) or self.policy not in POLICIES):
-            raise InvalidConfig(f"There is no policy {shown(self.policy)}; the policies are {', '.join(POLICIES)}.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks"):
             value = getattr(self, name)
             if name == "num_blocks" and value is None:
@@ -52,34 +66,39 @@ class EngineConfig:
         for name in ("chunked_prefill", "prefix_caching", "prefill_first"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidConfig(f"{name} must be true or false, not {shown(getattr(self, name))}.")
-        decode_first = not self.prefill_first or self.batching.layout == "split"
-        if self.batching.token_budget and decode_first and self.max_num_batched_tokens < self.num_lanes:
+        decode_first = not self.prefill_first or self.policy.layout == "split"
+        if self.policy.token_budget and decode_first and self.max_num_batched_tokens < self.num_lanes:
             raise InvalidConfig(
                 f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes} lanes: "
                 "every decoding request needs one token a step."
             )
-        if self.prefix_caching and not self.batching.prefix_caching:
+        if self.prefix_caching and not self.policy.prefix_caching:
             sharing = " or ".join(p.name for p in POLICIES.values() if p.prefix_caching)
-            raise InvalidConfig(f"Prefix caching needs a policy that can share blocks ({sharing}), not {self.policy}.")
-
-    @property
-    def batching(self) -> Policy:
-        return self.given or POLICIES[str(self.policy)]
+            raise InvalidConfig(f"Prefix caching needs a policy that can share blocks ({sharing}), not {self.policy.name}.")
 
     @property
     def num_lanes(self) -> int:
-        return 1 if self.batching.one_lane else self.max_num_seqs
+        return 1 if self.policy.one_lane else self.max_num_seqs
+
+    def under(self, policy: Policy | str, **limits: Any) -> EngineConfig:
+        """The same limits under another policy; prefix caching only where that can share blocks. limits: asked for by name, never dropped.
+
+        Raises InvalidConfig for an unknown policy or limit, or limits that contradict each other.
+        """
+        found = _installed(policy)
+        shares = self.prefix_caching and found.prefix_caching
+        return self.from_json({**vars(self), "policy": found, "prefix_caching": shares, **limits})
 
     def to_json(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "given"}
+        """Plain data; the policy by its name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"policy": self.policy.name}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], given: Policy | None = None) -> EngineConfig:
-        """Inverse of `to_json`; raises InvalidConfig for an unknown field. given: the policy where it is none of ours."""
-        unknown = set(data) - {f.name for f in fields(cls) if f.name != "given"}
-        if unknown:
+    def from_json(cls, data: Mapping[str, Any]) -> EngineConfig:
+        """Inverse of `to_json`; raises InvalidConfig for an unknown field. The policy may be a `Policy`, too."""
+        if unknown := set(data) - {f.name for f in fields(cls)}:
             raise InvalidConfig(f"An engine has no limit called {shown(min(unknown, key=str))}.")
-        return cls(**data, given=given)
+        return cls(**data)
 
 
 Attention = Literal["auto", "triton", "sdpa"]

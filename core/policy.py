@@ -7,7 +7,7 @@
 Everything else is data, which a trace's header carries: the page's sentences, the rules of `check` and the browser's queue read it from
 there, so none of them knows a policy by name. How a step is laid out (`layout`, `mixed_batches`) is data too: the layouts are the engine's.
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, kw_only=True)
     class LongestFirst(Policy):
         name: str = "longest-first"
         order_by: str = "longest prompt"
@@ -15,16 +15,21 @@ there, so none of them knows a policy by name. How a step is laid out (`layout`,
         def order(self, request: Request) -> int:
             return -request.num_prompt_tokens
 
-    register_policy(LongestFirst())
+    Engine(model, config=EngineConfig(policy=LongestFirst()))  # or, for the command line, the page and `check`:
+    register_policy("longest-first", LongestFirst)
 
 A question must be answered from its arguments alone: the same run is decided again by `check`. Knows no torch, and no scheduler.
+See docs/policies.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from core.errors import InvalidConfig, shown
 
 Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "none"]
 
@@ -101,7 +106,9 @@ class Policy:
     """A policy: by default vLLM's rules. Subclass it for a rule of your own; for a variation of its data `dataclasses.replace` is enough.
 
     shows: what it is, in a line for people.
-    order_by: who joins first, in words; "arrival" and "shortest" are known to the page. victim: who gives way, likewise "newest" and "blocked".
+    order_by: who joins first: "arrival", "shortest" (prompt), or in words what `order` of your own goes by.
+    victim: who gives way: "newest", "blocked" (the last of those that lack a block), or in words whom `select_victim` of your own chooses:
+        the page says "Whoever holds most blocks gives way" of `victim="whoever holds most blocks"`.
     admission: "immediate" refills a lane in the step after it becomes free; "barrier" starts a wave only when every lane is free.
     layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
         pass for each joining request and then a left-padded decode pass.
@@ -119,6 +126,8 @@ class Policy:
         tokens that a step may read, as a share of those that the pool holds; None: any number. Both where `preemption` is "after".
     token_budget: `max_num_batched_tokens` limits a step. whole_prompts: a prompt that fits it is never cut. one_prefill: one prompt at a time.
     one_lane: a single lane; `max_num_seqs` is ignored. prefix_caching: whether full blocks of equal prefixes can be shared.
+
+    Raises InvalidConfig for a rule of your own without its words.
     """
 
     name: str
@@ -141,6 +150,16 @@ class Policy:
     one_prefill: bool = False
     one_lane: bool = False
     prefix_caching: bool = True
+
+    def __post_init__(self) -> None:
+        own = type(self)
+        if own.select_victim is not Policy.select_victim and self.victim == Policy.victim:
+            raise InvalidConfig(f"The policy {self} chooses who gives way, so its `victim` has to say in words who that is.")
+        if own.order is not Policy.order and self.order_by in ("arrival", "shortest"):
+            raise InvalidConfig(f"The policy {self} chooses who is next, so its `order_by` has to say in words who that is.")
+
+    def __str__(self) -> str:
+        return self.name
 
     def order(self, request: Request) -> Any:
         """A key: the smallest joins first, the older of equals. Asked once, on arrival; None leaves it to arrival."""
@@ -220,13 +239,31 @@ class TransformersFifo(Policy):
         return Why("blocks", room.blocks_free, need, room.num_blocks) if need > room.blocks_free else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordedPolicy(Policy):
+    """A policy of a trace that is not installed here: its data without its rules, so that nothing can run under it. own: fields of its class."""
+
+    own: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        data = super().to_json()
+        return data | data.pop("own")
+
+
 POLICIES: dict[str, Policy] = {}
 
 
-def register_policy(policy: Policy) -> Policy:
-    """Make a policy known by its name to `EngineConfig`, the command line and `check`."""
-    POLICIES[policy.name] = policy
-    return policy
+def register_policy(name: str, policy: Policy | type[Policy]) -> Policy:
+    """Make a policy known by a name to `EngineConfig`, the command line, the page and `check`; the policy under that name.
+
+    Raises InvalidConfig for a name that is no word, or that a policy of the engine has.
+    """
+    if not re.fullmatch(r"[\w.-]{1,40}", name):
+        raise InvalidConfig(f"A policy's name is a word of at most 40 letters, digits, dots and hyphens, not {shown(name)}.")
+    if name in _BUILT_IN:
+        raise InvalidConfig(f"There is a policy {name} already; give yours a name of its own.")
+    POLICIES[name] = replace(policy, name=name) if isinstance(policy, Policy) else policy(name=name)
+    return POLICIES[name]
 
 
 def _reserved(name: str, shows: str, **fields: Any) -> Policy:
@@ -294,4 +331,5 @@ for _policy in (
         shows="decodes first; a request that lacks a KV block is passed over and gives way, and then none joins until one ends (transformers)",
     ),
 ):
-    register_policy(_policy)
+    POLICIES[_policy.name] = _policy
+_BUILT_IN = frozenset(POLICIES)

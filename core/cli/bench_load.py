@@ -31,7 +31,6 @@ from core.cli.report import fit_error
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError
-from core.measure.compare import config_for
 from core.measure.environment import environment
 from core.measure.load import POINT_SECONDS, Sweep, sweep_load
 from core.measure.metrics import SLOs
@@ -94,7 +93,7 @@ def load(
     policies = policy or (["continuous"] if requests else ["static", "continuous"])
     for name in policies:
         check_policy(name)
-    configs = {name: config_for(name, EngineConfig(), limits) for name in policies}
+    configs = {name: EngineConfig().under(name, **limits) for name in policies}
     printed: Callable[[dict[str, Any]], None]
     if requests:
         data, printed = _stream(simulate, configs, sweep, requests), _print_stream
@@ -199,7 +198,7 @@ def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep
     return {
         "source": "simulated",
         "requests": requests,
-        "policy": config.policy,
+        "policy": config.policy.name,
         "limits": config.to_json(),
         "cost": engine.cost.to_json(),
         "beyond": engine.beyond,

@@ -56,7 +56,7 @@ def findings(found: Verdict) -> list[str]:
         lines = [f"Decisions: followed by the rules of every run, not taken again, as {found.not_replayed}."]
     else:
         lines = [
-            f"Decisions: all taken again by the scheduler under the policy {found.header.config.policy}, and the same; another policy, "
+            f"Decisions: all taken again by the scheduler under the policy {found.header.policy.name}, and the same; another policy, "
             "switch or block size under which they would be the same does not show."
         ]
     if found.never_bound:

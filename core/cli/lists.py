@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
-from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -82,7 +81,7 @@ def _preset_json(preset: Preset) -> dict[str, Any]:
         "title": preset.title,
         "shows": preset.shows,
         "model": preset.model,
-        "config": asdict(preset.config),
+        "config": preset.config.to_json(),
         "workload": preset.workload.to_json(),
     }
 
@@ -90,8 +89,8 @@ def _preset_json(preset: Preset) -> dict[str, Any]:
 def _limits(config: EngineConfig) -> str:
     """Policy, lanes, and what differs from the default."""
     default = EngineConfig()
-    parts = [config.policy, f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"]
-    if config.batching.token_budget:
+    parts = [config.policy.name, f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"]
+    if config.policy.token_budget:
         parts.append(f"budget {config.max_num_batched_tokens}")
     if config.num_blocks is not None:
         parts.append(f"{config.num_blocks} blocks of {config.block_size}")

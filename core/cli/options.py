@@ -123,9 +123,7 @@ class Plan:
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
-        from core.measure.compare import config_for  # with torch
-
-        return config_for(policy or self.limits.policy, self.limits, self.given)
+        return self.limits.under(policy or self.limits.policy, **self.given)
 
 
 def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], place: Place) -> Plan:

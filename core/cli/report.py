@@ -66,12 +66,12 @@ def headline(trace: Trace) -> Text:
     """Workload, policy and limits, model, device."""
     header, config, model = trace.header, trace.config, trace.header.model
     lanes = f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"
-    budget = f", budget {config.max_num_batched_tokens}" if config.batching.token_budget else ""
+    budget = f", budget {config.max_num_batched_tokens}" if config.policy.token_budget else ""
     size = f" ({_parameters(model.parameters)} parameters)" if model.parameters else ""
     threads = f", {count(header.threads, 'thread')}" if header.device == "cpu" and header.threads else ""
     text = Text(header.workload, style="bold")
     text.append(
-        f" · {config.policy}, {lanes}{budget} · {model.name}{size} · {header.device}, {header.dtype}{threads}",
+        f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device}, {header.dtype}{threads}",
         style="not bold",
     )
     return text

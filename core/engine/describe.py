@@ -45,7 +45,6 @@ def header_of(adapter: ModelAdapter, config: EngineConfig, name: str, unit: Arri
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         threads=torch.get_num_threads(),
         dtype=str(adapter.dtype).removeprefix("torch."),
-        batching=config.batching,
         config=config,
         num_blocks=num_blocks,
         workload=name,

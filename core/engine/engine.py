@@ -353,7 +353,7 @@ class Engine:
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
         self._scheduler = Scheduler(self.config, self._num_pool_blocks, self.adapter.eos_token_ids)
-        self._budget = self.config.max_num_batched_tokens if self.config.batching.token_budget else None
+        self._budget = self.config.max_num_batched_tokens if self.config.policy.token_budget else None
         self._requests: dict[str, RequestState] = {}  # unfinished
         self._params: dict[str, SamplingParams] = {}
         self._watches: dict[str, StopWatch] = {}  # of requests with stop strings

@@ -76,7 +76,7 @@ class PoolSize:
 
     def _measured(self, config: EngineConfig, longest: int, backend: Backend) -> Room:
         """What the GPU has for the pool, measured by a pass as large as these limits allow."""
-        tokens = config.max_num_batched_tokens if config.batching.token_budget else longest * config.num_lanes
+        tokens = config.max_num_batched_tokens if config.policy.token_budget else longest * config.num_lanes
         if self._room is None or self._room.tokens < tokens:
             self._release()
             utilization = self._execution.gpu_memory_utilization

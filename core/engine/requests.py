@@ -29,7 +29,7 @@ def validate_request(request: Request, model: ModelFacts, tokenizer: Any | None,
     if context is not None and len(ids) + new > context:
         raise InvalidRequest(f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.", request.id)
     budget = config.max_num_batched_tokens
-    if config.batching.token_budget and not config.chunked_prefill and len(ids) > budget:
+    if config.policy.token_budget and not config.chunked_prefill and len(ids) > budget:
         raise InvalidRequest(
             f"without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}.", request.id
         )

@@ -20,7 +20,7 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidWorkload
-from core.policy import Policy
+from core.policy import POLICIES, Policy
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
 from core.workload.request import Request, SamplingParams
@@ -67,14 +67,14 @@ def agree(path: Path) -> Agreement:
 def replay(recorded: dict[str, Any]) -> list[Decisions]:
     """What our scheduler decides in each step that computes anything."""
     config = EngineConfig(
-        policy=_POLICIES[_engine(recorded)],
+        policy=_policy(POLICIES[_POLICIES[_engine(recorded)]], recorded),
         max_num_seqs=recorded["seqs"],
         max_num_batched_tokens=recorded["budget"],
         block_size=recorded["size"],
         num_blocks=recorded["blocks"],
         prefix_caching=recorded["caching"],
     )
-    scheduler = Scheduler(config, recorded["blocks"], policy=_policy(config.batching, recorded))
+    scheduler = Scheduler(config, recorded["blocks"])
     pending = sorted(recorded["requests"], key=lambda r: r["arrival"])
     decided: list[Decisions] = []
     for step in range(_MOST_STEPS):

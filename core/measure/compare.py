@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from math import comb
 from typing import Any
 
-from core.config import POLICIES, EngineConfig
 from core.measure.rounds import Contender, Progress, Run, Turn, rounds, summary
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
@@ -204,18 +203,7 @@ def engine_contender(
 
         yield start
 
-    return Contender(name or engine.config.policy, ready, Run.of, engine.config.to_json())
-
-
-def config_for(policy: str, limits: EngineConfig, given: Mapping[str, Any] | None = None) -> EngineConfig:
-    """The limits of a preset under another policy; `given` are limits asked for by name, which override and are never dropped.
-
-    Raises InvalidConfig for limits that contradict each other.
-    """
-    changes: dict[str, Any] = {"policy": policy}
-    if policy in POLICIES and not POLICIES[policy].prefix_caching:
-        changes["prefix_caching"] = False
-    return replace(limits, **{**changes, **(given or {})})
+    return Contender(name or engine.config.policy.name, ready, Run.of, engine.config.to_json())
 
 
 def greedily(workload: Workload) -> Workload:

@@ -36,9 +36,7 @@ class Replay:
 
     def __init__(self, header: Header) -> None:
         self._header = header
-        self._scheduler = Scheduler(
-            header.config, header.num_blocks, frozenset(header.model.eos_token_ids or ()), header.batching
-        )
+        self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.model.eos_token_ids or ()))
         self._to_come: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then as asked
         self._num_asked = 0
         self._states: dict[str, RequestState] = {}  # of those to come
@@ -224,7 +222,7 @@ class Replay:
 
     def _judge(self, step: Step, event: StepEvent) -> None:
         """Compare the step with the event; raises Differs for the first decision that is not the same."""
-        limit = self._header.config.max_num_batched_tokens if self._header.batching.token_budget else None
+        limit = self._header.config.max_num_batched_tokens if self._header.policy.token_budget else None
         again = step.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
         again = again._replace(timings=event.timings)
         if again != event:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core.errors import InflightError, InvalidTrace, shown
 from core.measure.replay import Replay
-from core.policy import POLICIES
+from core.policy import RecordedPolicy
 from core.recorders.texts import plain
 from core.trace.detokenize import pieces
 from core.trace.events import Limit, StepEvent
@@ -121,8 +121,8 @@ def _uncollected() -> Iterator[None]:
 
 def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], Engine] | None) -> Verdict:
     header = reader.header
-    is_known = header.config.policy in POLICIES
-    replay = Replay(header) if header.engine is None and is_known else None
+    is_installed = not isinstance(header.policy, RecordedPolicy)
+    replay = Replay(header) if header.engine is None and is_installed else None
     found = tokenizer(str(header.model.name))
     texts = _Texts(found, header) if found is not None and "prompts" not in header.absent else None
     written = _Written() if engine else None
@@ -160,8 +160,8 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
         None
         if replay
         else "another engine ran, whose scheduler is not ours"
-        if is_known
-        else f"the policy {header.config.policy} is not installed here",
+        if header.engine
+        else f"the policy {header.policy.name} is not installed here",
         None if texts else "the prompts were not recorded" if found is not None else "the model's tokenizer is not here",
         bound.never,
         _rerun(engine(header), header, written) if engine and written else None,
@@ -178,7 +178,7 @@ class _Bound:
 
     def __init__(self, header: Header) -> None:
         limits: tuple[Limit, ...] = ("lanes", "budget", "blocks")
-        absent = {"budget": not header.batching.token_budget, "lanes": header.batching.one_lane}
+        absent = {"budget": not header.policy.token_budget, "lanes": header.policy.one_lane}
         self.never = tuple([limit for limit in limits if not absent.get(limit)])
 
     def add(self, event: StepEvent) -> None:

@@ -37,10 +37,10 @@ def choose_attention(adapter: ModelAdapter, config: EngineConfig, execution: Exe
     obstacle = _obstacle(adapter, backend)
     if execution.attention == "triton" and obstacle:
         raise InvalidConfig(f"The paged kernel cannot be had: {obstacle}.")
-    split = config.batching.layout == "split"
+    split = config.policy.layout == "split"
     if execution.asynchronous and split:
         raise InvalidConfig(
-            f"Asynchronous execution is not for the policy {config.policy}: it reads each pass of a step before it plans the next."
+            f"Asynchronous execution is not for the policy {config.policy.name}: it reads each pass of a step before it plans the next."
         )
     paged = execution.attention == "triton" or (execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle)
     if paged:
@@ -101,8 +101,8 @@ def new_runner(
         choice.asynchronous,
         choice.backend,
     )
-    if config.batching.layout == "packed":
-        runner.prepare(config.max_num_batched_tokens if config.batching.token_budget else config.num_lanes)
+    if config.policy.layout == "packed":
+        runner.prepare(config.max_num_batched_tokens if config.policy.token_budget else config.num_lanes)
     return runner
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from core.config import POLICIES, EngineConfig
+from core.config import EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
 from core.serving.admission import When
 from core.serving.engine import ServingEngine
@@ -57,11 +57,7 @@ class Classroom:
         """
         serving = self._serving
         before = serving.config_to_come or serving.engine.config
-        wanted = {**before.to_json(), **limits}
-        policy = POLICIES.get(str(wanted["policy"]))
-        if policy is not None and not policy.prefix_caching and "prefix_caching" not in limits:
-            wanted["prefix_caching"] = False
-        config = EngineConfig.from_json(wanted)
+        config = before.under(limits.pop("policy", before.policy), **limits)
         most = serving.limits
         for name, value, limit in (
             ("lanes", config.max_num_seqs, most.max_lanes),

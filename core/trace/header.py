@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
-from core.policy import POLICIES, Policy
+from core.policy import POLICIES, Policy, RecordedPolicy
 from core.trace.shape import fits
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
@@ -117,7 +117,7 @@ class Header(Facts):
 
     created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran, and tokens are invented). engine: None for
     our own. deduced: what another engine did not say, and how it was worked out; absent: what nobody knows. threads: of the host.
-    batching: the policy as it was then. num_blocks: in the pool. workload: the name of what was asked; arrival_unit: what its arrivals count.
+    config: its policy is as it was then. num_blocks: in the pool. workload: the name of what was asked; arrival_unit: what its arrivals count.
     tensor_parallel: processes that shared the model. leak: requests could read each other's keys. cost: the cost model of a simulated run.
     memory: bytes, by what took them. notes: a sentence for each thing that is not as one would expect.
     """
@@ -132,7 +132,6 @@ class Header(Facts):
     device_name: str = ""
     threads: int | None = None
     dtype: str = ""
-    batching: Policy
     config: EngineConfig
     num_blocks: int
     workload: str
@@ -144,6 +143,10 @@ class Header(Facts):
     execution: ExecutionFacts | None = None
     memory: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        return self.config.policy
 
     @property
     def is_simulated(self) -> bool:
@@ -182,8 +185,8 @@ class Header(Facts):
             "device_name": self.device_name or None,
             "threads": self.threads,
             "dtype": self.dtype or None,
-            "policy": self.config.policy,
-            "batching": self.batching.to_json(),
+            "policy": self.policy.name,
+            "batching": self.policy.to_json(),
             "config": self.config.to_json(),
             "num_blocks": self.num_blocks,
             "workload": Workload((), self.workload, self.arrival_unit).heading(),
@@ -202,25 +205,24 @@ class Header(Facts):
         for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("policy", str)):
             if not isinstance(data.get(name), kind):
                 raise InvalidTrace(f"the header has no {name}.", 1)
-        given = None if data["policy"] in POLICIES else _batching(data.get("batching"), data["policy"])
+        if data["policy"] != data["config"].get("policy"):
+            raise InvalidTrace("the policy is not that of the config.", 1)
+        policy = _policy(data["policy"], data.get("batching"))
         try:
-            config = EngineConfig.from_json(data["config"], given)
+            config = EngineConfig.from_json(data["config"] | {"policy": policy})
             workload = Workload.from_json({**data["workload"], "requests": []})
         except InflightError as error:
             raise InvalidTrace(str(error), 1) from None
-        if data["policy"] != config.policy:
-            raise InvalidTrace("the policy is not that of the config.", 1)
         typed: dict[str, Any] = {
             "engine": _engine(data.get("engine")),
             "model": _model(data["model"]),
             "config": config,
-            "batching": given or _batching(data.get("batching"), config.policy),
             "num_blocks": _pool(data.get("num_blocks"), config),
             "workload": workload.name,
             "arrival_unit": workload.arrival_unit,
             "execution": _facts(ExecutionFacts, execution, "execution") if (execution := data.get("execution")) else None,
         }
-        rest = {name: value for name, value in data.items() if name not in typed and name != "policy"}
+        rest = {name: value for name, value in data.items() if name not in typed and name not in ("policy", "batching")}
         header = cls(**typed, **_read(cls, rest, "header"))
         if fault := header._fault():
             raise InvalidTrace(fault, 1)
@@ -248,6 +250,7 @@ _MODEL_COUNTS = {"vocab_size": 1, "context": 1, "parameters": 0, "layers": 0, "k
 _ALWAYS_KNOWN = ("vocab_size", "windows")  # of the model of a run of ours
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
 _SHARES = ("watermark", "margin", "kv_reads")  # of the pool
+_MOST_CHARACTERS = 80  # in the name and the words of a policy
 _AnyFacts = TypeVar("_AnyFacts", bound=Facts)
 
 
@@ -300,21 +303,29 @@ def _model(data: object) -> ModelFacts:
     return model
 
 
-def _batching(data: object, policy: str) -> Policy:
-    """The policy as it was when it ran. The fields of `_WHAT_IT_IS` must be today's; the others may be those of another version. Of a policy that is not
-    known here the header's data is all there is.
+def _policy(name: str, data: object) -> Policy:
+    """The policy as it was when it ran. Of one that is installed here the fields of `_WHAT_IT_IS` must be today's, the others may be those of
+    another version; of one that is not, the header's data is all there is.
     """
-    found = POLICIES.get(policy, Policy(name=policy))
-    known = found.to_json()
+    found = POLICIES.get(name)
+    known = (found or Policy(name=name)).to_json()
     given = {**known, **_renamed(data)} if isinstance(data, dict) else {}
-    hints = get_type_hints(Policy)
-    if given.keys() != known.keys() or not all(fits(value, hints[name]) for name, value in given.items()):
+    own = {field: value for field, value in given.items() if field not in known}
+    hints = get_type_hints(type(found or Policy))
+    if not given or (found and own) or not all(fits(given[field], hints[field]) for field in known):
         raise InvalidTrace("the header does not have the fields of a policy.", 1)
-    if any(given[name] is not None and not 0 <= given[name] <= 1 for name in _SHARES) or (given["aging"] or 1) < 1:
+    if any(given[field] is not None and not 0 <= given[field] <= 1 for field in _SHARES) or (given["aging"] or 1) < 1:
         raise InvalidTrace("the fields of the policy are out of range.", 1)
-    if policy in POLICIES and any(given[name] != known[name] for name in _WHAT_IT_IS):
-        raise InvalidTrace(f"the fields of the policy are not those of {policy}.", 1)
-    return replace(found, **given)
+    if any(len(text) > _MOST_CHARACTERS for text in (name, given["order_by"], given["victim"])):
+        raise InvalidTrace("the policy's words are longer than a sentence can hold.", 1)
+    if found is None:
+        return RecordedPolicy(name=name, own=own, **{field: given[field] for field in known})
+    if any(given[field] != known[field] for field in _WHAT_IT_IS):
+        raise InvalidTrace(f"the fields of the policy are not those of {name}.", 1)
+    try:
+        return replace(found, **given)
+    except InflightError as error:
+        raise InvalidTrace(str(error), 1) from None
 
 
 _PREEMPTION = {"newest": "before", "stall": "idle", "starved": "after", "never": "never"}

@@ -17,7 +17,7 @@ _ENGINE = 0  # the track of steps and passes; lane n is track n + 1
 def chrome_trace(trace: Trace) -> dict[str, Any]:
     """The object that a `.json` file for Perfetto holds."""
     lanes = 1 + max((s.lane for e in trace.events for s in e.segments), default=-1)
-    events = [_name("process_name", 0, f"{trace.header.model.name or 'model'}, {trace.config.policy}")]
+    events = [_name("process_name", 0, f"{trace.header.model.name or 'model'}, {trace.config.policy.name}")]
     events += [_name("thread_name", _ENGINE, "engine")] + [_name("thread_name", n + 1, f"lane {n}") for n in range(lanes)]
     for event in trace.events:
         events += _engine(event) + _lanes(event) + _instants(event) + _counters(event)

@@ -31,7 +31,7 @@ class Checker:
     def __init__(self, header: Header) -> None:
         self._header = header
         self._vocab_size, self._end_tokens = header.model.vocab_size, header.model.eos_token_ids
-        self._config, self._batching, self._num_blocks = header.config, header.batching, header.num_blocks
+        self._config, self._policy, self._num_blocks = header.config, header.policy, header.num_blocks
         self._own = header.engine is None
         self._numbers_absent = [name for name in ("logprob", "margin") if name in header.absent]
         self._ahead = (
@@ -42,7 +42,7 @@ class Checker:
         self._num_prompt: dict[str, int] = {}
         self._longest = 1  # tokens that a request may come to
         self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
-        self._state = RunState.of({}, header.batching.requeue)
+        self._state = RunState.of({}, header.policy.requeue)
         self._owners: Counter[int] = Counter()  # block -> requests that hold it
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
@@ -207,7 +207,7 @@ class Checker:
 
     def _freed_by(self, ended: list[str]) -> list[str]:
         """Whose lanes become free when these end: their own, or at the barrier the whole wave's once nobody of it goes on."""
-        if not self._batching.keeps_finished or not ended:
+        if not self._policy.keeps_finished or not ended:
             return ended
         return [] if self._state.running else list(self._state.lanes.values())
 
@@ -217,10 +217,10 @@ class Checker:
             request, lost, lane = preempted
             if state.lanes.get(lane) != request or request in state.finished or state.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
-            if self._own and self._batching.victim == "blocked":
+            if self._own and self._policy.victim == "blocked":
                 if request in computing:
                     return f"request {request!r} was preempted but computes"
-            elif self._own and self._batching.victim == "newest" and request != state.running[-1]:
+            elif self._own and self._policy.victim == "newest" and request != state.running[-1]:
                 return f"request {request!r} was preempted but is not the newest"
             state.preempt(event.step, preempted)
         return None
@@ -276,7 +276,7 @@ class Checker:
     def _next(self) -> Collection[str]:
         """Who may be next: the first of those waiting, or any of them where they are not taken in order of arrival."""
         waiting = self._state.waiting
-        if self._batching.order_by != "arrival" or self._batching.requeue or not self._own:
+        if self._policy.order_by != "arrival" or self._policy.requeue or not self._own:
             return waiting
         return [waiting[0]] if waiting else []
 
@@ -439,7 +439,7 @@ class Checker:
             of_phase[s.phase] += s.length
         if (decode, prefill) != (of_phase["decode"], of_phase["prefill"]):
             return "the budget's split is not what was computed"
-        if limit != (self._config.max_num_batched_tokens if self._batching.token_budget else None):
+        if limit != (self._config.max_num_batched_tokens if self._policy.token_budget else None):
             return f"the budget is not {limit}"
         if limit is None and unused:
             return "without a budget nothing of it is unused"

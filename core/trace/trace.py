@@ -111,7 +111,7 @@ class Trace:
 
     def frames(self) -> Iterator[Frame]:
         """The state while the passes of each step ran, step by step."""
-        state = RunState.of(self.prompt_lengths, self.header.batching.requeue)
+        state = RunState.of(self.prompt_lengths, self.header.policy.requeue)
         for event in self.events:
             state.begin(event)
             yield state.frame(event)

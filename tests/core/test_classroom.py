@@ -67,7 +67,7 @@ def test_at_a_barrier_those_in_lanes_finish_and_those_waiting_are_carried_over()
         first, second = made.session(0), made.session(1)
         ends = {f.request: f.finish_reason for e in first.events for f in e.finished}
         assert ends == {**dict.fromkeys(ids[:2], "length"), **dict.fromkeys(ids[2:], "cancelled")}
-        assert len(second.prompts) == 4 and second.config.policy == "static"
+        assert len(second.prompts) == 4 and second.config.policy.name == "static"
         assert checked(first).complete and checked(second).complete
 
 
@@ -107,7 +107,7 @@ def test_who_left_before_a_change_does_not_come_back_in_the_new_run():
         await idle(made)
         while room.state["changing"]:
             await asyncio.sleep(0.001)
-        assert made.engine.config.policy == "static" and made.sessions == [(0, 4)]
+        assert made.engine.config.policy.name == "static" and made.sessions == [(0, 4)]
 
     with serving(memory_engine(max_num_seqs=1)) as made:
         asyncio.run(change(made))
@@ -120,10 +120,10 @@ def test_of_two_changes_at_once_neither_undoes_the_other():
         room, seen = Classroom(made), threading.Event()
         made.ask(lambda: seen.wait(30))  # the engine's thread is at work
         room.configure(policy="static")
-        assert room.configure(max_num_seqs=1).policy == "static" and room.state["changing"]
+        assert room.configure(max_num_seqs=1).policy.name == "static" and room.state["changing"]
         seen.set()
         await whole(await made.submit((4, 5), greedy(3)))
-        assert (made.engine.config.policy, made.engine.config.max_num_seqs, room.state["changing"]) == ("static", 1, False)
+        assert (made.engine.config.policy.name, made.engine.config.max_num_seqs, room.state["changing"]) == ("static", 1, False)
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         asyncio.run(change(made))

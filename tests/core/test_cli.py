@@ -296,7 +296,7 @@ def test_compare_as_json(tmp_path, capsys):
     assert data["policies"]["static"]["wall_s"]["median"] > 0 and len(data["policies"]["static"]["wall_s"]["runs"]) == 2
     assert data["outputs_identical"] is True and data["environment"]["versions"]["torch"]
     assert json.loads(out.read_text(encoding="utf-8")) == data
-    assert Trace.load(tmp_path / "static.jsonl").config.policy == "static"
+    assert Trace.load(tmp_path / "static.jsonl").config.policy.name == "static"
 
 
 def test_outside_baselines_answer_the_same_greedy_requests(capsys):

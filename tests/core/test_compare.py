@@ -9,7 +9,7 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
-from core.measure.compare import Verdict, compare, config_for, first_differences, median_of, nearest_to_median
+from core.measure.compare import Verdict, compare, first_differences, median_of, nearest_to_median
 from core.measure.rounds import Contender, Run
 
 OUTPUTS = {"r0": [1, 2, 3], "r1": [4, 5]}
@@ -144,11 +144,11 @@ def test_medians_go_number_by_number():
 
 def test_limits_of_a_preset_under_another_policy():
     shared = EngineConfig(prefix_caching=True, max_num_seqs=4)
-    assert config_for("static", shared) == EngineConfig(policy="static", max_num_seqs=4)
-    assert config_for("continuous", shared).prefix_caching
-    assert config_for("continuous", shared, {"max_num_seqs": 2}).max_num_seqs == 2
+    assert shared.under("static") == EngineConfig(policy="static", max_num_seqs=4)
+    assert shared.under("continuous").prefix_caching
+    assert shared.under("continuous", max_num_seqs=2).max_num_seqs == 2
     with pytest.raises(InvalidConfig, match="Prefix caching"):
-        config_for("static", shared, {"prefix_caching": True})
+        shared.under("static", prefix_caching=True)
 
 
 @pytest.mark.parametrize(("names", "repeats"), [("", 1), ("aa", 1), ("a", 0)])

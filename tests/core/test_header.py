@@ -32,7 +32,6 @@ def header(**facts: Any) -> Header:
         "device": "cuda:0",
         "threads": 2,
         "dtype": "float32",
-        "batching": replace(config.batching, requeue=True),
         "config": config,
         "num_blocks": 9,
         "workload": "small",

@@ -74,7 +74,7 @@ class Watch:
         scheduler.check_integrity()
         assert self.checker.fault(event) is None
         tokens = sum(s.length for s in event.segments)
-        if config.batching.token_budget:
+        if config.policy.token_budget:
             assert tokens <= config.max_num_batched_tokens
         assert len(scheduler.running) <= config.num_lanes and event.kv.used <= config.num_blocks == event.kv.total
         for p in event.preempted:
@@ -83,7 +83,7 @@ class Watch:
                     self.recomputable[name, position] = times
             self.cached -= {c for c in self.cached if c[0] == p.request}
         if event.preempted:  # nothing could go on without it: the step computes with the preempted one's blocks
-            if not config.batching.requeue:
+            if not config.policy.requeue:
                 assert event.waiting.request == event.preempted[-1].request
             owned = sum(event.kv.changes[i].released for i in range(len(event.kv.changes)))
             assert owned >= len(event.preempted)
@@ -103,7 +103,7 @@ class Watch:
 
     def _order(self, event: StepEvent) -> None:
         """Whoever runs came before everyone who waits, where they are admitted as they arrive."""
-        if not self.case.config.batching.keeps_arrival_order:
+        if not self.case.config.policy.keeps_arrival_order:
             return
         scheduler = self.engine._scheduler
         waiting = list(scheduler.waiting)
@@ -188,24 +188,24 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
             case "lanes":
                 assert lanes_held == config.num_lanes == why.total and why.have == 0
             case "barrier":
-                assert config.batching.admission == "barrier" and why.have >= 1
+                assert config.policy.admission == "barrier" and why.have >= 1
             case "prefill":
-                assert config.batching.one_prefill
+                assert config.policy.one_prefill
             case "budget":
                 assert why.have < why.need and why.total == config.max_num_batched_tokens
                 # A spent budget ends the search for who may be passed over, before lanes are looked at.
-                assert lanes_held < config.num_lanes or (config.batching.preemption == "after" and why.have == 0)
-                if not config.prefill_first and config.batching.layout == "packed":
+                assert lanes_held < config.num_lanes or (config.policy.preemption == "after" and why.have == 0)
+                if not config.prefill_first and config.policy.layout == "packed":
                     assert why.have == config.max_num_batched_tokens - decode - prefill
             case "blocks":
                 assert why.have < why.need and why.total == config.num_blocks
                 whole = -(-head.num_tokens // config.block_size)
-                if config.batching.reserve == "prompt":  # what it found in the prefix cache it does not need
+                if config.policy.reserve == "prompt":  # what it found in the prefix cache it does not need
                     assert 1 <= why.need <= whole if config.prefix_caching else why.need == whole
             case "margin":
-                assert why.have < config.batching.margin * config.num_blocks and why.total == config.num_blocks
+                assert why.have < config.policy.margin * config.num_blocks and why.total == config.num_blocks
             case "recovery":  # somebody gave way, and nobody has finished since
-                assert config.batching.preemption == "after" and door_shut
+                assert config.policy.preemption == "after" and door_shut
             case _:
                 raise AssertionError(why)
 

@@ -137,7 +137,7 @@ def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:
 @pytest.mark.parametrize(("watermark", "admitted"), [(0.0, ["r0", "r1"]), (0.2, ["r0"])])
 def test_a_watermark_keeps_blocks_free_for_those_who_run(watermark, admitted) -> None:
     policy = replace(POLICIES["continuous"], watermark=watermark)
-    scheduler = Scheduler(EngineConfig(block_size=4), 10, policy=policy)  # 11 blocks as vLLM counts: 2 stay free
+    scheduler = Scheduler(EngineConfig(policy, block_size=4), 10)  # 11 blocks as vLLM counts: 2 stay free
     for one in requests((20, 2), (20, 2)):
         scheduler.add(RequestState(one, one.prompt_token_ids or ()))
     (output,) = scheduler.schedule()
@@ -147,7 +147,7 @@ def test_a_watermark_keeps_blocks_free_for_those_who_run(watermark, admitted) ->
 @pytest.mark.parametrize(("reserve", "admitted"), [("prompt", ["r0"]), ("chunk", ["r0", "r1"])])
 def test_what_must_be_free_to_be_admitted(reserve, admitted) -> None:
     policy = replace(POLICIES["continuous"], reserve=reserve)
-    scheduler = Scheduler(EngineConfig(block_size=4, max_num_batched_tokens=12), 4, policy=policy)
+    scheduler = Scheduler(EngineConfig(policy, block_size=4, max_num_batched_tokens=12), 4)
     for one in requests((8, 2), (12, 2)):
         scheduler.add(RequestState(one, one.prompt_token_ids or ()))
     (output,) = scheduler.schedule()

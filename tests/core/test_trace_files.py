@@ -38,7 +38,7 @@ def test_a_file_of_schema_1_opens_and_is_saved_as_the_newest(tmp_path: Path) -> 
     first = json.loads(OLD.read_text(encoding="utf-8").splitlines()[0])
     assert first["schema"] == 1 and "batching" not in first
     trace = Trace.load(OLD)
-    assert trace.header.batching.layout == "padded" and trace.complete
+    assert trace.header.policy.layout == "padded" and trace.complete
     assert {left.request: (left.lane, left.when) for e in trace.events for left in e.left} == {
         r: (next(a.lane for e in trace.events for a in e.admitted if a.request == r), "after") for r in trace.prompts
     }

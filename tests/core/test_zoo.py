@@ -157,4 +157,4 @@ def test_transformers_reads_no_more_of_the_cache_than_it_may() -> None:
 
 def test_what_a_policy_takes_follows_from_its_fields() -> None:
     assert "chunked_prefill" not in POLICIES["nano-vllm"].knobs and "prefill_first" not in POLICIES["mini-sglang"].knobs
-    assert "prefix_caching" in EngineConfig("no-evict", prefix_caching=True).batching.knobs
+    assert "prefix_caching" in EngineConfig("no-evict", prefix_caching=True).policy.knobs

@@ -102,7 +102,7 @@ FAULTS = (
           "t1 - t0, t2 - t1, t3 - t2)", "t1 - t0, t3 - t1, t3 - t2)", (ENGINE,)),
     # -- what is on record
     Fault("any running request may be preempted", "core/trace/rules.py",
-          'elif self._own and self._batching.victim == "newest" and request != state.running[-1]:', "elif False:", (RULES,)),
+          'elif self._own and self._policy.victim == "newest" and request != state.running[-1]:', "elif False:", (RULES,)),
     Fault("anybody may be admitted", "core/trace/rules.py",
           "if request not in self._next():", "if request not in self._state.waiting:", (RULES,)),
     Fault("tokens need not be counted against the budget", "core/trace/rules.py",

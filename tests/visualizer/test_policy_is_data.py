@@ -10,7 +10,7 @@ import pytest
 
 from core import Trace, Workload
 from core.config import POLICIES, EngineConfig
-from core.measure.compare import compare, config_for, engine_contender
+from core.measure.compare import compare, engine_contender
 from core.measure.verify import verify
 from visualizer.charts.contenders import hues
 from visualizer.words.captions import captions
@@ -32,7 +32,7 @@ def hasty(monkeypatch):
 def test_a_new_policy_runs_is_recorded_checked_and_told(hasty, tmp_path) -> None:
     engine = memory_engine("hasty", max_num_seqs=2, max_num_batched_tokens=8, block_size=4, num_blocks=6)
     trace = engine.run(Workload(requests(*ROWS), name="small"))
-    assert trace.header.batching == hasty and trace.config.policy == "hasty"
+    assert trace.header.policy == hasty and trace.config.policy.name == "hasty"
     trace.save(tmp_path / "t.jsonl")
     loaded = Trace.load(tmp_path / "t.jsonl")
     assert verify(loaded.lines()).not_replayed is None
@@ -46,7 +46,7 @@ def test_a_new_policy_is_compared_and_has_a_colour(hasty) -> None:
     limits = EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, prefix_caching=True)
     workload = Workload(requests(*ROWS))
     names = ("static", "continuous", "hasty")
-    engines = [memory_engine(**config_for(name, limits).to_json()) for name in names]
+    engines = [memory_engine(**limits.under(name).to_json()) for name in names]
     result = compare([engine_contender(engine, workload) for engine in engines], repeats=2)
     assert not result.differences and result.names == list(names)
     assert result.about["hasty"]["prefix_caching"] and not result.about["static"]["prefix_caching"]

@@ -10,7 +10,6 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from core.measure.compare import config_for
 from core.simulate.runner import simulated_engine
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
@@ -23,8 +22,8 @@ from worlds.visitors import endless, spec
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda p: p.name)
 def test_every_preset_and_every_default_of_compare_runs_on_a_space(preset):
     asked = check(preset_entry(preset)["spec"], SPACE)
-    for policy in dict.fromkeys((preset.config.policy, "static", "continuous")):
-        engine = simulated_engine("h100:124m", config_for(policy, asked.config), preset.model)
+    for policy in dict.fromkeys((preset.config.policy.name, "static", "continuous")):
+        engine = simulated_engine("h100:124m", asked.config.under(policy), preset.model)
         steps = sum(1 for _ in engine.stream(asked.workload))
         check_tokens(engine.trace.prompts, asked.workload, SPACE)
         assert steps <= SPACE.steps, f"{preset.name} takes {steps} steps under {policy}"

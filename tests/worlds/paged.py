@@ -61,7 +61,7 @@ def engine_on_buffers(
 ) -> Engine:
     """The real engine on a `PagedRunner`, its passes captured by `capture`; asynchronous where its policy can be."""
     if asynchronous is None:
-        asynchronous = config.batching.layout != "split"
+        asynchronous = config.policy.layout != "split"
     execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
     adapter = probe(model) if isinstance(model, torch.nn.Module) else model
 

@@ -80,7 +80,7 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "name": preset.name,
         "title": preset.title,
         "shows": preset.shows,
-        "policy": trace.config.policy,
+        "policy": trace.config.policy.name,
         "question": question_of(preset.name),
         "steps": len(trace.events),
         "lanes": thumbnail(trace),

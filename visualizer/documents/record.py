@@ -23,7 +23,7 @@ from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure import baselines
 from core.measure.baselines.recorded import transformers_batching, vllm
-from core.measure.compare import compare, config_for, engine_contender
+from core.measure.compare import compare, engine_contender
 from core.measure.cost_curve import cost_curve
 from core.measure.environment import QUIET, environment, too_busy
 from core.measure.equivalence import equivalence
@@ -229,7 +229,7 @@ def _compare_policies(recording: Recording, repeats: int, device: str, say: Say)
     asked = preset(recording.name)
     workload = asked.workload.greedy() if recording.outside else asked.workload
     adapter, tokenizer = Models().get(asked.model, device)
-    engines = [Engine(adapter, tokenizer, config_for(v.policy, asked.config, v.limits)) for v in recording.variants]
+    engines = [Engine(adapter, tokenizer, asked.config.under(v.policy, **v.limits)) for v in recording.variants]
     contenders = [
         engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)
     ]
@@ -245,7 +245,7 @@ def _compare_policies(recording: Recording, repeats: int, device: str, say: Say)
         same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")
         shown.equivalence[switch] = same.to_json()
     if recording.load:
-        by_policy = {engine.config.policy: engine for engine in engines}
+        by_policy = {engine.config.policy.name: engine for engine in engines}
         shown.load = sweep_load(by_policy, LOAD, lambda policy, rate: say(f"load: {policy}, {rate:.3g} requests/s"))
     return shown
 

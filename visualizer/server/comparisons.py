@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.compare import config_for
 from core.trace.phrases import SETTINGS
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
@@ -81,7 +80,7 @@ class Comparison(Measurement):
             raise Refused("Choose at least one policy.")
         if isinstance(repeats, bool) or not isinstance(repeats, int) or not 1 <= repeats <= limits.repeats:
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
-        self._configs, self._repeats = [config_for(name, self._asked.config) for name in policies], repeats
+        self._configs, self._repeats = [self._asked.config.under(name) for name in policies], repeats
 
     def work(self) -> dict[str, Any]:
         from core.measure.compare import compare, engine_contender
@@ -203,7 +202,7 @@ def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
     if knob == "policy":
         if not isinstance(value, str) or value not in POLICIES:
             raise Refused(f"The policies are {', '.join(POLICIES)}.")
-        return config_for(value, config)
+        return config.under(value)
     changed = EngineConfig.from_json({**config.to_json(), knob: value})
     if changed == config:
         raise Refused("That is what it was already: choose another value.")

@@ -37,7 +37,7 @@ class Captioner:
     """
 
     def __init__(self, header: Header, numbers: Iterator[int] | None = None) -> None:
-        self.state = RunState.of({}, header.batching.requeue)
+        self.state = RunState.of({}, header.policy.requeue)
         self._prompt: dict[str, int] = {}  # tokens of each prompt
         self._asked: dict[str, int | None] = {}  # new tokens that each may have
         self.letters: dict[str, str] = {}

@@ -48,7 +48,7 @@ def percent(share: float | None) -> str:
 
 def pair(comparison: Comparison) -> tuple[str, str]:
     """The two contenders that the sentences are about: the one named first, and the engine's usual policy (or the one named second)."""
-    base, usual = comparison.baseline, EngineConfig().policy
+    base, usual = comparison.baseline, EngineConfig().policy.name
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
 

@@ -120,7 +120,7 @@ def _room(m: StepContext) -> str:
     if not m.event.admitted:
         return ""
     lanes = [a.lane for a in m.event.admitted]
-    if m.config.batching.admission == "barrier":
+    if m.config.policy.admission == "barrier":
         return ", as a new wave begins"
     return f", as lane {lanes[0]} was free" if len(lanes) == 1 else f", as {len(lanes)} lanes were free"
 

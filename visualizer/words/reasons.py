@@ -43,7 +43,7 @@ def _preempted(m: StepContext, p: Preempted) -> Sentence:
     return [
         {"r": p.request},
         f" is preempted: too few of the {count(m.event.kv.total, 'KV block')} were free for the running requests to go on. "
-        f"{_gives_way(m.config.batching.victim)} gives way: it loses lane {p.lane} and its cache of {count(p.tokens_lost, 'token')}",
+        f"{_gives_way(m.config.policy.victim)} gives way: it loses lane {p.lane} and its cache of {count(p.tokens_lost, 'token')}",
         *taken,
         "; its tokens are kept and will be computed again.",
     ]
@@ -227,7 +227,7 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
         then = ""
     elif f.request in m.leaving:
         then = f", and gives back lane {lane} and {count(len(m.state.tables.get(f.request, ())), 'block')}"
-    elif m.config.batching.keeps_finished:
+    elif m.config.policy.keeps_finished:
         then = f", but lane {lane} stays taken until its wave ends"
     else:
         then = f", but the next step is launched already: lane {lane} becomes free after it"
@@ -235,7 +235,7 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
 
 
 def _wave_ends(m: StepContext) -> list[Sentence]:
-    if not m.config.batching.keeps_finished or not m.leaving:
+    if not m.config.policy.keeps_finished or not m.leaving:
         return []
     lanes = list(m.leaving.values())
     return [[f"The wave is over: {count(len(lanes), 'lane')} {agree(lanes, 'becomes', 'become')} free for the next step."]]

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from typing import Any, NamedTuple
 
-from core.config import POLICIES, EngineConfig
+from core.config import EngineConfig
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
 from core.serving.output_processor import Message
@@ -28,9 +28,7 @@ _LOOK = 0.02  # seconds between two looks for news
 
 def shadow_config(real: EngineConfig, policy: str, num_blocks: int) -> EngineConfig:
     """The real limits and the real pool under another policy; raises InvalidConfig where that policy cannot have them."""
-    shares = policy in POLICIES and POLICIES[policy].prefix_caching
-    limits = {**real.to_json(), "policy": policy, "num_blocks": num_blocks, "prefix_caching": real.prefix_caching and shares}
-    return EngineConfig(**limits)
+    return real.under(policy, num_blocks=num_blocks)
 
 
 class _Over(Exception):
