@@ -13,7 +13,8 @@ from core.config import EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
 from core.serving.admission import When
 from core.serving.engine import ServingEngine
-from core.serving.shadow.shadow import Shadow, shadow_config
+from core.serving.rerun import Twin
+from core.serving.shadow import Shadow, shadow_config
 from core.serving.stream import TokenStream
 from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams
@@ -83,10 +84,11 @@ class Classroom:
     def shadow(self, policy: str | None) -> None:
         """Show another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
 
-        Raises InvalidConfig for a policy that cannot have the engine's limits.
+        Raises InvalidConfig for a policy that cannot have the engine's limits, and for an engine beside which there is no room for another.
         """
         serving = self._serving
         if policy is not None:
+            Twin.check_room(serving.engine)
             config = serving.config_to_come or serving.engine.config
             shadow_config(config, policy, serving.engine.kv_blocks[1])
         if self._shadow is not None:

@@ -15,7 +15,6 @@ from core.measure.verify import verify
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.limits import ServingLimits
-from core.serving.shadow.rerun import Rerun
 from worlds.serving import Fragile, char_engine, checked, greedy, idle, serving, told, whole
 from worlds.small import memory_engine
 
@@ -170,7 +169,7 @@ def test_memory_is_flat_over_many_requests():
         for _ in range(4):
             await many(made, 500)
             shadow = room._shadow
-            while shadow._news or any(one._answers for one in shadow._beside if isinstance(one, Rerun)):
+            while shadow._news or (shadow._rerun is not None and shadow._rerun._answers):
                 await asyncio.sleep(0.01)  # until it has run them again: what is under way there takes room
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])

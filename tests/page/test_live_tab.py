@@ -204,19 +204,17 @@ def test_hostile_prompts_and_texts_are_text(live_url, visit):  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # noqa: F811
-    """With the teacher's panel open, another policy simulated beside, and a request of one's own."""
+    """With the teacher's panel open, another policy beside the batch, and a request of one's own."""
     control(live_url, shadow="static")
     for scheme in ("light", "dark"):
         page = opened(visit, live_url, hash=f"teacher={TOKEN}&theme={scheme}", size=size, color_scheme=scheme)
         page.wait_for_selector(".teacher:not([hidden])")
         ask(page, "O Romeo", 8, "Ada")
         control(live_url, steps=24)
-        settled(page, "inflight.drawn >= 0 && Boolean(document.querySelector('.shadow td'))")
+        settled(page, "inflight.drawn >= 0 && Boolean(document.querySelector('.shadow-note').textContent)")
         assert serious(page) == [], scheme
         if size == "desk":  # what the teacher shows is on the screen beside what sets it
-            bottom, top = (
-                f"document.querySelector('.live {what}').getBoundingClientRect()" for what in (".shadow table", ".ask")
-            )
+            bottom, top = (f"document.querySelector('.live {what}').getBoundingClientRect()" for what in (".shadow", ".ask"))
             assert page.evaluate(f"{bottom}.bottom <= {top}.top")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         if size == "phone":

@@ -101,8 +101,7 @@ class Live:
         elif kind == "followed":
             self._state({"followed": message})
         elif kind == "shadow":
-            told = {side: message[side] | {"finished": None} for side in ("real", "shadow") if side in message}
-            self._state({"shadow": message | told})
+            self._state({"shadow": message})
 
     def _state(self, state: dict[str, Any]) -> None:
         """What holds now; it takes room as a step does."""

@@ -1,14 +1,14 @@
-// Another policy beside the batch, on the same requests: simulated at once, and run for real while the engine is idle. It says which.
+// Another policy on the same requests, run again on the same engine while nobody asks: its measured steps beside those that were served.
 
 import { h, setText } from "../parts/dom.js";
 import { count, duration, plural } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 
-const ROWS = ["Steps", "Lanes in use", "Waiting now", "Time to answer"];
+const ROWS = ["Steps", "Lanes in use", "Time to answer"];
 const share = (part) => (part === null ? "–" : `${Math.round(100 * part)} %`);
 
-/** One side's column; mean: seconds from arrival to the last token, of those that both have answered. */
-const column = (side, mean) => [count(side.steps), share(side.occupancy), count(side.waiting), mean === null ? "–" : duration(mean)].map((cell) => t(cell));
+/** One side's column; mean: seconds from arrival to the last token. */
+const column = (side, mean) => [count(side.steps), share(side.occupancy), duration(mean)].map((cell) => t(cell));
 
 export class ShadowView {
   /** @param {HTMLElement} section */
@@ -29,31 +29,25 @@ export class ShadowView {
     this.section.hidden = !on;
     if (!on) return;
     const told = shadow && shadow.policy === set.shadow ? shadow : null;
-    const source = told?.source || "simulated";
-    setText(this.title, t("{policy} on the same requests, {source}", { policy: set.shadow, source: t(source) }));
-    for (const [n, name] of this.names.entries()) tell(name, ROWS[n]);
-    const [real, other] = [told?.real, told?.shadow];
-    this.table.hidden = !real || !["running", "done"].includes(told.status);
-    setText(this.note, told ? [told.sentence && t(told.sentence), this.table.hidden ? "" : answered(told), forReal(told)].filter(Boolean).join(" ") : t("The simulation begins with the next step."));
+    setText(this.title, t("{policy} on the same requests", { policy: set.shadow }));
+    setText(this.note, noteOf(told));
+    this.table.hidden = told?.status !== "done";
     if (this.table.hidden) return;
-    setText(this.heads[0], `${set.policy} (${t("measured")})`);
-    setText(this.heads[1], `${set.shadow} (${t(source)})`);
-    const columns = [column(real, told.mean_e2e_s?.[0] ?? null), column(other, told.mean_e2e_s?.[1] ?? null)];
+    for (const [n, name] of this.names.entries()) tell(name, ROWS[n]);
+    setText(this.heads[0], t("{policy} (served)", { policy: set.policy }));
+    setText(this.heads[1], t("{policy} (run again)", { policy: set.shadow }));
+    const columns = [column(told.real, told.mean_e2e_s[0]), column(told.shadow, told.mean_e2e_s[1])];
     this.cells.forEach((cells, row) => cells.forEach((cell, side) => setText(cell, columns[side][row])));
   }
 }
 
-const answered = ({ finished_in_both: both }) => (both ? t(`Time to answer: the mean of the ${plural(both, "request")} that both have answered.`) : "");
-
-/** How far the run for real has come. */
-function forReal({ source, rerun }) {
-  if (!rerun) return "";
-  const { requests, finished, other_texts: other, sentence } = rerun;
-  if (sentence) return t(sentence);
-  if (source === "measured") {
-    const texts = t(other ? `${plural(other, "text")} came out otherwise` : "with the same texts");
-    return t("Run for real while nobody asked: same model, same arrivals, {texts}.", { texts });
-  }
-  if (!requests) return "";
-  return t(finished ? `Run for real whenever nobody asks: ${count(finished)} of ${plural(requests, "request")} so far.` : "As soon as nobody asks, it is run for real.");
+/** What the numbers are, or how far they have come; told: the server's latest message about this policy. */
+function noteOf(told) {
+  if (told?.sentence) return t(told.sentence);
+  if (!told?.finished) return t("As soon as nobody asks, the same requests are run again under this policy.");
+  const { requests, finished, other_texts: other } = told;
+  if (told.status !== "done") return t(`Run again whenever nobody asks: ${count(finished)} of ${plural(requests, "request")} so far.`);
+  const texts = t(other ? `${plural(other, "text")} came out otherwise` : "with the same texts");
+  const mean = t(`Time to answer: the mean of the ${plural(told.finished_in_both, "request")} that both have answered.`);
+  return `${mean} ${t("Run again while nobody asked: same model, same arrivals, {texts}.", { texts })}`;
 }

@@ -1,9 +1,7 @@
-"""Another policy on the requests of a serving engine: simulated beside it at once, and run for real while the engine is idle.
+"""Another policy beside an engine that serves, on the same requests: run again for real whenever nobody asks.
 
-It is fed with the real engine's arrivals, cancellations and pace. `core.serving.shadow.simulated` says what the simulation assumes,
-`core.serving.shadow.rerun` how the requests are run again; every message says which of the two it shows. It has a thread of its own and holds
-nobody up: the simulation takes at most a tenth of a core and gives up for a run when it is too far behind; the rerun goes on only while no
-request is under way.
+It is fed with the real engine's arrivals, cancellations and pace; `core.serving.rerun` says how they are run again. It has a thread of its own
+and holds nobody up: it goes on only while no request is under way.
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
 from core.serving.output_processor import Message
-from core.serving.shadow.rerun import Rerun, Twin
-from core.serving.shadow.simulated import BEHIND, Simulated
+from core.serving.rerun import Rerun, Twin
 from core.trace.header import Header
 
 _MOST = 4096  # messages that may wait for it
@@ -54,9 +51,7 @@ class Shadow:
         self._closed = False
         self._begun: dict[str, Any] | None = None  # the header of a run that is not followed yet, as it is told
         self._steps_per_s: float | None = None
-        self._beside: list[Simulated | Rerun] = []  # of the run that is followed; none once it is too far behind
-        self._twin: Twin | None = None
-        self._no_twin = ""  # why there is none
+        self._rerun: Rerun | None = None  # of the run that is followed
         self._thread = threading.Thread(target=self._work, name="inflight-shadow", daemon=True)
 
     def start(self) -> None:
@@ -77,17 +72,14 @@ class Shadow:
     # -- its thread --------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        try:
-            self._twin = Twin.of(self._serving.engine)
-        except InflightError as error:
-            self._no_twin = str(error)
+        twin = Twin.of(self._serving.engine)
         while not self._ends:
             try:
                 if self._begun is None:
                     self._listen()
                 else:
-                    begun, self._begun, self._beside = self._begun, None, []
-                    self._run(Header.from_json(begun))
+                    begun, self._begun, self._rerun = self._begun, None, None
+                    self._follow(Header.from_json(begun), twin)
             except _Over:
                 continue
             except InflightError as error:
@@ -100,29 +92,22 @@ class Shadow:
     def _now(self) -> float:
         return self._serving.engine.now
 
-    def _run(self, header: Header) -> None:
+    def _follow(self, header: Header, twin: Twin) -> None:
         """Beside one run of the real engine, from its first step until another begins."""
         config = shadow_config(header.config, self.policy, header.num_blocks)
-        simulated = Simulated(header, config, self._now, self._listen)
-        rerun = Rerun(header, config, self._now, self._twin) if self._twin is not None else None
-        self._beside = [simulated, *([rerun] if rerun is not None else [])]
-        for one in self._beside:
-            one.hear(0.0, {"kind": "pace", "steps_per_s": self._steps_per_s})
+        rerun = self._rerun = Rerun(header, config, self._now, twin)
+        rerun.hear(0.0, {"kind": "pace", "steps_per_s": self._steps_per_s})
         told: Any = None
         told_at = -_TELL
-        while self._beside:
+        while True:
             is_idle = self._serving.is_idle  # asked first: what was said until then is among the news
             self._take_news()
-            shown = rerun if is_idle and rerun is not None and rerun.is_done else simulated
-            now = {**shown.state, "rerun": rerun.progress if rerun is not None else {"sentence": self._no_twin}}
-            if (now, shown.beside.steps) != told and time.monotonic() - told_at >= _TELL:
-                told, told_at = (now, shown.beside.steps), time.monotonic()
-                self._say({**now, **shown.beside.told()})
-            if not ((is_idle and rerun is not None and rerun.advance()) or simulated.advance()):
+            state = rerun.state
+            if state != told and time.monotonic() - told_at >= _TELL:
+                told, told_at = state, time.monotonic()
+                self._say(state)
+            if not (is_idle and rerun.advance()):
                 time.sleep(_LOOK)
-        self._say({"status": "behind", "sentence": BEHIND})
-        while True:
-            self._listen()
 
     def _listen(self) -> None:
         """Wait for news."""
@@ -132,8 +117,6 @@ class Shadow:
 
     def _take_news(self) -> None:
         """What has been heard; raises _Over for a run that begins, and at the end."""
-        if len(self._news) > _MOST:
-            self._beside = []
         for _ in range(len(self._news)):
             t, message = self._news.popleft()
             if isinstance(message, dict) and message["kind"] == "run":
@@ -141,8 +124,8 @@ class Shadow:
                 raise _Over
             if isinstance(message, dict) and message["kind"] == "pace":
                 self._steps_per_s = message["steps_per_s"]
-            for one in self._beside:
-                one.hear(t, message)
+            if self._rerun is not None:
+                self._rerun.hear(t, message)
         if self._ends:
             raise _Over
 

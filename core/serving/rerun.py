@@ -1,4 +1,4 @@
-"""The same requests under another policy on the real model, computed while the engine that serves is idle: measured, not simulated.
+"""The requests of an engine that serves, run again under another policy on the same model while that engine is idle: measured, like its own steps.
 
 Each arrives when it arrived, at the pace that was set then, and is cancelled when it was. The clock runs while a step is taken and jumps over
 the waits between: a run of half a minute at a pace is run again in the time that its passes take. What comes after the present on the real
@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -26,7 +26,6 @@ from core.engine.recorder import Window
 from core.errors import InflightError, InvalidConfig, first_sentence
 from core.serving.output_processor import Message
 from core.serving.pace import Pace
-from core.serving.shadow.beside import Beside
 from core.threads import SHARES
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -67,18 +66,21 @@ class Twin(NamedTuple):
     engine: Engine
     clock: StoppedClock
 
-    @classmethod
-    def of(cls, engine: Engine) -> Twin:
-        """An idle engine on the same weights, none of whose passes makes one of the other wait.
-
-        Raises InvalidConfig for an engine beside which there is no room for another.
-        """
+    @staticmethod
+    def check_room(engine: Engine) -> None:
+        """Raises InvalidConfig for an engine beside which there is no room for another."""
         adapter = engine.adapter
         if adapter.device.type != "cpu" or adapter.tensor_parallel > 1:
-            raise InvalidConfig("On an accelerator there is no room for a second engine: the comparison stays simulated.")
+            raise InvalidConfig(
+                "On an accelerator there is no room for a second engine, which another policy beside this one needs."
+            )
         if adapter.num_parameters * adapter.dtype.itemsize > _MOST_BYTES:
-            raise InvalidConfig("The model is too large for a second engine beside it: the comparison stays simulated.")
-        clock = StoppedClock()
+            raise InvalidConfig("The model is too large for a second engine, which another policy beside this one needs.")
+
+    @classmethod
+    def of(cls, engine: Engine) -> Twin:
+        """An idle engine on the same weights, none of whose passes makes one of the other wait."""
+        adapter, clock = engine.adapter, StoppedClock()
         made = Engine(
             adapter.twin(),
             copy.deepcopy(engine.tokenizer),
@@ -91,6 +93,70 @@ class Twin(NamedTuple):
         return cls(made, clock)
 
 
+@dataclass
+class _Side:
+    """One of the two engines so far. lane_steps, used: of its lanes. ends: when each request finished, in seconds since the run began."""
+
+    lanes: int
+    steps: int = 0
+    lane_steps: int = 0
+    used: int = 0
+    ends: dict[str, float] = field(default_factory=dict)
+
+    def add(self, event: StepEvent) -> None:
+        self.steps += 1
+        self.lane_steps += self.lanes
+        self.used += len({segment.request for segment in event.segments})
+        self.ends |= {f.request: event.t_end for f in event.finished}
+
+    def forget(self, requests: Iterable[str]) -> None:
+        for request in requests:
+            self.ends.pop(request, None)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        occupancy = round(self.used / self.lane_steps, 4) if self.lane_steps else None
+        return {"steps": self.steps, "occupancy": occupancy}
+
+
+class SideBySide:
+    """Two engines on the same requests, in numbers. lanes: of the engine that serves; other_lanes: of the other. A cancelled request counts
+    in neither.
+    """
+
+    def __init__(self, lanes: int, other_lanes: int) -> None:
+        self._real, self._other = _Side(lanes), _Side(other_lanes)
+        self._arrived: dict[str, float] = {}  # of those that did not finish in both
+        self._both, self._sums = 0, (0.0, 0.0)
+
+    def add_real(self, event: StepEvent) -> None:
+        """A step of the engine that serves."""
+        self._arrived |= {arrived.request: arrived.t for arrived in event.arrived}
+        self._real.add(event)
+        gone = [f.request for f in event.finished if f.finish_reason == "cancelled"]
+        for request in gone:
+            self._arrived.pop(request, None)
+        self._real.forget(gone)
+        self._other.forget(gone)
+
+    def add_other(self, event: StepEvent) -> None:
+        """A step of the other."""
+        self._other.add(event)
+        self._other.forget([f.request for f in event.finished if f.request not in self._arrived])
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Both sides so far, and the mean times from arrival to the last token of the requests that have finished on both."""
+        for request in [r for r in self._other.ends if r in self._real.ends]:
+            arrived = self._arrived.pop(request)
+            self._both += 1
+            self._sums = self._sums[0] + self._real.ends[request] - arrived, self._sums[1] + self._other.ends[request] - arrived
+            self._real.forget([request])
+            self._other.forget([request])
+        mean = [round(total / self._both, 4) for total in self._sums] if self._both else None
+        return {"real": self._real.numbers, "shadow": self._other.numbers, "finished_in_both": self._both, "mean_e2e_s": mean}
+
+
 class Rerun:
     """header: of the real engine's run. config: of the other policy. now: the real engine's clock. twin: idle."""
 
@@ -99,7 +165,7 @@ class Rerun:
         self._config, self._now = config, now
         self._origin: float | None = None  # of the run on the clock, once it has begun
         self._pace = Pace(self._clock)
-        self.beside = Beside(header.config.num_lanes, config.num_lanes)
+        self._numbers = SideBySide(header.config.num_lanes, config.num_lanes)
         self._refusal = ""  # a sentence once it has given up for this run
         self._num_finished = self._num_other_texts = 0
         self._asked: dict[str, Request] = {}
@@ -115,16 +181,19 @@ class Rerun:
         """Whether it has answered whatever was asked so far."""
         return not self._refusal and bool(self._num_finished) and not self._answers
 
-    state = {"source": "measured", "status": "done", "sentence": None}
-
     @property
-    def progress(self) -> dict[str, Any]:
-        """other_texts: answers that differ from the real engine's. sentence: why it goes no further."""
+    def state(self) -> dict[str, Any]:
+        """What viewers are told: how far it has come, and the numbers once it is done.
+
+        other_texts: answers that differ from the real engine's. sentence: why it goes no further.
+        """
         return {
+            "status": "refused" if self._refusal else "done" if self.is_done else "waiting",
+            "sentence": self._refusal or None,
             "requests": self._num_finished + len(self._answers),
             "finished": self._num_finished,
             "other_texts": self._num_other_texts,
-            "sentence": self._refusal or None,
+            **(self._numbers.numbers if self.is_done else {}),
         }
 
     # -- what the real engine does -----------------------------------------------------------------------------------
@@ -157,7 +226,7 @@ class Rerun:
             else:
                 self._answers[finished.request].real_ended = True
                 self._compare(finished.request)
-        self.beside.hear(event)
+        self._numbers.add_real(event)
         if len(self._answers) > MOST_WAITING:
             self._give_up(f"More than {MOST_WAITING:,} requests came without a pause: this run is not run again for real.")
 
@@ -236,7 +305,7 @@ class Rerun:
             event = self._engine.step()
         if event is None:
             return
-        self.beside.add(event)
+        self._numbers.add_other(event)
         for sampled in event.sampled:
             if answer := self._answers.get(sampled.request):
                 answer.own.append(sampled.token_id)
