@@ -11,14 +11,11 @@ import pytest
 
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.lessons.document import At, document, lesson_document, recorded, runs_of_lessons
-from visualizer.lessons.facts import FACTS, Who
-from visualizer.lessons.facts.company import parts_at
-from visualizer.lessons.glossary import SEEN
+from visualizer.lessons.document import At, document, faq, lesson_document, recorded, runs_of_lessons
+from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, parts_at
 from visualizer.lessons.lesson import PaintMask
-from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.lessons import LESSONS, SEEN
 from visualizer.lessons.pictures import lanes_picture, mask_picture
-from visualizer.lessons.questions import asked
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
 from visualizer.page.lesson_file import lesson_html
@@ -68,7 +65,7 @@ def test_no_number_is_typed(language):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_of_the_eleven_questions_has_a_short_answer_and_a_step_that_shows_it(language):
     made = document(TRACES, language)["questions"]
-    assert len(made["stops"]) == 11 and [s["name"] for s in made["stops"]] == [q["name"] for q in asked(language)["asked"]]
+    assert len(made["stops"]) == 11 and [s["name"] for s in made["stops"]] == [q["name"] for q in faq(language)["asked"]]
     for stop in made["stops"]:
         TRACES(stop["run"]).event(stop["step"])
         answer = plain(stop["text"][0])
@@ -83,7 +80,7 @@ def test_what_was_measured_in_company_tells_rounding_from_a_wrong_mask():
     at = At(TRACES("greedy-together-bf16"), 0)
 
     def of(name: str) -> list:
-        return [evaluated(f"{name}:{pair}", at, {})[0] for pair in ("float32", "bf16", "unmasked")]
+        return [evaluated(f"company.{pair}.{name}", at, {})[0] for pair in ("float32", "bf16", "unmasked")]
 
     exact, rounded, wrong = of("differing")
     assert exact == 0 and rounded > 0 and rounded < wrong and len(set(of("compared"))) == 1
@@ -120,7 +117,15 @@ def test_a_changed_trace_changes_the_sentence():
 
 def test_a_text_that_mentions_what_is_not_there_is_refused():
     at = At(TRACES("verses-static"), 0)
-    for template in ("{nonsense}", "{Z}", "{cache:Z}", "{steps@elsewhere}", "{preempted}"):
+    for template in (
+        "{nonsense}",
+        "{Z}",
+        "{Z.kv_len}",
+        "{step.nonsense}",
+        "{metrics.steps@elsewhere}",
+        "{step.preempted.0.request}",
+        "{frame}",
+    ):
         with pytest.raises(InflightError):
             filled(template, at, {}, "en")
 
@@ -131,35 +136,36 @@ def test_facts_are_those_of_the_trace():
     joins = next(e.step for e in trace.events if e.admitted and e.step)
     at = At(trace, joins)
     expected = {
-        "rows": 3,
-        "width": 10,
+        "forward.rows": 3,
+        "forward.width": 10,
         "positions": 30,
-        "padding": 18,
-        "tokens": 12,
+        "forward.padding": 18,
+        "forward.tokens": 12,
         "pads_of_join": 18,
-        "prompt:C": 10,
-        "beside": 2,
-        "admitted": Who(at.request("C")),
+        "C.prompt": 10,
+        "other_rows": 2,
+        "step.admitted.0.request": Who(at.request("C")),
     }
     assert {name: evaluated(name, at, {})[0] for name in expected} == expected
 
 
 def test_numbers_are_written_as_the_language_writes_them():
     at = At(TRACES("one-request"), TRACES("one-request").events[-1].step)
-    assert plain(filled("{token_bytes} {batch_cost}", at, {}, "en")).translate(str.maketrans(",.", ".,")) == plain(
-        filled("{token_bytes} {batch_cost}", at, {}, "de")
+    assert plain(filled("{model.kv_bytes_per_token} {pass_cost}", at, {}, "en")).translate(str.maketrans(",.", ".,")) == plain(
+        filled("{model.kv_bytes_per_token} {pass_cost}", at, {}, "de")
     )
 
 
-def test_every_fact_that_is_used_is_known_and_every_known_one_is_used():
-    used = {
-        m
+def test_every_fact_that_is_known_is_used():
+    paths = {
+        path
         for language in LANGUAGES
-        for path in (FOLDER / language).glob("*.toml")
-        for m in re.findall(r"\{(\w+)", path.read_text())
+        for file in (FOLDER / language).glob("*.toml")
+        for path in re.findall(r"\{([\w.]+)", file.read_text(encoding="utf-8"))
     }
-    asked = {name for _, stop in ALL if stop.question for name in re.findall(r"'(\w+)[:@\w]*'", str(stop.question))}
-    assert set(FACTS) <= used | asked, set(FACTS) - used - asked
+    paths |= {path for _, stop in ALL if stop.question for path in re.findall(r"'([\w.]+)[%@\w]*'", str(stop.question))}
+    unused = (set(FACTS) | set(REQUEST_FACTS)) - {name for path in paths for name in path.split(".")[:2]}
+    assert not unused, unused
 
 
 def test_every_language_has_every_text():

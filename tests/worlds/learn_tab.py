@@ -13,9 +13,7 @@ from playwright.sync_api import Page
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import recorded_runs
 from visualizer.documents.replay import replay, told
-from visualizer.lessons.document import document, recorded, runs_of_lessons
-from visualizer.lessons.glossary import hints
-from visualizer.lessons.questions import asked
+from visualizer.lessons.document import document, faq, hints, recorded, runs_of_lessons
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import page_html
 from visualizer.page.tabs import TABS, part, tab_script
@@ -44,7 +42,7 @@ def world() -> tuple[dict, dict, dict[str, str]]:
             "learn", "learn/page.js", {"server": False, "documents": documents, "captions": captions, "tabs": TABS_HERE}
         )
     }
-    return {"catalogue": catalogue, "tabs": TABS_HERE, "asked": asked(), "terms": hints()}, parts, files
+    return {"catalogue": catalogue, "tabs": TABS_HERE, "asked": faq(), "terms": hints()}, parts, files
 
 
 @pytest.fixture

@@ -6,26 +6,25 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError
+from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.lessons.facts import Who, value
-from visualizer.lessons.glossary import SEEN, terms
+from visualizer.lessons.facts import PAIRS, Company, Who, fact, recorded_run
 from visualizer.lessons.lesson import ChooseNumber, ChooseRequest, ChooseWords, Lesson, PaintMask, Question, Stop
-from visualizer.lessons.lessons import LESSONS
+from visualizer.lessons.lessons import LESSONS, QUESTIONS, SEEN
 from visualizer.lessons.places import At, Place
-from visualizer.lessons.questions import QUESTIONS
-from visualizer.lessons.tables import table
-from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
-from visualizer.words.language import catalogue
+from visualizer.lessons.texts import FOLDER, LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
+from visualizer.words.language import catalogue, speaking, t
 
 Traces = Callable[[str], Trace]  # a recorded run by its name
+_SHOWN = 56  # characters of a text in a table
 
 
 def recorded(folder: Path = TRACES) -> Traces:
@@ -94,7 +93,7 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         "views": list(stop.views),
         "pin": stop.pin,
         "ask": ask,
-        "table": table(stop.table, at, language) if stop.table else None,
+        "table": _table(stop.table, language) if stop.table else None,
         "then": None if stop.then is None else {"run": stop.then.run, "step": _at(stop.then, traces).step},
     }
 
@@ -113,13 +112,13 @@ def _asked(
     if isinstance(question, PaintMask):
         return {"kind": "paint", **mask_document(at)}
     if isinstance(question, ChooseRequest):
-        answer, among = value(question.answer, at), _among(question, here)
+        answer, among = fact(question.answer, at), _among(question, here)
         why = said(reasons["request"])
         options = [_option([{"r": at.letters[r]}], Who(r) == answer, why) for r in among]
     elif isinstance(question, ChooseNumber):
         right, _ = evaluated(question.answer, at, places)
         wrong = {name: evaluated(name, at, places)[0] for name in question.wrong}
-        found = {n: said(reasons[re.split("[:@]", name)[0]]) for name, n in wrong.items() if n != right}
+        found = {n: said(reasons[name.split("@")[0].split(".")[-1]]) for name, n in wrong.items() if n != right}
         numbers = sorted(n for n in (right, *found) if isinstance(n, (int, float)))
         options = [_option([{"n": number(n, language)}], n == right, found.get(n, [])) for n in numbers]
     else:
@@ -163,3 +162,64 @@ def _among(question: ChooseRequest, at: At) -> list[str]:
 def _at(place: Place, traces: Traces) -> At:
     trace = traces(place.run)
     return At(trace, place.rule(trace))
+
+
+# -- the words of the page, and tables below a stop's text ---------------------------------------------------------------
+
+
+def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
+    """The glossary by term: what `hints` has, and where it can be seen, {"run", "step", "view"}."""
+    return {
+        term: {**hint, "run": place.run, "step": place.rule(traces(place.run)), "view": view}
+        for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)
+    }
+
+
+def hints(language: str = "en") -> dict[str, dict[str, Any]]:
+    """What the page shows where one of its words is pointed at, by term: {"word", "means", "vllm", "words": spellings it goes by}."""
+    return {term: _hint(term, texts(language, "glossary")[term]) for term in SEEN}
+
+
+def faq(language: str = "en") -> dict[str, Any]:
+    """The questions people ask, for a list of links: {"title", "shows", "asked": [{"name", "title"}]}. Reads no run."""
+    words = texts(language, QUESTIONS.name)
+    listed = [{"name": stop.name, "title": words[stop.name]["title"]} for stop in QUESTIONS.stops]
+    return {"title": words["title"], "shows": words["question"], "asked": listed}
+
+
+def _hint(term: str, entry: dict[str, Any]) -> dict[str, Any]:
+    word = entry.get("word", term)
+    own = word.split(" (")[0]  # "Spur (lane)" is found as Spur
+    return {"word": word, "means": entry["means"], "vllm": entry["vllm"], "words": [own, f"{own}s", *entry.get("also", ())]}
+
+
+def _table(name: str, language: str) -> dict[str, Any]:
+    """A table by the name that a stop gives: {"label", "head": [{"name", "url"}], "rows": [[what, cell, …]]}, every cell a text."""
+    if name == "names":  # what the limits are called in other engines
+        data = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
+        with speaking(language):
+            rows = [
+                [t(what), *(cell if isinstance(cell, str) else t(cell["say"]) for cell in cells)] for what, *cells in data["rows"]
+            ]
+        return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": rows}
+    words = texts(language, "tables")[name]
+    if name == "company":  # how far texts in company are from those alone, in each arithmetic and under a wrong mask
+        columns, rows = ("tokens", "drift", "lead"), [_company_row(pair, words, language) for pair in PAIRS]
+    else:  # the beginning of each text alone, and as a mask wrote it that let rows read their pads
+        traces = [recorded_run(run) for run in PAIRS["unmasked"]]
+        columns = ("right", "wrong")
+        rows = [[letter(i), *(_beginning(trace.text(r)) for trace in traces)] for i, r in enumerate(traces[0].prompts)]
+    return {"label": words["label"], "head": [{"name": words[column], "url": None} for column in columns], "rows": rows}
+
+
+def _company_row(pair: str, words: dict[str, str], language: str) -> list[str]:
+    company = Company(*PAIRS[pair])
+    counts = {name: number(getattr(company, name), language) for name in ("differing", "compared")}
+    lead = number(company.lead, language) if company.differing else "–"
+    return [words[pair], words["of"].format(**counts), number(company.drift, language), lead]
+
+
+def _beginning(text: str) -> str:
+    """The beginning of a text on one line, cut at a word."""
+    line = text.strip().replace("\n", "↵")
+    return line if len(line) <= _SHOWN else line[:_SHOWN].rsplit(" ", 1)[0] + " …"

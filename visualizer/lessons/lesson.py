@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from visualizer.lessons.places import At, Place
+from visualizer.lessons.places import At, Place, Rule
 
 View = Literal["row", "mask", "queue", "kv", "text", "lanes"]
 
 
 @dataclass(frozen=True)
 class ChooseNumber:
-    """How many? answer, wrong: facts as the texts write them (`padding`, `cache:B`, `tokens@packed`), at the place that the question is
+    """How many? answer, wrong: facts as the texts write them (`B.kv_len`, `forward.tokens@packed`), at the place that the question is
     about; a wrong one has its own reason in the texts.
     """
 
@@ -50,21 +50,26 @@ Question = ChooseNumber | ChooseRequest | ChooseWords | PaintMask
 
 @dataclass(frozen=True)
 class Stop:
-    """name: the key of its texts. place: what the player shows; then: where it goes once the question is answered.
+    """name: the key of its texts. place: what the player shows; goes_to: another place, or step of the same run, once the question is answered.
 
     views: the panels to look at; the others are dimmed. pin: the letter of a request to light. about: the place whose facts a
     question is about, `then` or else `place`. places: others, by the names under which the texts mention them. table: one of
-    `visualizer.lessons.tables`, shown below the text.
+    the tables that `visualizer.lessons.document` makes, shown below the text.
     """
 
     name: str
     place: Place
     views: tuple[View, ...]
     question: Question | None = None
-    then: Place | None = None
+    goes_to: Place | Rule | None = None
     pin: str | None = None
     places: dict[str, Place] = field(default_factory=dict)
     table: str | None = None
+
+    @property
+    def then(self) -> Place | None:
+        """Where the player goes once the question is answered."""
+        return Place(self.place.run, self.goes_to) if callable(self.goes_to) else self.goes_to
 
     @property
     def about(self) -> Place:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.events import Segment, StepEvent
+from core.trace.mask import Mask
 from core.trace.phrases import letters
 from core.trace.run_state import Frame
 from core.trace.trace import Trace
@@ -41,6 +42,11 @@ class At:
     @cached_property
     def frame(self) -> Frame:
         return next(found for found in self.trace.frames() if found.step == self.step)
+
+    @cached_property
+    def mask(self) -> Mask:
+        """Who may look at whom in the step's first pass."""
+        return self.trace.mask(self.step)
 
     @cached_property
     def config(self) -> EngineConfig:

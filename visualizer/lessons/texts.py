@@ -1,8 +1,8 @@
-"""Lesson texts: templates, one file a lesson and language, filled with facts of a place. Knows no lesson's structure.
+"""Lesson texts: templates, one file a lesson and language, filled with facts of a place (`visualizer.lessons.facts`). Knows no lesson's structure.
 
-    {padding}            a fact at the stop's own place            {padding|pad|pads}   with its noun, in the right number
-    {cache:B}            a fact of a request                       {steps@static}       a fact at another place of the stop
-    {B}                  a request, drawn as its letter            [lane] [lanes|lane]  a term of the glossary
+    {forward.padding}          a fact at the stop's own place    {forward.padding|pad|pads}  with its noun, in the right number
+    {metrics.lane_occupancy%}  the same in per cent              {metrics.steps@static}      a fact at another place of the stop
+    {B}                        a request, drawn as its letter    [lane] [lanes|lane]         a term of the glossary
 
 A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}` or `{"t": term, "s": text}`.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from core.assets import ASSETS
 from core.errors import InflightError
-from visualizer.lessons.facts import Share, Value, Who, value
+from visualizer.lessons.facts import Value, Who, fact
 from visualizer.lessons.places import At
 
 FOLDER = ASSETS / "lessons"
@@ -26,7 +26,7 @@ LANGUAGES = {"en": "English", "de": "Deutsch"}
 Span = str | dict[str, str]
 
 _PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]")
-_FACT = re.compile(r"(?P<name>\w+)(?::(?P<argument>\w+))?(?:@(?P<place>\w+))?")
+_FACT = re.compile(r"(?P<path>[\w.]+)(?P<share>%)?(?:@(?P<place>\w+))?")
 
 
 @cache
@@ -62,7 +62,7 @@ def evaluated(expression: str, at: At, places: Mapping[str, At]) -> tuple[Value,
     if match["place"] and match["place"] not in places:
         raise InflightError(f"There is no place {match['place']!r} for {{{expression}}}.")
     there = places[match["place"]] if match["place"] else at
-    return value(match["name"], there, match["argument"]), there
+    return fact(match["path"], there), there
 
 
 def plain(spans: list[Span]) -> str:
@@ -70,17 +70,10 @@ def plain(spans: list[Span]) -> str:
     return "".join(s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("r", "") for s in spans)
 
 
-def shown(found: Value, at: At, language: str) -> Span:
-    """A fact as a span."""
-    if isinstance(found, Who):
-        return {"r": at.letters[found.request]}
-    return found if isinstance(found, str) else {"n": number(found, language)}
-
-
-def number(found: int | float | Share, language: str) -> str:
-    """A number as the language writes it."""
-    if isinstance(found, Share):
-        return f"{found.value * 100:.0f} %" if language == "de" else f"{found.value * 100:.0f}%"
+def number(found: int | float, language: str, share: bool = False) -> str:
+    """A number as the language writes it; a share in per cent."""
+    if share:
+        return f"{found * 100:.0f} %" if language == "de" else f"{found * 100:.0f}%"
     text = f"{found:,}" if isinstance(found, int) else f"{found:.1f}" if found >= 1 else format(Decimal(f"{found:.2g}"), "f")
     return text.translate(str.maketrans(",.", ".,")) if language == "de" else text
 
@@ -96,5 +89,9 @@ def _fact(text: str, at: At, places: Mapping[str, At], language: str) -> list[Sp
         return [{"r": text}]
     expression, *nouns = text.split("|")
     found, there = evaluated(expression, at, places)
-    span = shown(found, there, language)
+    span: Span
+    if isinstance(found, Who):
+        span = {"r": there.letters[found.request]}
+    else:
+        span = found if isinstance(found, str) else {"n": number(found, language, share="%" in expression)}
     return [span, f" {nouns[found != 1]}"] if nouns else [span]

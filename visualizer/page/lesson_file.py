@@ -10,8 +10,7 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, entry
 from visualizer.documents.replay import replay, told
-from visualizer.lessons.document import document
-from visualizer.lessons.glossary import hints
+from visualizer.lessons.document import document, hints
 from visualizer.lessons.lessons import LESSONS
 from visualizer.page.bundle import inert_json, page_html
 from visualizer.page.tabs import part, tab_script

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from visualizer.documents.catalogue import questions
-from visualizer.lessons.glossary import hints
-from visualizer.lessons.questions import asked
+from visualizer.lessons.document import faq, hints
 from visualizer.page.bundle import inert_json, markup, script, standalone_html, style
 
 __all__ = ["Player", "standalone_html"]
@@ -31,7 +30,7 @@ class Player(gr.HTML):
             "questions": questions(),
             "tabs": list(tabs),
             "terms": hints(),
-            "asked": asked(),
+            "asked": faq(),
             "server": True,
         }
         super().__init__(

@@ -17,11 +17,9 @@ from visualizer.documents.ranks import document as document_of_ranks
 from visualizer.documents.ranks import ranks_told
 from visualizer.documents.replay import replay, told
 from visualizer.lessons.document import document as lessons_document
+from visualizer.lessons.document import faq, hints, runs_of_lessons
 from visualizer.lessons.document import recorded as recorded_traces
-from visualizer.lessons.document import runs_of_lessons
-from visualizer.lessons.glossary import hints
 from visualizer.lessons.lessons import LESSONS
-from visualizer.lessons.questions import asked
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
@@ -60,7 +58,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             "questions": questions(),
             "tabs": tabs if parts else [],
             "terms": hints(),
-            "asked": asked(),
+            "asked": faq(),
         }
         if "compare" in parts:  # their contenders have links of their own
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]

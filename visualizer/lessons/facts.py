@@ -1,0 +1,265 @@
+"""Facts that lesson texts name: attribute paths from a step of a recorded run, and the few numbers that have to be computed.
+
+    step.budget.unused     the step's event          config.block_size       the limits of the run      model.layers    its model
+    B.prompt               a request by its letter   metrics.steps           the run in numbers         frame.lanes     who holds what
+    forward.width          the step's last pass      company.bf16.drift      a pair of recorded runs    shared_prefix   computed below
+
+A list stands for its length, and a path that ends in `request` for a request, drawn as its letter. Composes no words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from core.assets import ASSETS
+from core.errors import InflightError
+from core.measure.divergence import divergence
+from core.measure.metrics import metrics, request_times
+from core.trace.events import Finished, Sampled, Segment, StepEvent
+from core.trace.run_state import RunState
+from core.trace.trace import Trace
+from visualizer.documents.comparison_files import RECORDED, load
+from visualizer.lessons.places import At
+
+PAIRS = {
+    "float32": ("greedy-alone", "greedy-together"),
+    "bf16": ("greedy-alone-bf16", "greedy-together-bf16"),
+    "unmasked": ("greedy-alone", "mistakes/greedy-unmasked"),
+}
+"""Recorded runs of the same requests: each of them alone, and all together."""
+
+
+class Company:
+    """Texts written alone and in company, in two recorded runs of the same requests: how far rounding moves a logit, how near a tie it has to
+    be to change a token, and how different a wrong mask is.
+    """
+
+    def __init__(self, alone: str, together: str) -> None:
+        self._pairs = _tokens(recorded_run(alone), recorded_run(together))
+
+    @property
+    def compared(self) -> int:
+        """Tokens of all requests."""
+        return sum(len(ours) for ours, _ in self._pairs)
+
+    @property
+    def differing(self) -> int:
+        """Tokens that are another in company."""
+        return sum(a.token_id != b.token_id for ours, theirs in self._pairs for a, b in zip(ours, theirs, strict=True))
+
+    @property
+    def drift(self) -> float:
+        """Most by which the log-probability of a token differs that both wrote after the same text."""
+        same = [(a, b) for ours, theirs in self._pairs for a, b in zip(ours[: _parting(ours, theirs)], theirs, strict=False)]
+        return max(abs((a.logprob or 0.0) - (b.logprob or 0.0)) for a, b in same)
+
+    @property
+    def lead(self) -> float:
+        """How far the best logit was ahead, alone, where a text parts: the most of all texts that do; 0 where none does."""
+        parted = [ours[n].margin or 0.0 for ours, theirs in self._pairs if (n := _parting(ours, theirs)) < len(ours)]
+        return max(parted, default=0.0)
+
+
+def parts_at(alone: Trace, together: Trace) -> int:
+    """The first step of `together` that writes another token than `alone` has there; its last step where the texts are the same."""
+    parted = [theirs[n] for ours, theirs in _tokens(alone, together) if (n := _parting(ours, theirs)) < len(ours)]
+    return next((e.step for e in together.events if any(s is t for s in e.sampled for t in parted)), together.events[-1].step)
+
+
+@cache
+def recorded_run(name: str) -> Trace:
+    """A recorded run by its name."""
+    return Trace.load(ASSETS / "traces" / f"{name}.jsonl")
+
+
+def _tokens(alone: Trace, together: Trace) -> list[tuple[list[Sampled], list[Sampled]]]:
+    """The new tokens of each request, alone and together."""
+    ours, theirs = ({r: [s for e in t.events for s in e.sampled if s.request == r] for r in t.prompts} for t in (alone, together))
+    return [(ours[r], theirs[r]) for r in ours]
+
+
+def _parting(ours: list[Sampled], theirs: list[Sampled]) -> int:
+    """Where two texts part: the number of tokens before that."""
+    return next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a.token_id != b.token_id), len(ours))
+
+
+@dataclass(frozen=True)
+class Who:
+    """A request, drawn as its letter."""
+
+    request: str
+
+
+Value = int | float | str | Who
+
+FACTS: dict[str, Callable[[At], Any]] = {
+    # what is on record
+    "step": lambda at: at.event,
+    "forward": lambda at: at.event.passes[-1],
+    "frame": lambda at: at.frame,
+    "config": lambda at: at.config,
+    "model": lambda at: at.trace.header.model,
+    "metrics": lambda at: metrics(at.trace),
+    "measured": lambda at: _json("comparisons/gpt2-six/comparison.json"),
+    "company": lambda at: {name: Company(*pair) for name, pair in PAIRS.items()},
+    # the step's passes and its mask
+    "positions": lambda at: _positions(at.event),
+    "other_rows": lambda at: at.event.passes[-1].rows - 1,
+    "other_columns": lambda at: at.event.passes[-1].width - 1,
+    "pads_of_join": lambda at: (
+        (at.event.passes[-1].width - 1) * (at.event.passes[-1].rows - 1)
+    ),  # a prompt of n among B: (n − 1)(B − 1)
+    "mask": lambda at: at.mask,
+    "blocked": lambda at: at.mask.num_cells - at.mask.num_allowed,
+    # who computes
+    "decoding": lambda at: {s.request: s for s in at.of("decode")},
+    "longest_prefill": lambda at: max(at.of("prefill"), key=lambda s: s.length),
+    "first_to_finish": lambda at: _first_to_finish(at),
+    # what limits the step
+    "budget_used": lambda at: at.event.budget.decode + at.event.budget.prefill,
+    "budget_after_decodes": lambda at: at.config.max_num_batched_tokens - at.event.budget.decode,
+    "blocks_free": lambda at: at.event.kv.total - at.event.kv.used,
+    "shared_blocks": lambda at: [block for block, owners in at.frame.blocks.items() if len(owners) > 1],
+    "hit_blocks": lambda at: at.event.kv.prefix_hits[0].num_cached_tokens // at.config.block_size,
+    # the whole run
+    "shared_prefix": lambda at: _shared_prefix(list(at.trace.prompts.values())),
+    "widest_step": lambda at: max(map(_positions, at.trace.events)),
+    "wasted_lane_steps": lambda at: _wasted(metrics(at.trace)["lane_steps"]),
+    "decided_alike": lambda at: _decided_alike(at.trace),
+    # bytes of the cache
+    "kv_heads": lambda at: _model_file(at)["num_key_value_heads"],
+    "head_dim": lambda at: (
+        _model_file(at).get("head_dim") or _model_file(at)["hidden_size"] // _model_file(at)["num_attention_heads"]
+    ),
+    "number_bytes": lambda at: {"float32": 4, "bfloat16": 2, "float16": 2}[at.trace.header.dtype],
+    # the cost of a pass, as measured
+    "largest_pass": lambda at: _measured_passes()[-1]["tokens"],
+    "pass_cost": lambda at: (
+        _measured_passes()[-1]["median_s"] / _measured_passes()[0]["median_s"]
+    ),  # of the largest, in passes of one token
+}
+"""The first name of a path, and the numbers that have to be computed."""
+
+REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
+    "prompt": lambda at, r: at.trace.prompts[r],
+    "prompt_text": lambda at, r: _shown("".join(at.trace.texts.prompt[r])),
+    "sampling": lambda at, r: at.trace.asked[r].request.sampling,
+    "times": lambda at, r: request_times(at.trace)[r],
+    "step_after": lambda at, r: (request_times(at.trace)[r].finish_step or 0) + 1,
+    "prefill_steps": lambda at, r: [
+        e.step for e in at.trace.events if any(s.request == r and s.phase == "prefill" for s in e.segments)
+    ],
+    "segment": lambda at, r: _segment(at, r),  # of the step
+    "kv_len": lambda at, r: _kv_len(at, r),  # positions in its cache when the step is over
+    "kv_bytes": lambda at, r: _kv_len(at, r) * (at.trace.header.model.kv_bytes_per_token or 0),
+    "block_table": lambda at, r: _block_table(at, r),
+    "block_list": lambda at, r: ", ".join(map(str, _block_table(at, r))),
+    "unused_in_blocks": lambda at, r: len(_block_table(at, r)) * at.config.block_size - _kv_len(at, r),
+    "written": lambda at, r: _written(at, r),
+    "last_read": lambda at, r: _shown(at.trace.token_text(r, _segment(at, r).kv_len - 1)),  # by its row of the step
+}
+"""What follows on the letter of a request."""
+
+
+def fact(path: str, at: At) -> Value:
+    """What a path leads to from a step of a run; raises InflightError for one that leads nowhere there."""
+    first, *names = path.split(".")
+    try:
+        if first in FACTS:
+            found = FACTS[first](at)
+        else:
+            found = REQUEST_FACTS[names.pop(0)](at, at.request(first))
+        for name in names:
+            found = _member(found, name)
+        if isinstance(found, (list, tuple, dict)):
+            return len(found)
+        if not isinstance(found, (int, float, str)):
+            raise TypeError(f"{type(found).__name__} is nothing to write")
+    except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        raise InflightError(f"There is no fact {path} in step {at.step} of {at.trace.header.workload}: {error!r}.") from None
+    return Who(str(found)) if path.endswith(".request") else found
+
+
+def _member(of: Any, name: str) -> Any:
+    if isinstance(of, Mapping):
+        return of[name]
+    return of[int(name)] if isinstance(of, Sequence) and name.isdigit() else getattr(of, name)
+
+
+def _first_to_finish(at: At) -> Finished:
+    """Of those in a lane, who finishes first."""
+    held = {r.request for r in at.frame.lanes}
+    return next(f for e in at.trace.events if e.step >= at.step for f in e.finished if f.request in held)
+
+
+def _segment(at: At, request: str) -> Segment:
+    return next(s for s in at.event.segments if s.request == request)
+
+
+def _kv_len(at: At, request: str) -> int:
+    return next(r.kv_len for r in at.frame.lanes if r.request == request)
+
+
+def _block_table(at: At, request: str) -> list[int]:
+    state = RunState.of(at.trace.prompt_lengths)
+    for event in at.trace.events:
+        state.begin(event)
+        if event.step == at.step:
+            break
+        state.end(event)
+    return state.tables[request]
+
+
+def _written(at: At, request: str) -> str:
+    """The token that a request writes in this step."""
+    before = sum(s.request == request for e in at.trace.events if e.step < at.step for s in e.sampled)
+    return _shown(at.trace.texts.output[request][before])
+
+
+def _shared_prefix(prompts: list[list[int]]) -> int:
+    """Tokens with which all prompts begin alike."""
+    return next((i for i, ids in enumerate(zip(*prompts, strict=False)) if len(set(ids)) > 1), min(map(len, prompts)))
+
+
+def _positions(event: StepEvent) -> int:
+    """Positions that a step computes, pads included."""
+    return sum(p.rows * p.width for p in event.passes)
+
+
+def _wasted(lane_steps: dict[str, int]) -> int:
+    return lane_steps["total"] - lane_steps["useful"]
+
+
+def _decided_alike(trace: Trace) -> int:
+    """Steps before the first that our engine decides otherwise than another did, under the same limits."""
+    found = divergence(_ours(trace.header.workload), trace)
+    return len(trace.events) if found is None else found.step
+
+
+@cache
+def _ours(workload: str) -> Trace:
+    """Our engine's run of a workload beside the other engines."""
+    ours = load(RECORDED / f"engines-{workload}").comparison.runs["continuous"].trace
+    assert ours is not None
+    return ours
+
+
+def _model_file(at: At) -> dict[str, Any]:
+    return _json(f"models/{at.trace.header.model.name}/config.json")
+
+
+def _measured_passes() -> list[dict[str, Any]]:
+    return _json("comparisons/gpt2-six/comparison.json")["cost_curve"]["by_tokens"]
+
+
+@cache
+def _json(path: str) -> dict[str, Any]:
+    return json.loads((ASSETS / path).read_text(encoding="utf-8"))
+
+
+def _shown(text: str) -> str:
+    return text.replace("\n", "↵").strip()
