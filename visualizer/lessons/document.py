@@ -204,7 +204,8 @@ def _table(name: str, language: str) -> dict[str, Any]:
         return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": rows}
     words = texts(language, "tables")[name]
     if name == "company":  # how far texts in company are from those alone, in each arithmetic and under a wrong mask
-        columns, rows = ("tokens", "drift", "lead"), [_company_row(pair, words, language) for pair in PAIRS]
+        columns: tuple[str, ...] = ("tokens", "drift", "lead")
+        rows = [_company_row(pair, words, language) for pair in PAIRS]
     else:  # the beginning of each text alone, and as a mask wrote it that let rows read their pads
         traces = [recorded_run(run) for run in PAIRS["unmasked"]]
         columns = ("right", "wrong")

@@ -96,6 +96,12 @@ class Who:
 
 Value = int | float | str | Who
 
+
+@cache
+def _json(path: str) -> dict[str, Any]:
+    return json.loads((ASSETS / path).read_text(encoding="utf-8"))
+
+
 FACTS: dict[str, Callable[[At], Any]] = {
     # what is on record
     "step": lambda at: at.event,
@@ -254,11 +260,6 @@ def _model_file(at: At) -> dict[str, Any]:
 
 def _measured_passes() -> list[dict[str, Any]]:
     return _json("comparisons/gpt2-six/comparison.json")["cost_curve"]["by_tokens"]
-
-
-@cache
-def _json(path: str) -> dict[str, Any]:
-    return json.loads((ASSETS / path).read_text(encoding="utf-8"))
 
 
 def _shown(text: str) -> str:
