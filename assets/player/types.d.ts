@@ -97,13 +97,104 @@ interface LaneScale {
   to(i: number): number;
 }
 
-/** Whoever has a lane chart drawn: a run and how it is lit. */
-interface LaneHost {
+/** A lane chart: a run and how it is lit. */
+interface LaneState {
+  readonly run: Run;
+  readonly palette: Palette;
+  readonly focus: RunRequest[] | null; // the requests that are lit; null: all alike
+  readonly presenter: boolean;
+}
+
+/** One step of a run and how it is looked at: all that a view knows. The player makes it anew for each draw. */
+interface ViewState extends LaneState {
+  readonly frame: Frame;
+  readonly index: number; // of the step on screen
+  readonly pass: Pass | null; // the one that is chosen
+  readonly hot: Hot | null;
+  readonly pinned: RunRequest | null;
+  readonly clock: boolean; // the axis is measured time, not steps
+  readonly alone: string; // the one view on a presenter's screen, or ""
+  readonly layout: "desk" | "tablet" | "phone";
+  readonly language: string;
+  readonly fast: boolean; // steps fly by
+  readonly pair: PairState;
+  readonly leak: { readonly offered: boolean; readonly on: boolean; readonly working: string };
+  readonly weights: WeightsState;
+  readonly ranks: RanksState | null; // where all ranks are on screen
+}
+
+/** Two runs of the same requests. */
+interface PairState {
+  readonly members: readonly { run: Run; name: string }[];
+  readonly other: { run: Run; name: string } | null; // the one that is not on screen
+  readonly charted: readonly Run[]; // those whose lanes stand one below the other
+  readonly step: number | null; // where they part
+  readonly leaks: boolean;
+}
+
+/** The model's attention weights, where they are asked for. found: by request id, null until they are here. */
+interface WeightsState {
+  readonly offered: boolean;
+  readonly on: boolean;
+  readonly layer: number;
+  readonly head: number;
+  readonly loading: boolean;
+  readonly error: string | null;
+  readonly found: Map<string, { weights: number[][] }> | null;
+}
+
+/** All ranks on one clock: a moment between two, in seconds; room: seconds that the picture has room for. */
+interface RanksState {
+  readonly members: readonly Rank[];
+  readonly now: number;
+  readonly from: number;
+  readonly span: number;
+  readonly room: number;
+  readonly readout: string;
+}
+
+/** The run of one rank; offset: where its time 0 lies on the common clock. */
+interface Rank {
+  rank: number;
+  offset: number;
   run: Run;
-  palette: Palette;
-  focus: RunRequest[] | null;
-  presenter?: boolean;
+  replay?: any;
+  id?: string | null;
+}
+
+/** What a view can ask of the player. */
+interface ViewActions {
   redraw(): void;
+  /** How it is looked at has changed: the address says so. */
+  changed(): void;
+  hover(found: Found | null, x?: number, y?: number): void;
+  /** Words beside the pointer; null takes them away. */
+  explain(lines: Span[][] | null, x?: number, y?: number): void;
+  pin(request: RunRequest | null): void;
+  scrub(index: number): void;
+  choosePass(index: number): void;
+  toggleLeak(): void;
+  weigh(change: Partial<{ on: boolean; layer: number; head: number; error: null }>): void;
+  /** Put the other run of a pair on screen. */
+  turnTo(step: number): void;
+  /** Go to a moment of all ranks. */
+  hold(moment: number): void;
+  chooseRank(rank: Rank, index?: number | null): void;
+}
+
+/** Whose requests a sentence names, as far as the step on screen. */
+interface Told {
+  readonly run: { request(id: string): any; letters?: Record<string, string> };
+  readonly index?: number;
+}
+
+/** The token under the pointer. row, column: of the mask; keys: positions of its request, from ≤ k < end. */
+interface Hot {
+  request: RunRequest;
+  q?: number;
+  row?: number;
+  column?: number;
+  keys?: number[];
 }
 
 /** What lies under a pointer. */
@@ -112,7 +203,7 @@ interface Found {
   /** All that it lights, where that is more than the one request. */
   lit?: RunRequest[];
   lines?: Span[][];
-  hot?: { request: RunRequest; q?: number; row?: number; column?: number; keys?: number[] };
+  hot?: Hot;
   stays?: boolean;
 }
 
@@ -155,12 +246,4 @@ interface Window {
   supports_zerogpu_headers?: boolean;
 }
 
-/** What `setText` and their like remember on what they change. */
-interface Element {
-  [remembered: `_${string}`]: any;
-}
 
-interface CanvasRenderingContext2D {
-  _font?: string | null;
-  _widths?: Map<string, number>;
-}

@@ -121,9 +121,9 @@ def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit,
 def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
     page = ranked()
     scales = page.evaluate(
-        "() => inflight.ranks.lanes.bands.map((b) => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
+        "() => inflight.rankLanes.bands.map((b) => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
     )
-    width = page.evaluate("() => inflight.ranks.lanes.axis.w")
+    width = page.evaluate("() => inflight.rankLanes.axis.w")
     per = (width - GUTTER - 2) / max(end for steps in placed for _, end in steps)
     for drawn, steps in zip(scales, placed, strict=True):
         assert len(drawn) == len(steps)
@@ -134,7 +134,7 @@ def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
     page.evaluate("() => inflight.ranks.hold(99)")
     settled(page)
     ink = """([rank, x]) => {
-        const { chart, run } = inflight.ranks.lanes.bands[rank], { d } = chart.surface;
+        const { chart, run } = inflight.rankLanes.bands[rank], { d } = chart.surface;
         return [...chart.chart.getContext('2d').getImageData(Math.round(x * d), Math.round((chart.axis + chart.pitch / 2) * d), 1, 1).data];
     }"""
     for rank, steps in enumerate(placed):
@@ -173,8 +173,8 @@ def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
     assert pills == [f"step {step}" if inside else "idle", "idle"]
     quiet = stands(placed[1], now)
     assert f"between step {quiet} and step {quiet + 1}" in page.locator(".band-say").nth(1).inner_text()
-    x = page.evaluate("() => new DOMMatrix(getComputedStyle(inflight.ranks.lanes.head).transform).e")
-    per = page.evaluate("() => inflight.ranks.lanes.per")
+    x = page.evaluate("() => new DOMMatrix(getComputedStyle(inflight.rankLanes.head).transform).e")
+    per = page.evaluate("() => inflight.rankLanes.per")
     assert x == pytest.approx(GUTTER + now * per, abs=0.1)
 
     times = sorted(start for steps in placed for start, _ in steps)
@@ -193,7 +193,7 @@ def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
 def test_a_click_on_a_step_opens_that_rank_there_and_a_drag_moves_the_playhead(ranked, placed):
     page = ranked()
     stage = page.locator(".band .canvas").nth(1).bounding_box()
-    per = page.evaluate("() => inflight.ranks.lanes.per")
+    per = page.evaluate("() => inflight.rankLanes.per")
     i = max(range(len(placed[1])), key=lambda n: placed[1][n][1] - placed[1][n][0])
     x, y = stage["x"] + GUTTER + sum(placed[1][i]) / 2 * per, stage["y"] + stage["height"] / 2
     page.mouse.move(x, y)

@@ -97,7 +97,7 @@ def button(page: Page, name: str):
     return page.locator(".followed-streams").get_by_role("button", name=name, exact=True)
 
 
-ALL = "inflight.ranks.all && inflight.ranks.members.length === 2 && inflight.ranks.lanes.bands.every(b => b.chart.scale)"
+ALL = "inflight.ranks.all && inflight.ranks.members.length === 2 && inflight.rankLanes.bands.every(b => b.chart.scale)"
 STEPS = [len(records(rank)) - 1 for rank in (0, 1)]
 WHOLE = f"{ALL} && inflight.ranks.members.every((m, n) => m.run.length === {STEPS}[n])"
 
@@ -121,13 +121,13 @@ def test_all_ranks_are_followed_on_one_clock(url, folder, visit):
         for rank, start in zip((0, 1), starts, strict=True)
     ]
     zero, end = min(t for steps in times for t, _ in steps), max(t for steps in times for _, t in steps)
-    per = (page.evaluate("inflight.ranks.lanes.axis.w") - 26) / 2 ** math.ceil(math.log2(end - zero))
+    per = (page.evaluate("inflight.rankLanes.axis.w") - 26) / 2 ** math.ceil(math.log2(end - zero))
     drawn = page.evaluate(
-        "inflight.ranks.lanes.bands.map(b => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
+        "inflight.rankLanes.bands.map(b => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
     )
     for shown, steps in zip(drawn, times, strict=True):
         assert [x for pair in shown for x in pair] == pytest.approx([24 + (t - zero) * per for p in steps for t in p], abs=0.05)
-    head = page.evaluate("new DOMMatrix(getComputedStyle(inflight.ranks.lanes.head).transform).e")
+    head = page.evaluate("new DOMMatrix(getComputedStyle(inflight.rankLanes.head).transform).e")
     assert head == pytest.approx(24 + (end - zero) * per, abs=0.1) and page.evaluate("inflight.following")
     letters = page.evaluate("inflight.ranks.members.flatMap(m => m.run.requests.map(r => r.letter))")
     assert len(letters) == len(set(letters)) > 8
@@ -135,9 +135,7 @@ def test_all_ranks_are_followed_on_one_clock(url, folder, visit):
     page.keyboard.press("Home")  # whoever looks back is left there
     settled(page, "!inflight.following && inflight.ranks.now === inflight.ranks.from")
     expect(page.locator(".live-badge")).to_contain_text("back to live")
-    page.evaluate(
-        "inflight.ranks.lanes.bands[1].view.app.ranks.choose(inflight.ranks.members[1], 12)"
-    )  # as a click on a step does
+    page.evaluate("inflight.ranks.choose(inflight.ranks.members[1], 12)")  # as a click on a step does
     settled(page, "!inflight.ranks.all && inflight.run === inflightLive.batch.run && inflight.frame?.i === 12")
     expect(page.locator(".followed h2")).to_have_text("vLLM 0.32.0, rank 1 of 2")
     expect(page.locator(".panel.mask")).to_be_visible()

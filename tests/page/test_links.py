@@ -52,7 +52,7 @@ def test_a_link_to_a_step_opens_its_view_and_theme(open_page):
     )
     link = shared(page)
     again = open_page(hash=link.split("#")[1], color_scheme="light")
-    seen = "[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.mask.zoom.view, inflight.palette.dark, inflight.lanes.clock]"
+    seen = "[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.mask.zoom.view, inflight.palette.dark, inflight.clock]"
     assert again.evaluate(seen) == page.evaluate(seen) == ["kv-pressure", 30, "B", [0, 2, 0, 40], True, True]
 
 

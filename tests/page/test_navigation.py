@@ -129,7 +129,7 @@ def test_the_address_restores_step_and_selection(visit, traces):
     }
     files = {"one.json": json.dumps(data), "two.json": json.dumps(replay(traces["static"]))}
     page = visit(options=options, files=files, hash="run=two&step=6&pin=B&axis=time")
-    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.lanes.clock]") == [
+    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.clock]") == [
         "two",
         6,
         "B",

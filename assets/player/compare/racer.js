@@ -39,7 +39,7 @@ export class Racer {
       h("h4", {}, h("b", { class: "racer-name" }, name), this.about = h("span", { class: "racer-about" }), this.button = race.options.watch && h("button", { type: "button", class: "mini watch-button", onclick: () => race.watch(this) }), this.chips, this.numbers), this.stage);
     this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
-    this.lanes = new LaneChart(canvas, this);
+    this.lanes = new LaneChart(canvas, () => race.redraw());
     this.shown = -1;
     this._most = 0;
     /** @type {Palette | null} */
@@ -51,22 +51,6 @@ export class Racer {
   light(id) {
     const request = id === null ? null : this.run.request(id);
     this.focus = request ? [request] : null;
-  }
-
-  get palette() {
-    return this.race.palette;
-  }
-
-  get layout() {
-    return this.race.layout;
-  }
-
-  get presenter() {
-    return this.race.presenter;
-  }
-
-  redraw() {
-    this.race.redraw();
   }
 
   get length() {
@@ -104,7 +88,7 @@ export class Racer {
       const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - race.room) / race.span);
       return { scale, axis: STRIP, font: race.presenter ? 20 : race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
     };
-    if (lanes.paint(`${speaking()}/${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
+    if (lanes.paint({ run, palette: race.palette, focus: this.focus, presenter: race.presenter }, `${speaking()}/${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
     const now = Math.min(GUTTER + race.now * lanes.scale.per, this.end());
     const g = lanes.show(now, FUTURE);
     g.fillStyle = race.palette.soft;

@@ -24,20 +24,49 @@ export function icon(name) {
   return svg;
 }
 
-/** Set text only where it changes: an unchanged node costs no layout. */
-export function setText(el, text) {
-  if (el._text !== text) {
-    el._text = text;
-    el.textContent = text;
-  }
+/**
+ * The element that markup of ours must have.
+ * @param {ParentNode} root
+ * @param {string} selector
+ * @returns {HTMLElement}
+ */
+export function find(root, selector) {
+  const el = root.querySelector(selector);
+  if (!(el instanceof HTMLElement)) throw new Error(`the markup has no ${selector}`);
+  return el;
 }
 
+/**
+ * @param {ParentNode} root
+ * @returns {HTMLCanvasElement}
+ */
+export const canvasIn = (root, selector = "canvas") => /** @type {HTMLCanvasElement} */ (find(root, selector));
+
+/** @type {WeakMap<Element, Map<string, string>>} */
+const written = new WeakMap(); // what each element was last given, by name
+
+/** Whether an element is given something else than last time: what is unchanged costs no layout. */
+function isNew(el, name, value) {
+  let known = written.get(el);
+  if (!known) written.set(el, known = new Map());
+  if (known.get(name) === value) return false;
+  known.set(name, value);
+  return true;
+}
+
+/** Set text only where it changes. */
+export function setText(el, text) {
+  if (isNew(el, "", text)) el.textContent = text;
+}
+
+/** Set an attribute only where it changes. */
 export function setAttr(el, name, value) {
-  const key = `_attr_${name}`;
-  if (el[key] !== value) {
-    el[key] = value;
-    el.setAttribute(name, value);
-  }
+  if (isNew(el, name, value)) el.setAttribute(name, value);
+}
+
+/** Set a CSS property only where it changes. */
+export function setStyle(el, name, value) {
+  if (isNew(el, `:${name}`, value)) el.style.setProperty(name, value);
 }
 
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));

@@ -80,12 +80,15 @@ export function putSentence(el, sentence, action = null) {
   el.replaceChildren(t(sentence), ...(action ? [h("button", { type: "button", class: "mini", onclick: action.act }, t(action.text))] : []));
 }
 
+/** @type {WeakMap<Element, number>} */
+const toasts = new WeakMap(); // the timer that takes each away
+
 export function showToast(root, sentence, ms, action = null) {
   const el = root.querySelector(".toast");
   putSentence(el, sentence, action && { text: action.text, act: () => { el.hidden = true; action.act(); } });
   el.hidden = false;
-  clearTimeout(el._timer);
-  el._timer = setTimeout(() => { el.hidden = true; }, ms);
+  clearTimeout(toasts.get(el));
+  toasts.set(el, setTimeout(() => { el.hidden = true; }, ms));
 }
 
 export function hideToast(root) {

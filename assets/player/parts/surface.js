@@ -37,25 +37,32 @@ export class Surface {
 export function resize(canvas, width, height) {
   [canvas.width, canvas.height] = [width, height];
   const g = canvas.getContext("2d");
-  g._font = null;
+  pens.delete(g);
   return g;
 }
 
-/** Set a context's font where it changes; the widths of texts are remembered by font. */
+/** @typedef {{font: string, widths: Map<string, number>}} Pen a font and the widths of texts in it */
+/** @type {Map<string, Pen>} */
 const fonts = new Map();
+/** @type {WeakMap<CanvasRenderingContext2D, Pen>} */
+const pens = new WeakMap(); // what each context writes with
+
+/** Set a context's font where it changes. */
 export function setFont(g, font) {
-  if (g._font === font) return;
-  g._font = g.font = font;
-  if (!fonts.has(font)) fonts.set(font, new Map());
-  g._widths = fonts.get(font);
+  if (pens.get(g)?.font === font) return;
+  g.font = font;
+  if (!fonts.has(font)) fonts.set(font, { font, widths: new Map() });
+  pens.set(g, fonts.get(font));
 }
 
+/** The width of a text in the font that `setFont` has set. */
 export function measure(g, text) {
-  let width = g._widths.get(text);
+  const { widths } = pens.get(g);
+  let width = widths.get(text);
   if (width === undefined) {
-    if (g._widths.size > 20000) g._widths.clear();
+    if (widths.size > 20000) widths.clear();
     width = g.measureText(text).width;
-    g._widths.set(text, width);
+    widths.set(text, width);
   }
   return width;
 }

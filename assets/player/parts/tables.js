@@ -24,11 +24,9 @@ export class Tables {
     this.app.redraw();
   }
 
-  draw(frame) {
-    if (!this.on) return;
-    for (const { view, holder } of this.holders) {
-      fillTable(holder, view.table(frame));
-    }
+  /** @param {ViewState} state */
+  draw(state) {
+    if (this.on) for (const { view, holder } of this.holders) fillTable(holder, view.table(state));
   }
 }
 

@@ -1,32 +1,40 @@
 // The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
 
 import { dims } from "../parts/colours.js";
-import { clamp, setAttr } from "../parts/dom.js";
+import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, plural } from "../parts/format.js";
 import { measure, setFont, shorten, Surface } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
 
 export class LengthsView {
-  constructor(panel, app) {
-    this.app = app;
-    this.key = panel.querySelector(".lengths-key");
-    this.surface = new Surface(panel.querySelector(".lengths canvas"), () => app.redraw());
+  /**
+   * @param {HTMLElement} panel
+   * @param {ViewActions} actions
+   */
+  constructor(panel, actions) {
+    /** @type {ViewState | null} */
+    this.state = null; // as it was drawn last
+    this.pitch = 0; // of a lane, its gap included
+    this.key = find(panel, ".lengths-key");
+    this.surface = new Surface(canvasIn(panel, ".lengths canvas"), actions.redraw);
   }
 
-  draw(frame) {
-    const { app, surface } = this;
-    const { run, palette, focus } = app;
+  /** @param {ViewState} state */
+  draw(state) {
+    const { surface } = this;
+    const { run, frame, palette, focus, presenter } = state;
+    this.state = state;
     const held = frame.lanes.reduce((n, l) => n + (l.stay ? l.kvLen : 0), 0);
     tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
     if (!surface.visible) return;
     const g = surface.begin();
-    const large = !app.presenter ? 12 : app.alone === "kv" ? 28 : 20;
-    const pitch = Math.min(surface.h / run.numLanes, app.presenter ? 2.6 * large : 40);
+    const large = !presenter ? 12 : state.alone === "kv" ? 28 : 20;
+    const pitch = Math.min(surface.h / run.numLanes, presenter ? 2.6 * large : 40);
     this.pitch = pitch;
     const gap = pitch >= 8 ? 3 : pitch >= 4 ? 1 : 0;
     const label = large > 20 ? 34 : 26;
-    const size = Math.max(11, Math.min(large, app.presenter ? pitch : pitch - 2));
+    const size = Math.max(11, Math.min(large, presenter ? pitch : pitch - 2));
     setFont(g, `${size}px ${palette.mono}`);
     const room = surface.w - label - measure(g, t(count(run.longest))) - 10;
     g.textBaseline = "middle";
@@ -43,7 +51,7 @@ export class LengthsView {
         g.fillText(request ? request.letter : "–", 4, y + height / 2 + 0.5);
       }
       const lost = !request && frame.vanished.find((v) => v.lane === lane.lane);
-      if (lost) this._lost(g, lost, label, y, height, room, size);
+      if (lost) this._lost(g, state, lost, label, y, height, room, size);
       if (!request) continue;
       const colours = palette.of(request);
       const old = (room * lane.before) / run.longest;
@@ -84,8 +92,7 @@ export class LengthsView {
   }
 
   /** A cache that was just freed by preemption: its length as an empty frame. */
-  _lost(g, lost, label, y, height, room, size) {
-    const { run, palette, focus } = this.app;
+  _lost(g, { run, palette, focus }, lost, label, y, height, room, size) {
     g.globalAlpha = dims(focus, lost.request) ? 0.2 : 1;
     g.setLineDash([4, 3]);
     g.strokeStyle = palette.of(lost.request).solid;
@@ -101,7 +108,7 @@ export class LengthsView {
   }
 
   hit(x, y) {
-    const lane = this.app.frame && this.app.frame.lanes[Math.floor(y / this.pitch)];
+    const lane = this.state?.frame.lanes[Math.floor(y / this.pitch)];
     if (!lane) return null;
     if (!lane.request) return { request: null, lines: [[`lane ${lane.lane} is free`]] };
     const grown = lane.kvLen - lane.before;
@@ -110,10 +117,11 @@ export class LengthsView {
   }
 
   places() {
-    return this.app.frame.lanes.map(({ lane }) => ({ x: 0, y: lane * this.pitch, w: this.surface.w, h: this.pitch }));
+    return (this.state?.frame.lanes || []).map(({ lane }) => ({ x: 0, y: lane * this.pitch, w: this.surface.w, h: this.pitch }));
   }
 
-  table(frame) {
+  /** @param {ViewState} state */
+  table({ frame }) {
     return {
       caption: t("Length of each request's cache"),
       columns: ["Lane", "Request", "Before this step", "After"],
@@ -123,10 +131,15 @@ export class LengthsView {
 }
 
 export class BlocksView {
-  constructor(panel, app) {
-    this.app = app;
-    this.key = panel.querySelector(".blocks-key");
-    this.surface = new Surface(panel.querySelector(".blocks canvas"), () => app.redraw());
+  /**
+   * @param {HTMLElement} panel
+   * @param {ViewActions} actions
+   */
+  constructor(panel, actions) {
+    /** @type {ViewState | null} */
+    this.state = null; // as it was drawn last
+    this.key = find(panel, ".blocks-key");
+    this.surface = new Surface(canvasIn(panel, ".blocks canvas"), actions.redraw);
     this.cols = 0; // tiles a row
     this.tiles = 0;
     this.group = 1; // blocks a tile
@@ -135,7 +148,7 @@ export class BlocksView {
 
   /** block -> its owners: {request, at: index in the table, fill: share of its positions, fresh} */
   owners(frame) {
-    const { run } = this.app;
+    const { run } = this.state;
     const owners = new Map();
     for (const lane of frame.lanes) {
       if (!lane.stay) continue;
@@ -154,9 +167,11 @@ export class BlocksView {
     return owners;
   }
 
-  draw(frame) {
-    const { app, surface } = this;
-    const { run } = app;
+  /** @param {ViewState} state */
+  draw(state) {
+    const { surface } = this;
+    const { run, frame, presenter, alone } = state;
+    this.state = state;
     const { kv } = frame.event;
     tell(this.key, `${count(kv.used)} of ${count(kv.total)} · ${plural(run.blockSize, "token")} each`);
     if (!surface.visible) return;
@@ -172,17 +187,17 @@ export class BlocksView {
     const even = [16, 12, 10, 8, 20, 24, 32, 6, 5, 4].find((c) => c >= cols && c <= cols * 1.3);
     if (even) cols = even;
     const rows = Math.ceil(tiles / cols);
-    const bw = Math.min(w / cols, app.alone ? 160 : app.presenter ? 110 : 64);
-    const bh = Math.min(h / rows, bw * 1.25, app.alone ? 130 : app.presenter ? 84 : 48);
+    const bw = Math.min(w / cols, alone ? 160 : presenter ? 110 : 64);
+    const bh = Math.min(h / rows, bw * 1.25, alone ? 130 : presenter ? 84 : 48);
     Object.assign(this, { cols, bw, bh, group, tiles });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
-    const wide = app.presenter ? 34 : 22;
-    const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (app.presenter ? 22 : 13) : 0; // for the label, below the fill
+    const wide = presenter ? 34 : 22;
+    const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (presenter ? 22 : 13) : 0; // for the label, below the fill
     for (let tile = 0; tile < tiles; tile += 1) {
       const x = (tile % cols) * bw;
       const y = Math.floor(tile / cols) * bh;
-      if (group === 1) this._block(g, tile, x, y, bw - gap, bh - gap - strip, strip);
-      else this._tile(g, tile, x, y, bw - gap, bh - gap);
+      if (group === 1) this._block(g, state, tile, x, y, bw - gap, bh - gap - strip, strip);
+      else this._tile(g, state, tile, x, y, bw - gap, bh - gap);
     }
     g.globalAlpha = 1;
     const shared = [...this.owned.values()].filter((o) => o.length > 1).length;
@@ -190,8 +205,7 @@ export class BlocksView {
   }
 
   /** h: of the fill; strip: what is left below it for a label, or 0. */
-  _block(g, block, x, y, w, h, strip) {
-    const { palette, focus, hot, run } = this.app;
+  _block(g, { palette, focus, hot, run }, block, x, y, w, h, strip) {
     const owners = this.owned.get(block);
     const ghost = this.ghosts.get(block);
     const lit = owners ? !owners.every((o) => dims(focus, o.request)) : !dims(focus, ghost ? ghost.request : null);
@@ -234,7 +248,7 @@ export class BlocksView {
       g.strokeRect(x + 1, y + 1, w - 2, h - 2);
       g.setLineDash([]);
     }
-    if (strip) this._label(g, owners, ghost && ghost.request, x, y + h + 1, w, strip);
+    if (strip) this._label(g, palette, owners, ghost && ghost.request, x, y + h + 1, w, strip);
     if (hot && hot.keys && owners.some((o) => o.request === hot.request && hot.keys[0] < (o.at + 1) * run.blockSize && hot.keys[1] > o.at * run.blockSize)) {
       g.strokeStyle = palette.ink;
       g.lineWidth = 2.5;
@@ -243,8 +257,7 @@ export class BlocksView {
   }
 
   /** Below the fill, never on it: the owner's letter and, struck through, that of the owner until this step. */
-  _label(g, owners, lost, x, y, w, strip) {
-    const { palette } = this.app;
+  _label(g, palette, owners, lost, x, y, w, strip) {
     setFont(g, `700 ${strip - 2}px ${palette.mono}`);
     g.textBaseline = "middle";
     const middle = y + strip / 2;
@@ -259,8 +272,7 @@ export class BlocksView {
     g.fillRect(x + w - was, middle - 1, was, 1.6);
   }
 
-  _tile(g, tile, x, y, w, h) {
-    const { palette, focus, run } = this.app;
+  _tile(g, { palette, focus, run }, tile, x, y, w, h) {
     let fill = 0;
     let owner = null;
     const end = Math.min((tile + 1) * this.group, run.numBlocks);
@@ -282,8 +294,8 @@ export class BlocksView {
   }
 
   hit(x, y) {
-    const { run, frame } = this.app;
-    if (!this.cols || !frame) return null;
+    if (!this.cols || !this.state) return null;
+    const { run } = this.state;
     const col = Math.floor(x / this.bw);
     const tile = Math.floor(y / this.bh) * this.cols + col;
     if (col >= this.cols || tile < 0 || tile >= this.tiles) return null;
@@ -310,7 +322,8 @@ export class BlocksView {
     return Array.from({ length: this.tiles }, (_, tile) => ({ x: (tile % this.cols) * this.bw, y: Math.floor(tile / this.cols) * this.bh, w: this.bw, h: this.bh }));
   }
 
-  table(frame) {
+  /** @param {ViewState} state */
+  table({ frame }) {
     const owned = [...this.owners(frame)].sort((a, b) => a[0] - b[0]);
     const { kv } = frame.event;
     return {

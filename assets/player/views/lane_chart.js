@@ -20,14 +20,13 @@ function idleWords({ seconds, forHost }, before) {
 export class LaneChart {
   /**
    * @param {HTMLCanvasElement} canvas
-   * @param {LaneHost} host whose run is drawn
+   * @param {() => void} redraw
    */
-  constructor(canvas, host) {
-    this.host = host;
+  constructor(canvas, redraw) {
     this.canvas = canvas;
     this.surface = new Surface(canvas, () => {
       this._stamp = null;
-      host.redraw();
+      redraw();
     });
     this.chart = document.createElement("canvas"); // what happened
     this.ground = document.createElement("canvas"); // empty lanes, the axis
@@ -43,24 +42,23 @@ export class LaneChart {
     this.idle = 0; // seconds of it, on the clock
     /** @type {string | null} */
     this._stamp = null;
-    /** @type {Run | null} */
-    this._run = null;
-    /** @type {Palette | null} */
-    this._palette = null;
+    /** @type {LaneState | null} */
+    this.state = null; // as it was painted last
   }
 
   /**
    * Paint anew where that is needed; whether it was.
+   * @param {LaneState} state
    * @param {string} stamp what else the picture depends on
    * @param {() => {scale: LaneScale, axis: number, font: number, end: number}} layout axis: its height; end: where the lanes end
    * @param {(g: CanvasRenderingContext2D) => void} [mark] draws on the axis
    */
-  paint(stamp, layout, mark = () => {}) {
-    const { host, surface } = this;
-    const { run, palette, focus } = host;
+  paint(state, stamp, layout, mark = () => {}) {
+    const { surface } = this;
+    const { run, palette, focus } = state;
     const all = `${stamp}/${run.length}/${surface.w}x${surface.h}@${surface.d}/${focus ? focus.map((r) => r.index).join() : ""}`;
-    if (all === this._stamp && this._run === run && this._palette === palette) return false;
-    [this._stamp, this._run, this._palette] = [all, run, palette];
+    if (all === this._stamp && this.state?.run === run && this.state.palette === palette) return false;
+    [this._stamp, this.state] = [all, state];
     ({ scale: this.scale, axis: this.axis, font: this.font, end: this.end } = layout());
     const most = run.numWaiting.reduce((a, b) => Math.max(a, b), 0);
     this.queueHeight = most ? clamp(surface.h * 0.13, 12, 22) : 0;
@@ -112,11 +110,11 @@ export class LaneChart {
   }
 
   _light(g, request) {
-    g.globalAlpha = dims(this.host.focus, request) ? 0.2 : 1;
+    g.globalAlpha = dims(this.state.focus, request) ? 0.2 : 1;
   }
 
   _piece(g, { lane, from, end, status, stay }) {
-    const { run, palette } = this.host;
+    const { run, palette } = this.state;
     const { scale } = this;
     const { request } = run.stays[stay];
     const [y, height] = this._lane(lane);
@@ -153,7 +151,7 @@ export class LaneChart {
 
   /** On the clock of an asynchronous run: the device idle between two steps, dotted across all lanes. */
   _idle(g) {
-    const { run, palette } = this.host;
+    const { run, palette } = this.state;
     const { scale } = this;
     this.idle = 0;
     if (!scale.clock || !run.asynchronous) return;
@@ -173,7 +171,7 @@ export class LaneChart {
   }
 
   _cross(g, i, lane, request) {
-    const { palette } = this.host;
+    const { palette } = this.state;
     this._light(g, request);
     const x = this.scale.from(i);
     const [y, height] = this._lane(lane);
@@ -197,7 +195,7 @@ export class LaneChart {
   }
 
   _letters(g) {
-    const { run, palette, presenter } = this.host;
+    const { run, palette, presenter } = this.state;
     const { scale } = this;
     const height = this.pitch - this.gap;
     const size = Math.min(presenter ? 20 : 12, height);
@@ -224,7 +222,7 @@ export class LaneChart {
 
   /** Who waits, one column a step: its height is the number waiting. */
   _queue(g, most) {
-    const { run, palette, focus } = this.host;
+    const { run, palette, focus } = this.state;
     const { scale } = this;
     const base = this.surface.h;
     const unit = (this.queueHeight - 4) / most;
@@ -247,7 +245,7 @@ export class LaneChart {
 
   _ground(mark) {
     const { surface } = this;
-    const { run, palette } = this.host;
+    const { run, palette } = this.state;
     const g = this._begin(this.ground);
     g.fillStyle = palette.empty;
     for (let lane = 0; lane < run.numLanes; lane += 1) {
@@ -270,9 +268,9 @@ export class LaneChart {
 
   /** What lies under a point: {request, lines}, or null. */
   hit(x, y) {
-    const { run } = this.host;
-    const { scale } = this;
-    if (!run || !run.length || !scale || x < GUTTER - 2 || y < this.axis) return null;
+    const { state, scale } = this;
+    if (!state?.run.length || !scale || x < GUTTER - 2 || y < this.axis) return null;
+    const { run } = state;
     const i = indexAt(run, scale, x);
     const gap = scale.clock && i + 1 < run.length && x > scale.to(i) ? run.idleBefore(i + 1) : null;
     if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };

@@ -2,7 +2,7 @@
 // chart stands above or below it, on the same axis.
 
 import { clockLabel, roundUnit } from "../run/axis.js";
-import { clamp, setAttr } from "../parts/dom.js";
+import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { duration, milliseconds, plural } from "../parts/format.js";
 import { measure } from "../parts/surface.js";
@@ -12,52 +12,22 @@ import { doingOf } from "./lane_words.js";
 
 const WHAT = 90; // right of the playhead: room for its words
 
-/** The run of a pair that is not on screen, lit as the one that is. */
-class OtherRun {
-  /** @param {App} app */
-  constructor(app) {
-    this.app = app;
-  }
-
-  get run() {
-    return this.app.pair.other?.run || null;
-  }
-
-  get palette() {
-    return this.app.palette;
-  }
-
-  get focus() {
-    return this.app.focus && this.app.focus.map((r) => this.run.request(r.id)).filter(Boolean);
-  }
-
-  get presenter() {
-    return this.app.presenter;
-  }
-
-  redraw() {
-    this.app.redraw();
-  }
-}
-
 export class LanesView {
   /**
    * @param {HTMLElement} panel
-   * @param {App} app
+   * @param {ViewActions} actions
    */
-  constructor(panel, app) {
-    this.app = app;
-    this.key = panel.querySelector(".key");
-    /** @type {HTMLElement} */
-    this.head = panel.querySelector(".playhead");
+  constructor(panel, actions) {
+    /** @type {ViewState | null} */
+    this.state = null; // as it was drawn last
+    this.actions = actions;
+    this.key = find(panel, ".key");
+    this.head = find(panel, ".playhead");
     this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
-    this.chart = new LaneChart(panel.querySelector(".scrubber canvas"), app);
-    /** @type {HTMLElement} */
-    this.otherBox = panel.querySelector(".other-lanes");
-    this.other = new LaneChart(panel.querySelector(".other-lanes canvas"), new OtherRun(app));
-    /** @type {HTMLElement} */
-    this.what = panel.querySelector(".what-button");
-    this.clock = false; // false: steps, true: measured seconds
+    this.chart = new LaneChart(canvasIn(panel, ".scrubber canvas"), actions.redraw);
+    this.otherBox = find(panel, ".other-lanes");
+    this.other = new LaneChart(canvasIn(panel, ".other-lanes canvas"), actions.redraw);
+    this.what = find(panel, ".what-button");
     /** @type {string[]} */
     this.counts = []; // what lanes did over the whole run, "37 decode"
     this._scrub();
@@ -85,31 +55,30 @@ export class LanesView {
     return this.chart.scale.to(i);
   }
 
-  _span(run) {
+  _span(run, clock) {
     const [first, last] = [run.events[0], run.events[run.length - 1]];
-    return this.clock ? last.tEnd - first.tStart || 1e-9 : last.step + 1 - first.step;
+    return clock ? last.tEnd - first.tStart || 1e-9 : last.step + 1 - first.step;
   }
 
-  _layout(run) {
-    const { app } = this;
+  /** @param {ViewState} state */
+  _layout({ clock, pair, presenter, layout }, run) {
     const { w } = this.surface;
-    let span = Math.max(...[run, ...app.pair.charted].map((r) => this._span(r)));
-    if (!run.complete) span = this.clock ? span * 1.25 : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
+    let span = Math.max(...[run, ...pair.charted].map((r) => this._span(r, clock)));
+    if (!run.complete) span = clock ? span * 1.25 : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
     return {
-      scale: laneScale(run, this.clock, GUTTER, (w - GUTTER - 2) / span),
-      axis: app.presenter ? 30 : 18, font: app.presenter ? 20 : app.layout === "phone" ? 12 : 11, end: w,
+      scale: laneScale(run, clock, GUTTER, (w - GUTTER - 2) / span),
+      axis: presenter ? 30 : 18, font: presenter ? 20 : layout === "phone" ? 12 : 11, end: w,
     };
   }
 
   /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. */
-  _axis(g) {
-    const { run } = this.app;
+  _axis(g, { run, clock }) {
     const { scale, axis, font, surface } = this.chart;
     const span = (surface.w - GUTTER) / scale.per;
-    const unit = roundUnit(span, Math.max(3, surface.w / (this.clock ? 110 : 70)), !this.clock);
-    const first = this.clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
+    const unit = roundUnit(span, Math.max(3, surface.w / (clock ? 110 : 70)), !clock);
+    const first = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
     for (let v = first; GUTTER + v * scale.per <= surface.w - 14; v += unit) {
-      const label = this.clock ? t(clockLabel(v, span)) : String(scale.start + v);
+      const label = clock ? t(clockLabel(v, span)) : String(scale.start + v);
       if (GUTTER + v * scale.per + measure(g, label) <= surface.w) g.fillText(label, GUTTER + v * scale.per, font - 1);
     }
     run.events.forEach((e, i) => {
@@ -130,14 +99,15 @@ export class LanesView {
     return this.counts.map((word) => t(word)).join(", ");
   }
 
-  /** @param {Frame} frame */
-  draw(frame) {
-    const { app, chart } = this;
+  /** @param {ViewState} state */
+  draw(state) {
+    const { chart } = this;
+    const { run, frame, pair } = state;
+    this.state = state;
     if (!chart.surface.visible) return;
-    const { run } = app;
-    const stamp = `${app.speech.name}/${this.clock}/${run.complete}/${app.presenter}/${app.layout}/${app.pair.charted.map((r) => r.length)}`;
-    if (chart.paint(stamp, () => this._layout(run), (g) => this._axis(g))) this._key(chart.counted);
-    this._parting(chart, run, chart.show(this.right(frame.i)));
+    const stamp = `${state.language}/${state.clock}/${run.complete}/${state.presenter}/${state.layout}/${pair.charted.map((r) => r.length)}`;
+    if (chart.paint(state, stamp, () => this._layout(state, run), (g) => this._axis(g, state))) this._key(chart.counted);
+    this._parting(state, chart, run, chart.show(this.right(frame.i)));
     const x = (this.left(frame.i) + this.right(frame.i)) / 2;
     if (this._x !== x) {
       this._x = x;
@@ -145,7 +115,7 @@ export class LanesView {
       const side = x > this.surface.w - WHAT ? x - 8 - this.what.offsetWidth : x + 9;
       this.what.style.transform = `translateX(${side.toFixed(2)}px)`;
     }
-    if (app.pair.charted.length) this._drawOther(stamp, this.right(frame.i), x);
+    if (pair.charted.length) this._drawOther(state, stamp, this.right(frame.i), x);
     const e = frame.event;
     const idle = run.idleBefore(frame.i);
     const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
@@ -153,31 +123,30 @@ export class LanesView {
   }
 
   /** The other run of a pair up to the same moment; where it is on screen, above as it was, below as changed. */
-  _drawOther(stamp, right, x) {
-    const { app, other } = this;
-    const { members } = app.pair;
-    const at = members.indexOf(app.pair.other);
+  _drawOther(state, stamp, right, x) {
+    const { other } = this;
+    const { pair: { members, other: member }, palette, focus, presenter } = state;
+    const at = members.indexOf(member);
     this.otherBox.style.order = at === 0 ? "-1" : "1";
     if (!other.surface.visible) return;
-    const { run, name } = members[at];
-    other.paint(`${stamp}/${at}`, () => this._layout(run), (g) => {
+    const { run, name } = member;
+    const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean); // as in the run on screen
+    other.paint({ run, palette, focus: lit, presenter }, `${stamp}/${at}`, () => this._layout(state, run), (g) => {
       const title = `${t(name)}: ${t(plural(run.length, "step"))}, ${t(duration(run.events.at(-1).tEnd - run.events[0].tStart))}`;
       g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
     });
     const g = other.show(right);
-    this._parting(other, run, g);
-    g.fillStyle = app.palette.ink;
+    this._parting(state, other, run, g);
+    g.fillStyle = palette.ink;
     g.fillRect(x - 1, 0, 2, other.surface.h);
     setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${t(name)}`);
   }
 
   /** A dashed line where the runs of a pair part. */
-  _parting(chart, run, g) {
-    const { app } = this;
-    const { step } = app.pair;
-    if (step === null || !app.pair.charted.includes(run)) return;
+  _parting({ pair: { step, charted }, palette }, chart, run, g) {
+    if (step === null || !charted.includes(run)) return;
     const x = chart.scale.from(run.indexOf(step));
-    g.strokeStyle = app.palette.warn;
+    g.strokeStyle = palette.warn;
     g.lineWidth = 2;
     g.setLineDash([4, 3]);
     g.beginPath();
@@ -185,11 +154,6 @@ export class LanesView {
     g.lineTo(x, chart.surface.h);
     g.stroke();
     g.setLineDash([]);
-  }
-
-  setClock(on) {
-    this.clock = on;
-    this.app.redraw();
   }
 
   // -- pointing ------------------------------------------------------------------------------------------------------
@@ -203,13 +167,13 @@ export class LanesView {
     const area = canvas.parentElement;
     const seek = (e) => {
       const r = canvas.getBoundingClientRect();
-      this.app.scrub(indexAt(this.app.run, this.chart.scale, clamp(e.clientX - r.left, GUTTER, r.width)));
+      this.actions.scrub(indexAt(this.state.run, this.chart.scale, clamp(e.clientX - r.left, GUTTER, r.width)));
     };
     area.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.app.run || !this.chart.scale) return;
+      if (e.button || !this.state || !this.chart.scale) return;
       area.setPointerCapture(e.pointerId);
       this._dragging = true;
-      this.app.hover(null);
+      this.actions.hover(null);
       seek(e);
     });
     area.addEventListener("pointermove", (e) => {
@@ -218,7 +182,7 @@ export class LanesView {
     const end = () => {
       if (this._dragging) {
         this._dragging = false;
-        this.app.redraw();
+        this.actions.redraw();
       }
     };
     area.addEventListener("pointerup", end);
@@ -228,11 +192,10 @@ export class LanesView {
   /** A click on the other run's lanes puts it on screen, at that moment. */
   _turnTo() {
     this.otherBox.addEventListener("click", (/** @type {MouseEvent} */ e) => {
-      const { pair } = this.app;
-      if (!pair.other) return;
-      const { run } = pair.other;
+      const run = this.state?.pair.other?.run;
+      if (!run) return;
       const left = this.otherBox.getBoundingClientRect().left;
-      pair.show(pair.other, run.stepOf(indexAt(run, this.other.scale, e.clientX - left)));
+      this.actions.turnTo(run.stepOf(indexAt(run, this.other.scale, e.clientX - left)));
     });
   }
 
@@ -240,13 +203,14 @@ export class LanesView {
     return Boolean(this._dragging);
   }
 
-  table(frame) {
-    return lanesTable(this.app.run, frame, `${t(`Lanes in step ${frame.event.step}`)}. ${t("The whole run, in lane-steps")}: ${this._counts}`);
+  /** @param {ViewState} state */
+  table({ run, frame }) {
+    return lanesTable(run, frame, `${t(`Lanes in step ${frame.event.step}`)}. ${t("The whole run, in lane-steps")}: ${this._counts}`);
   }
 
   /** The other run's lanes in the same step. */
-  besideTable({ event }) {
-    const { other } = this.app.pair;
+  /** @param {ViewState} state */
+  besideTable({ frame: { event }, pair: { other } }) {
     if (!other) return { caption: t("There is no other run"), columns: [], rows: [] };
     return lanesTable(other.run, other.run.frame(other.run.indexOf(event.step)), `${t("Lanes of the other run")}, ${t(other.name)}: ${t(`step ${event.step}`)}`);
   }

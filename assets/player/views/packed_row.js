@@ -1,7 +1,7 @@
 // The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
-import { setAttr } from "../parts/dom.js";
+import { canvasIn, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { plural } from "../parts/format.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
@@ -10,17 +10,21 @@ import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 const GAP = 2;
 
 export class PackedRow {
-  constructor(panel, app) {
-    this.app = app;
-    this.key = panel.querySelector(".key");
-    this.title = panel.querySelector(".title");
-    this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
+  /**
+   * @param {HTMLElement} panel
+   * @param {ViewActions} actions
+   */
+  constructor(panel, actions) {
+    /** @type {ViewState | null} */
+    this.state = null; // as it was drawn last
+    this.key = find(panel, ".key");
+    this.title = find(panel, ".title");
+    this.surface = new Surface(canvasIn(panel), actions.redraw);
     this.cells = [];
   }
 
   /** Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is exceeded. */
-  _cellsOf(pass, most) {
-    const { run } = this.app;
+  _cellsOf(run, pass, most) {
     const cells = [];
     const token = (item, position) => {
       const guess = guessAt(item, position);
@@ -67,9 +71,11 @@ export class PackedRow {
     return placed;
   }
 
-  draw(frame) {
-    const { app, surface } = this;
-    const { event, passes } = frame;
+  /** @param {ViewState} state */
+  draw(state) {
+    const { surface } = this;
+    const { run, frame: { event, passes }, palette, presenter, alone } = state;
+    this.state = state;
     const tokens = event.budget.decode + event.budget.prefill;
     const pads = passes.reduce((n, p) => n + p.padding, 0);
     tell(this.title, passes.length > 1 ? `${passes.length} forward passes` : "One forward pass");
@@ -82,14 +88,12 @@ export class PackedRow {
     const g = surface.begin();
     this.cells = [];
     if (!passes.length) return;
-    const big = app.presenter;
-    const { palette } = app;
-    const phone = app.layout === "phone";
-    const style = app.alone ? { h: 54, pad: 13, font: 30, line: 10, least: 22 } : big ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
+    const phone = state.layout === "phone";
+    const style = alone ? { h: 54, pad: 13, font: 30, line: 10, least: 22 } : presenter ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
     let shown = passes;
     let hidden = [];
     const fits = Math.floor((surface.h + style.line) / (style.h + style.line));
-    if (passes.length > fits && !big) {
+    if (passes.length > fits && !presenter) {
       const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 14));
       Object.assign(style, { h: Math.floor((surface.h - lines + 1) / lines), line: 1, font: phone ? 12 : 11 });
       if (passes.length > lines) { // those between are one line that counts them
@@ -102,13 +106,13 @@ export class PackedRow {
     const label = passes.length > 1 ? measure(g, "0") + 12 : 0;
     let placed = null;
     for (const most of [1e9, 24, 12, 6, 3, 2, 1, 0]) {
-      const groups = shown.map((p) => this._cellsOf(p, most));
+      const groups = shown.map((p) => this._cellsOf(run, p, most));
       if (hidden.length) groups.splice(-1, 0, [this._sumOf(hidden)]);
       placed = this._place(g, groups, style, thumb + label, surface.w, surface.h);
       if (placed) break;
     }
-    if (!placed) placed = this._counted(g, shown, style, thumb + label);
-    if (thumb) this._thumbnail(g, passes.filter((p) => p.padded && p.width > 1).at(-1), thumb - 12);
+    if (!placed) placed = this._counted(g, run, shown, style, thumb + label);
+    if (thumb) this._thumbnail(g, state, passes.filter((p) => p.padded && p.width > 1).at(-1), thumb - 12);
     if (label) {
       g.textBaseline = "middle";
       g.fillStyle = palette.soft;
@@ -120,7 +124,7 @@ export class PackedRow {
         g.fillText(String(pass.index + 1), thumb + 2, cell.y + style.h / 2 + 0.5);
       }
     }
-    for (const cell of placed) this._ink(g, cell, style);
+    for (const cell of placed) this._ink(g, state, cell, style);
     this.cells = placed;
     const what = (i) => (i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`);
     setAttr(surface.canvas, "aria-label", `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes.map((p) => p.items
@@ -128,8 +132,8 @@ export class PackedRow {
   }
 
   /** Too many even for one cell a request: as many as fit, then how many are left. */
-  _counted(g, passes, style, left) {
-    const cells = passes.flatMap((p) => this._cellsOf(p, 0));
+  _counted(g, run, passes, style, left) {
+    const cells = passes.flatMap((p) => this._cellsOf(run, p, 0));
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
       const count = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
@@ -140,8 +144,7 @@ export class PackedRow {
     return [];
   }
 
-  _ink(g, cell, style) {
-    const { palette, focus, hot } = this.app;
+  _ink(g, { palette, focus, hot }, cell, style) {
     const colours = palette.of(cell.item.request);
     const strength = dims(focus, cell.item.request) || (focus && cell.graph) ? 0.2 : 1;
     g.globalAlpha = strength;
@@ -182,8 +185,7 @@ export class PackedRow {
   }
 
   /** The rectangle that was really computed: rows × width, pads hatched. */
-  _thumbnail(g, pass, width) {
-    const { palette, focus } = this.app;
+  _thumbnail(g, { palette, focus }, pass, width) {
     const height = this.surface.h - 2;
     const cw = Math.min(width / pass.width, 14);
     const rh = Math.min(height / pass.rows, 12);
@@ -220,7 +222,7 @@ export class PackedRow {
       return { request, lines: [[{ request }, ` ${plural(cell.fold, "more token")}${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
     }
     if (cell.guess === "forgotten") return { request, lines: [[{ request }, ` position ${cell.position}: a token that was guessed and turned out wrong; it is forgotten`]] };
-    const text = this.app.run.tokenText(request, cell.position);
+    const text = this.state.run.tokenText(request, cell.position);
     return {
       request,
       hot: { request, q: cell.position, keys: [cell.position, cell.position + 1] },
@@ -232,8 +234,8 @@ export class PackedRow {
     return this.cells;
   }
 
-  table(frame) {
-    const { run } = this.app;
+  /** @param {ViewState} state */
+  table({ run, frame }) {
     return {
       caption: t("Tokens of this forward pass, in order"),
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads"],

@@ -1,7 +1,7 @@
 // Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. Numbers from the event, words from its caption.
 
 import { dims } from "../parts/colours.js";
-import { h, setAttr, setText } from "../parts/dom.js";
+import { find, h, setAttr, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, milliseconds, plural } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
@@ -9,42 +9,41 @@ import { chip, wasAdmitted } from "../parts/chips.js";
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 
 export class QueueView {
-  constructor(panel, app) {
-    this.app = app;
-    /** @type {(selector: string) => any} */
-    const find = (s) => panel.querySelector(s);
-    this.key = find(".key");
-    this.list = find(".waiting-list");
-    this.empty = find(".waiting-empty");
-    this.budgetKey = find(".budget-key");
-    this.bar = find(".budget-bar");
-    this.split = find(".budget-split");
+  /** @param {HTMLElement} panel */
+  constructor(panel) {
+    const $ = (/** @type {string} */ selector) => find(panel, selector);
+    this.key = $(".key");
+    this.list = $(".waiting-list");
+    this.empty = $(".waiting-empty");
+    this.budgetKey = $(".budget-key");
+    this.bar = $(".budget-bar");
+    this.split = $(".budget-split");
     this.gauges = ["lanes", "blocks"].map((name) => {
-      const el = find(`.gauge-${name}`);
-      return { name, el, value: el.querySelector(".gauge-value"), fill: el.querySelector(".gauge-fill") };
+      const el = $(`.gauge-${name}`);
+      return { name, el, value: find(el, ".gauge-value"), fill: find(el, ".gauge-fill") };
     });
-    this.binding = find(".binding");
-    this.timeKey = find(".time-key");
+    this.binding = $(".binding");
+    this.timeKey = $(".time-key");
     this.times = PARTS.map(() => {
       const [name, bar, value] = [h("dt", {}), h("i", { "aria-hidden": "true" }), h("dd", {})];
-      find(".timings").append(name, bar, value);
+      $(".timings").append(name, bar, value);
       return { name, bar, value };
     });
-    this.waited = find(".waited");
+    this.waited = $(".waited");
     this.rows = [];
     this.parts = [];
   }
 
-  draw(frame) {
-    this._waiting(frame);
-    this._budget(frame);
-    this._gauges(frame);
-    this._time(frame);
+  /** @param {ViewState} state */
+  draw(state) {
+    this._waiting(state);
+    this._budget(state);
+    this._gauges(state);
+    this._time(state);
   }
 
   /** Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device. */
-  _time(frame) {
-    const { run } = this.app;
+  _time({ run, frame }) {
     const { tStart, tEnd, timings: { schedule, prepare, forward, sample } } = frame.event; // null: another engine did not record it
     const total = tEnd - tStart;
     const beside = run.asynchronous;
@@ -57,19 +56,18 @@ export class QueueView {
       const { name, bar, value } = this.times[n];
       tell(name, part);
       tell(value, seconds === null ? "not recorded" : milliseconds(seconds));
-      const scale = `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`;
-      if (bar._scale !== scale) bar.style.transform = bar._scale = scale;
+      setStyle(bar, "transform", `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`);
     });
     const idle = run.idleBefore(frame.i);
     this.waited.hidden = !(idle && idle.worth);
     if (!this.waited.hidden) tell(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
   }
 
-  _waiting(frame) {
-    const { app } = this;
+  _waiting(state) {
+    const { run, frame, layout } = state;
     const { waiting } = frame;
     const head = frame.event.waiting;
-    const most = app.layout === "phone" ? 4 : app.layout === "tablet" ? 5 : 4;
+    const most = layout === "tablet" ? 5 : 4;
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
     tell(this.key, waiting.length ? count(waiting.length) : "nobody");
     this.empty.hidden = waiting.length > 0;
@@ -94,14 +92,14 @@ export class QueueView {
       }
       if (!wait) return;
       const seen = wasAdmitted(wait.request, frame.i);
-      if (row.request !== wait.request || row.run !== app.run || row.seen !== seen) {
-        [row.request, row.run, row.seen] = [wait.request, app.run, seen];
-        row.box.replaceChildren(chip(app, wait.request, false));
+      if (row.request !== wait.request || row.run !== run || row.seen !== seen) {
+        [row.request, row.run, row.seen] = [wait.request, run, seen];
+        row.box.replaceChildren(chip(state, wait.request, false));
       }
       row.el.dataset.request = wait.request.index;
-      row.el.classList.toggle("dim", dims(app.focus, wait.request));
-      const prompt = app.run.promptLength(wait.request);
-      const since = app.run.stepOf(wait.since);
+      row.el.classList.toggle("dim", dims(state.focus, wait.request));
+      const prompt = run.promptLength(wait.request);
+      const since = run.stepOf(wait.since);
       const { by } = wait.request;
       setText(row.text, `${by ? `${by}: ` : ""}${t(wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`)}`);
       tell(row.since, `since step ${since}`);
@@ -110,8 +108,8 @@ export class QueueView {
     this.shownWaiting = shown.length + (waiting.length > shown.length ? waiting.length - shown.length : 0);
   }
 
-  _budget(frame) {
-    const { app, bar } = this;
+  _budget({ run, frame, focus }) {
+    const { bar } = this;
     const { limit, decode, prefill, unused } = frame.event.budget;
     const pads = frame.passes.reduce((n, p) => n + p.padding, 0);
     const total = limit ?? decode + prefill + pads;
@@ -121,7 +119,7 @@ export class QueueView {
     for (const s of frame.event.segments) {
       const phase = nothing.has(s.request) ? "overrun" : s.phase;
       const key = phase + s.request;
-      byRequest.set(key, { request: app.run.request(s.request), phase, n: (byRequest.get(key)?.n || 0) + s.length });
+      byRequest.set(key, { request: run.request(s.request), phase, n: (byRequest.get(key)?.n || 0) + s.length });
     }
     const parts = [...byRequest.values()].sort((a, b) => (a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0));
     if (limit === null && pads) parts.push({ request: null, phase: "pads", n: pads });
@@ -135,16 +133,12 @@ export class QueueView {
       el.hidden = !part;
       if (!part) return;
       const share = (100 * part.n) / Math.max(1, total);
-      const width = `${share.toFixed(3)}%`;
-      if (el._width !== width) el.style.width = el._width = width;
-      const kind = `part ${part.phase}${dims(app.focus, part.request) ? " dim" : ""}`;
+      setStyle(el, "width", `${share.toFixed(3)}%`);
+      const kind = `part ${part.phase}${dims(focus, part.request) ? " dim" : ""}`;
       if (el.className !== kind) el.className = kind;
       const hue = part.request ? part.request.hue : -1;
-      if (el._hue !== hue) {
-        el._hue = hue;
-        el.style.setProperty("--hue", hue < 0 ? "var(--pad)" : `var(--hue-${hue})`);
-        el.style.setProperty("--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
-      }
+      setStyle(el, "--hue", hue < 0 ? "var(--pad)" : `var(--hue-${hue})`);
+      setStyle(el, "--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
       if (part.request) el.dataset.request = part.request.index;
       else delete el.dataset.request;
       setText(el, share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "");
@@ -156,16 +150,14 @@ export class QueueView {
     setAttr(bar, "aria-label", `${t("Token budget")}: ${this.split.textContent}`);
   }
 
-  _gauges(frame) {
-    const { run } = this.app;
+  _gauges({ run, frame }) {
     const { kv, budget } = frame.event;
     const lanes = frame.lanes.filter((l) => l.stay).length;
     const values = { lanes: [lanes, run.numLanes], blocks: [kv.used, kv.total] };
     for (const gauge of this.gauges) {
       const [value, total] = values[gauge.name];
       tell(gauge.value, `${count(value)} of ${count(total)}`);
-      const width = `${((100 * value) / Math.max(1, total)).toFixed(2)}%`;
-      if (gauge.fill._width !== width) gauge.fill.style.width = gauge.fill._width = width;
+      setStyle(gauge.fill, "width", `${((100 * value) / Math.max(1, total)).toFixed(2)}%`);
       gauge.el.classList.toggle("binds", budget.binding === gauge.name);
     }
     this.bar.classList.toggle("binds", budget.binding === "budget");

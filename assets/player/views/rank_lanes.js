@@ -1,7 +1,7 @@
 // The lanes of all ranks, one below the other on one clock, with one playhead in time. Each rank's step at that moment is marked, and a
 // sentence above its lanes says what happens in it. A click on a step opens that rank there.
 
-import { h, setAttr } from "../parts/dom.js";
+import { canvasIn, find, h, setAttr } from "../parts/dom.js";
 import { duration, plural } from "../parts/format.js";
 import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
@@ -18,7 +18,7 @@ const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
 class Band {
   /**
    * @param {RankLanes} view
-   * @param {import("../watch/ranks.js").Rank} member
+   * @param {Rank} member
    */
   constructor(view, member) {
     this.view = view;
@@ -32,8 +32,8 @@ class Band {
     const canvas = h("canvas", { role: "img" });
     this.stage = h("div", { class: "canvas" }, canvas);
     this.el = h("section", { class: "band", "data-rank": String(member.rank) },
-      h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.app.ranks.choose(member) }, name), this.pill, this.sentence, this.share), this.stage);
-    this.chart = new LaneChart(canvas, this);
+      h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.actions.chooseRank(member) }, name), this.pill, this.sentence, this.share), this.stage);
+    this.chart = new LaneChart(canvas, view.actions.redraw);
     this._said = "";
     /** @type {number | null} */
     this._length = null; // steps for which it has been said what they are
@@ -41,18 +41,6 @@ class Band {
 
   get run() {
     return this.member.run;
-  }
-
-  get palette() {
-    return this.view.app.palette;
-  }
-
-  get presenter() {
-    return this.view.app.presenter;
-  }
-
-  redraw() {
-    this.view.app.redraw();
   }
 
   /** Beside `spans`: whose requests they are. */
@@ -71,25 +59,27 @@ class Band {
     return { pill: run.complete ? "idle" : "over", say: [t(run.complete ? `Nothing after step ${run.stepOf(i)}.` : `Its recording breaks off after step ${run.stepOf(i)}.`)] };
   }
 
-  /** @param {number} per pixels a second */
-  draw(per) {
+  /**
+   * @param {ViewState & {ranks: RanksState}} state
+   * @param {number} per pixels a second
+   */
+  draw({ ranks, palette, presenter, layout }, per) {
     const { member, run, chart, view } = this;
-    const { ranks, presenter, layout } = view.app;
     this.at = standing(member, ranks.now);
-    this._say();
+    this._say(ranks);
     const { surface } = chart;
     if (!surface.visible || !run.length) return;
     const place = () => {
       const scale = laneScale(run, true, view.x(stretch(member, 0)[0]), per);
       return { scale, axis: STRIP, font: presenter ? 16 : layout === "phone" ? 12 : 11, end: run.complete ? surface.w : scale.to(run.length - 1) };
     };
-    chart.paint(`${per}/${ranks.from}/${presenter}/${layout}`, place, (g) => this._ticks(g));
+    chart.paint({ run, palette, focus: this.focus, presenter }, `${per}/${ranks.from}/${presenter}/${layout}`, place, (g) => this._ticks(g));
     const g = chart.show(view.x(ranks.now));
-    if (this.at.inside) this._mark(g);
+    if (this.at.inside) this._mark(g, palette);
   }
 
-  _say() {
-    const { member, run, view: { app: { ranks } } } = this;
+  _say(ranks) {
+    const { member, run } = this;
     if (this._length !== run.length) {
       this._length = run.length;
       setAttr(this.chart.canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${plural(run.length, "step")}`));
@@ -117,10 +107,10 @@ class Band {
   }
 
   /** The step at this moment: a frame around all its lanes. */
-  _mark(g) {
+  _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);
-    g.strokeStyle = this.palette.ink;
+    g.strokeStyle = palette.ink;
     g.lineWidth = 1.5;
     g.strokeRect(left - 1, STRIP - 1, Math.max(3, scale.to(this.at.i) - left) + 2, this.run.numLanes * pitch + 2);
   }
@@ -139,18 +129,19 @@ class Band {
 export class RankLanes {
   /**
    * @param {HTMLElement} panel
-   * @param {App} app
+   * @param {ViewActions} actions
    */
-  constructor(panel, app) {
-    this.app = app;
-    const $ = (s) => panel.querySelector(s);
+  constructor(panel, actions) {
+    /** @type {ViewState & {ranks: RanksState} | null} */
+    this.state = null; // as it was drawn last; null where not all ranks are on screen
+    this.actions = actions;
+    const $ = (/** @type {string} */ selector) => find(panel, selector);
     this.key = $(".key");
-    /** @type {HTMLElement} */
     this.area = $(".ranks-area");
     this.slider = $(".rank-axis");
     this.head = $(".playhead");
     this.bandsBox = $(".bands");
-    this.axis = new Surface($(".rank-axis canvas"), () => app.redraw());
+    this.axis = new Surface(canvasIn(panel, ".rank-axis canvas"), actions.redraw);
     this.surface = { canvas: this.area }; // a table replaces all of it
     /** @type {Band[]} */
     this.bands = [];
@@ -159,17 +150,19 @@ export class RankLanes {
 
   /** Pixels a second. */
   get per() {
-    return Math.max(1, this.axis.w - GUTTER - 2) / this.app.ranks.room;
+    return Math.max(1, this.axis.w - GUTTER - 2) / this.state.ranks.room;
   }
 
   /** Where a moment lies. */
   x(moment) {
-    return GUTTER + (moment - this.app.ranks.from) * this.per;
+    return GUTTER + (moment - this.state.ranks.from) * this.per;
   }
 
-  draw() {
-    const { ranks, presenter, layout, palette } = this.app;
-    if (!ranks.all || !this.axis.visible) return;
+  /** @param {ViewState} state */
+  draw(state) {
+    const { ranks, presenter, layout, palette } = state;
+    this.state = ranks && { ...state, ranks };
+    if (!this.state || !this.axis.visible) return;
     if (this._of !== ranks.members) {
       this._of = ranks.members;
       this.bands = ranks.members.map((member) => new Band(this, member));
@@ -177,7 +170,7 @@ export class RankLanes {
       this.bandsBox.style.setProperty("--bands", String(this.bands.length));
     }
     const { per } = this;
-    for (const band of this.bands) band.draw(per);
+    for (const band of this.bands) band.draw(this.state, per);
     drawTimeAxis(this.axis, palette, { span: ranks.room, from: ranks.from, per, clock: true, font: presenter ? 18 : layout === "phone" ? 12 : 11 });
     this.head.style.transform = `translateX(${this.x(ranks.now).toFixed(2)}px)`;
     tell(this.key, ranks.readout);
@@ -190,33 +183,28 @@ export class RankLanes {
   // -- pointing --------------------------------------------------------------------------------------------------------
 
   _point() {
-    const { area, app } = this;
-    const moment = (e) => app.ranks.from + (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
+    const { area, actions } = this;
+    const moment = (e) => this.state.ranks.from + (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
     let down = null;
     area.addEventListener("pointerdown", (e) => {
       if (e.button || /** @type {HTMLElement} */ (e.target).closest("h4")) return;
       area.setPointerCapture(e.pointerId);
       down = { x: e.clientX, found: this._found(e), dragged: false };
       this._light(null);
-      if (!down.found || down.found.step === null) this._to(moment(e));
+      if (!down.found || down.found.step === null) actions.hold(moment(e));
     });
     area.addEventListener("pointermove", (e) => {
       if (down) down.dragged ||= Math.abs(e.clientX - down.x) > 5;
-      if (down && down.dragged) this._to(moment(e));
+      if (down && down.dragged) actions.hold(moment(e));
       else if (!down && e.pointerType !== "touch") this._light(this._found(e), e);
     });
     area.addEventListener("pointerup", () => {
       const at = down;
       down = null;
-      if (at && !at.dragged && at.found && at.found.step !== null) app.ranks.choose(at.found.member, at.found.step);
+      if (at && !at.dragged && at.found && at.found.step !== null) actions.chooseRank(at.found.member, at.found.step);
     });
     area.addEventListener("pointercancel", () => { down = null; });
     area.addEventListener("pointerleave", () => this._light(null));
-  }
-
-  _to(moment) {
-    this.app.transport.toggle(false);
-    this.app.ranks.hold(moment);
   }
 
   /** What lies under the pointer, and of which rank. */
@@ -230,19 +218,17 @@ export class RankLanes {
 
   /** One request lit, the others of all ranks faint. */
   _light(found, e = null) {
-    const { tooltip } = this.app;
-    if (found) tooltip.show(found.lines, e.clientX, e.clientY);
-    else tooltip.hide();
+    this.actions.explain(found && found.lines, e?.clientX, e?.clientY);
     const request = found && found.request;
     if (request === this._lit) return;
     this._lit = request;
     for (const band of this.bands) band.focus = request && [request];
-    this.app.redraw();
+    this.actions.redraw();
   }
 
-  table() {
-    const { ranks } = this.app;
-    if (!ranks.all) return { caption: "", columns: [], rows: [] };
+  /** @param {ViewState} state */
+  table({ ranks }) {
+    if (!ranks) return { caption: "", columns: [], rows: [] };
     return {
       caption: t(`All ranks at ${ranks.readout}`),
       columns: ["Rank", "Step", "Lanes", "Waiting", "What happens"],

@@ -1,6 +1,6 @@
 // The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, what its cache takes. Up to the step on screen.
 
-import { h } from "../parts/dom.js";
+import { canvasIn, find, h } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, milliseconds, plural } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
@@ -49,16 +49,15 @@ function cacheWords(run, n) {
 export class RequestCard {
   /**
    * @param {HTMLElement} panel
-   * @param {App} app
+   * @param {ViewActions} actions
    */
-  constructor(panel, app) {
-    this.app = app;
+  constructor(panel, actions) {
     this.panel = panel;
-    this.name = panel.querySelector(".card-name");
-    this.list = panel.querySelector("dl");
-    this.gapsKey = panel.querySelector(".gaps-key");
-    this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
-    panel.querySelector(".card-close").addEventListener("click", () => app.pin(null));
+    this.name = find(panel, ".card-name");
+    this.list = find(panel, "dl");
+    this.gapsKey = find(panel, ".gaps-key");
+    this.surface = new Surface(canvasIn(panel), actions.redraw);
+    find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
     this._request = this._run = null; // whose name is shown
   }
@@ -77,16 +76,14 @@ export class RequestCard {
     tell(row.note, note || "");
   }
 
-  /** @param {Frame} frame */
-  draw(frame) {
-    const { app } = this;
-    const { run, pinned: request } = app;
+  /** @param {ViewState} state */
+  draw(state) {
+    const { run, frame, pinned: request } = state;
     this.panel.hidden = !request;
-    app.root.toggleAttribute("data-card", Boolean(request));
     if (!request) return;
     if (this._request !== request || this._run !== run) {
       [this._request, this._run] = [request, run];
-      this.name.replaceChildren(chip(app, request, true), request.by ? h("bdi", {}, request.by) : "", ` ${t("request")} ${request.id}`);
+      this.name.replaceChildren(chip(state, request, true), request.by ? h("bdi", {}, request.by) : "", ` ${t("request")} ${request.id}`);
     }
     const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);
@@ -102,20 +99,18 @@ export class RequestCard {
     this._row("Preempted", preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never");
     const cache = lane ? cacheWords(run, lane.kvLen) : null;
     this._row("Cache", cache ? cache[0] : lane ? plural(lane.kvLen, "position") : "none", cache && cache[1]);
-    this._gaps(gaps);
+    this._gaps(gaps, state.palette, request);
   }
 
-  /** @param {Frame} frame */
-  table(frame) {
-    const { run, pinned } = this.app;
+  /** @param {ViewState} state */
+  table({ run, frame, pinned }) {
     const gaps = pinned ? timesOf(run, pinned, frame.i).gaps : [];
     return { caption: pinned ? `${t("Gaps between the tokens of")} ${pinned.letter}` : t("No request is selected"), columns: ["Before token", "Gap"], rows: gaps.map((gap, k) => [String(k + 2), t(milliseconds(gap))]) };
   }
 
   /** Every gap as a bar; the mean of them is TPOT. */
-  _gaps(gaps) {
+  _gaps(gaps, palette, request) {
     const { surface } = this;
-    const { palette } = this.app;
     const most = Math.max(...gaps, 1e-9);
     tell(this.gapsKey, gaps.length ? `${plural(gaps.length, "gap")}, longest ${milliseconds(most)}` : "none yet");
     if (!surface.visible) return;
@@ -124,7 +119,7 @@ export class RequestCard {
     g.fillRect(0, 0, surface.w, surface.h);
     if (!gaps.length) return;
     const unit = Math.min(14, surface.w / gaps.length);
-    g.fillStyle = palette.of(this.app.pinned).solid;
+    g.fillStyle = palette.of(request).solid;
     gaps.forEach((gap, k) => {
       const height = Math.max(1, (gap / most) * (surface.h - 4));
       g.fillRect(k * unit, surface.h - height, Math.max(0.7, unit - (unit > 3 ? 1 : 0)), height);

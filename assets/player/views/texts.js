@@ -1,7 +1,7 @@
 // Each running request's prompt and its text so far, the new token marked. Prompts and outputs are data: only ever text nodes.
 
 import { dims } from "../parts/colours.js";
-import { h, setText } from "../parts/dom.js";
+import { find, h, setStyle, setText } from "../parts/dom.js";
 import { tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
 import { departs } from "../run/changes.js";
@@ -24,28 +24,31 @@ function tail(pieces, end, most) {
 const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
 
 export class TextsView {
-  constructor(panel, app) {
-    this.app = app;
-    this.key = panel.querySelector(".key");
-    this.box = panel.querySelector(".texts");
+  /** @param {HTMLElement} panel */
+  constructor(panel) {
+    this.key = find(panel, ".key");
+    this.box = find(panel, ".texts");
     this.rows = [];
     this._at = 0;
+    /** @type {number | undefined} */
+    this._timer = undefined;
   }
 
-  draw(frame) {
+  /** @param {ViewState} state */
+  draw(state) {
     const now = performance.now();
     clearTimeout(this._timer); // while playing fast, texts follow at 12 a second and settle on the last
-    if (this.app.flying && now - this._at < 80) {
-      this._timer = setTimeout(() => this.app.frame && this._draw(this.app.frame), 90);
+    if (state.fast && now - this._at < 80) {
+      this._timer = setTimeout(() => this._draw(state), 90);
       return;
     }
     this._at = now;
-    this._draw(frame);
+    this._draw(state);
   }
 
-  _draw(frame) {
-    const { app } = this;
-    const { run } = app;
+  /** @param {ViewState} state */
+  _draw(state) {
+    const { run, frame, pair, focus } = state;
     const held = frame.lanes.filter((l) => l.request).map((l) => l.request);
     const since = frame.i - 12; // a finished text stays for some steps, greyed
     const shown = [...new Set([
@@ -53,7 +56,7 @@ export class TextsView {
       ...frame.waiting.filter((w) => w.preempted).map((w) => w.request),
       ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
     ])];
-    const masked = app.pair.leaks && app.leak.on ? app.pair.members[0].run : null;
+    const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     tell(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
     while (this.rows.length < shown.length) {
       const row = { chip: h("span", {}), by: h("span", { class: "by" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
@@ -68,7 +71,7 @@ export class TextsView {
       const holds = held.includes(request);
       if (row.request !== request || row.run !== run || row.holds !== holds) {
         [row.request, row.run, row.holds] = [request, run, holds];
-        row.chip.replaceChildren(chip(app, request, holds));
+        row.chip.replaceChildren(chip(state, request, holds));
         row.el.dataset.request = request.index;
       }
       const done = request.finished && request.finished.step <= frame.i;
@@ -86,15 +89,12 @@ export class TextsView {
       row.fresh.classList.toggle("changed", total > leaves);
       setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
-      if (row.hue !== request.hue) {
-        row.hue = request.hue;
-        row.el.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
-        row.el.style.setProperty("--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
-      }
+      setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
+      setStyle(row.el, "--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
       const words = { length: "finished", stop: "stopped", cancelled: "cancelled", error: "failed" };
       tell(row.note, done ? ` ${words[request.finished.reason] || "done"}` : !holds ? " preempted, waits" : "");
       row.el.classList.toggle("gone", Boolean(done && !holds));
-      row.el.classList.toggle("dim", dims(app.focus, request));
+      row.el.classList.toggle("dim", dims(focus, request));
     });
   }
 }

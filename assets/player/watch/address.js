@@ -28,7 +28,7 @@ export class Address {
     const p = addressed();
     const theme = p.get("theme");
     if (theme === "dark" || theme === "light") app.setTheme(theme);
-    if (p.get("axis") === "time" && !app.lanes.clock) app.setClock(true);
+    if (p.get("axis") === "time" && !app.clock) app.setClock(true);
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
       run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
@@ -71,7 +71,7 @@ export class Address {
     }
     putLanguage(p);
     if (app.layout !== "desk" && app.tab !== "mask") p.set("tab", app.tab);
-    if (app.lanes.clock) p.set("axis", "time");
+    if (app.clock) p.set("axis", "time");
     if (app.presenter) p.set("present", "1");
     if (app.presenter && app.root.dataset.focusView) p.set("view", app.root.dataset.focusView);
     if (app.chosenTheme || theme) p.set("theme", app.palette.dark ? "dark" : "light");

@@ -57,7 +57,7 @@ export class Bar {
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
       if (app.server) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
       items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
-        { text: `Axis: ${app.lanes.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.lanes.clock) },
+        { text: `Axis: ${app.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
     }
     if (app.layout !== "phone") {

@@ -34,7 +34,7 @@ export function playerKeys(app) {
     else if (e.key === "?") showKeys(app.root, app.intro.words);
     else if (e.key === "p") app.present(!app.presenter);
     else if (e.key === "t") app.tables.toggle();
-    else if (e.key === "c") app.setClock(!app.lanes.clock);
+    else if (e.key === "c") app.setClock(!app.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
     else if (e.key === "x") app.ranks.current ? app.ranks.turn(1) : app.pair.flip();
     else if (e.key === "a" && app.ranks.current) app.ranks.showAll(!app.ranks.all);

@@ -21,6 +21,12 @@ export class Leak {
     return Boolean((app.server || this._recorded.length) && !app.running && app.run && !app.run.goesOn);
   }
 
+  /** What views are told of it. */
+  get state() {
+    const { offered, on, working } = this;
+    return { offered, on, working };
+  }
+
   get _recorded() {
     return this.app.options.catalogue.filter((entry) => entry.leak);
   }

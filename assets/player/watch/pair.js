@@ -52,6 +52,12 @@ export class Pair {
     return this.members.find((m) => m.run !== this.app.run) || null;
   }
 
+  /** What views are told of it. @returns {PairState} */
+  get state() {
+    const { members, other, charted, step, leaks } = this;
+    return { members, other, charted, step, leaks };
+  }
+
   /** Runs whose lanes stand one below the other. */
   get charted() {
     return this.leaks ? [] : this.members.map((m) => m.run);

@@ -26,6 +26,7 @@ import { Address } from "./address.js";
 import { openAddress, openRacer } from "./opening.js";
 import { Cursor } from "./cursor.js";
 import { take } from "./export.js";
+import { viewActions, viewState } from "./view_state.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Speech, tell } from "../parts/speech.js";
 import { Live } from "./live.js";
@@ -34,6 +35,8 @@ import { Intro } from "./intro.js";
 import { Leak } from "./leak.js";
 import { Pair } from "./pair.js";
 import { Ranks } from "./ranks.js";
+import { Weights } from "./weights.js";
+import { RankLanes } from "../views/rank_lanes.js";
 import { Editor } from "./editor.js";
 import { plain } from "../parts/chips.js";
 
@@ -55,12 +58,14 @@ export class Player {
     this.hot = null; // the hovered token: {request, q, row, column, keys}
     this.presenter = false;
     this.following = false; // the live edge
+    /** @type {"desk" | "tablet" | "phone"} */
     this.layout = "desk";
     this.narrow = false; // a tablet on which not all buttons fit
     this.tab = "mask";
     this.drawn = -1;
     this.lastMs = 0;
     this.pass = Infinity; // the last one, unless chosen
+    this.clock = false; // the lanes' axis: steps, or measured seconds
     /** @type {"dark" | "light" | null} */
     this.chosenTheme = null; // by hand or by the address
     this.opening = null; // what is being fetched to be shown: an entry; the latest alone is
@@ -72,21 +77,24 @@ export class Player {
     this.sized();
 
     this.tooltip = new Tooltip($(".tooltip"), this);
-    this.mask = new MaskView($(".panel.mask"), this);
-    this.row = new PackedRow($(".panel.row"), this);
-    this.lanes = new LanesView($(".panel.lanes"), this);
-    this.lengths = new LengthsView($(".panel.kv"), this);
-    this.blocks = new BlocksView($(".panel.kv"), this);
-    this.queue = new QueueView($(".panel.queue"), this);
-    this.texts = new TextsView($(".panel.text"), this);
-    this.narration = new Narration($(".say"), this);
-    this.card = new RequestCard($(".request-card"), this);
+    const actions = viewActions(this);
+    this.mask = new MaskView($(".panel.mask"), actions);
+    this.row = new PackedRow($(".panel.row"), actions);
+    this.lanes = new LanesView($(".panel.lanes"), actions);
+    this.lengths = new LengthsView($(".panel.kv"), actions);
+    this.blocks = new BlocksView($(".panel.kv"), actions);
+    this.queue = new QueueView($(".panel.queue"));
+    this.texts = new TextsView($(".panel.text"));
+    this.narration = new Narration($(".say"));
+    this.card = new RequestCard($(".request-card"), actions);
     this.transport = new Transport($(".transport"), this);
+    this.weights = new Weights(this);
     this.ranks = new Ranks(this);
+    this.rankLanes = new RankLanes($(".panel.ranks"), actions);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
-    this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (frame) => this.lanes.besideTable(frame) }, this.ranks.lanes].map((v) => [v, v.surface.canvas]));
+    this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) }, this.rankLanes].map((v) => [v, v.surface.canvas]));
     this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
-    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.ranks, this.transport, this.tables, ...this.cursors];
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
     pointElements(this);
     this.menu = new Menu($(".menu"), this);
@@ -168,9 +176,7 @@ export class Player {
   }
 
   /** The run on screen as a file; see export.js. */
-  take(kind) {
-    return take(this, kind);
-  }
+  take(kind) { return take(this, kind); }
 
   /** Draw a replay, or those of ranks. wanted: {step, pin, view} from an address. */
   show(replay, wanted = {}) {
@@ -189,6 +195,7 @@ export class Player {
     this.frame = null;
     this.pass = Infinity;
     this.mask.reset();
+    this.weights.reset();
     this.pair.entered();
     this.ranks.entered();
     this.bar.marks();
@@ -217,9 +224,7 @@ export class Player {
     this.changed();
   }
 
-  empty(sentence) {
-    showEmpty(this.root, sentence);
-  }
+  empty(sentence) { showEmpty(this.root, sentence); }
 
   /** Steps from a running engine. */
   extend(delta) {
@@ -266,12 +271,8 @@ export class Player {
     this.seek(index, true);
   }
 
-  passIndex(frame) {
-    return clamp(this.pass, 0, Math.max(0, frame.passes.length - 1));
-  }
-
-  choosePass(index, frame) {
-    this.pass = index === frame.passes.length - 1 ? Infinity : index;
+  choosePass(index) {
+    this.pass = index === this.frame.passes.length - 1 ? Infinity : index;
     this.mask.zoom = null;
     this.redraw();
   }
@@ -282,14 +283,18 @@ export class Player {
   hover(found, x = 0, y = 0) {
     const request = (found && found.request) || null;
     const hot = (found && found.hot) || null;
-    const same = request === this.hovered && !(found && found.lit) && JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]) === this._hotKey;
-    this.hovered = request;
-    this.hot = hot;
-    this._hotKey = JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
+    const hotKey = JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
+    const same = request === this.hovered && !(found && found.lit) && hotKey === this._hotKey;
+    [this.hovered, this.hot, this._hotKey] = [request, hot, hotKey];
     this.focus = (found && found.lit) || this._lit(request);
-    if (found && found.lines) this.tooltip.show(found.lines, x, y);
-    else this.tooltip.hide();
+    this.explain(found && found.lines, x, y);
     if (!same) this.redraw();
+  }
+
+  /** Words beside the pointer; null takes them away. */
+  explain(lines, x = 0, y = 0) {
+    if (lines) this.tooltip.show(lines, x, y);
+    else this.tooltip.hide();
   }
 
   _lit(request) {
@@ -318,19 +323,17 @@ export class Player {
 
   // -- drawing -----------------------------------------------------------------------------------------------------------------
 
-  redraw() {
-    drawSoon(this);
-  }
+  redraw() { drawSoon(this); }
 
   draw() {
     if (!this.run || !this.run.length) return;
     const t0 = performance.now();
-    this.flying = this.lanes.dragging || (this.transport.playing && this.transport.speed > 8) || (this.running && this.following);
-    const frame = (this.frame = this.run.frame(Math.min(this.index, this.run.length - 1)));
-    for (const view of this.views) view.draw(frame);
-    const { scrubber } = this;
-    setAttr(scrubber, "aria-valuenow", String(frame.event.step));
-    setAttr(scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));
+    const state = viewState(this);
+    this.frame = state.frame;
+    this.root.toggleAttribute("data-card", Boolean(state.pinned));
+    for (const view of this.views) view.draw(state);
+    setAttr(this.scrubber, "aria-valuenow", String(this.frame.event.step));
+    setAttr(this.scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));
     this.live.draw();
     if (this.drawn < 0) performance.mark("inflight-drawn");
     this.drawn = this.index;
@@ -367,16 +370,15 @@ export class Player {
   }
 
   setClock(on) {
-    this.lanes.setClock(on);
+    this.clock = on;
+    this.redraw();
     const button = this.$(".clock-button");
     tell(button, on ? "Axis: time" : "Axis: steps");
     button.setAttribute("aria-pressed", String(on));
     this.changed();
   }
 
-  present(on, quiet = false) {
-    present(this, on, quiet);
-  }
+  present(on, quiet = false) { present(this, on, quiet); }
 
   setTheme(theme) {
     this.chosenTheme = theme;
@@ -411,9 +413,7 @@ export class Player {
 
   // -- small services -----------------------------------------------------------------------------------------------------------------
 
-  toast(sentence, ms = 4000, action = null) {
-    showToast(this.root, sentence, ms, action);
-  }
+  toast(sentence, ms = 4000, action = null) { showToast(this.root, sentence, ms, action); }
 
   /** Tell the address, soon. */
   changed() {

@@ -4,18 +4,8 @@
 import { clamp, h } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
-import { RankLanes } from "../views/rank_lanes.js";
 import { momentsOf, standing, stretch } from "../run/moments.js";
 import { Run, countUpTo } from "../run/run.js";
-
-/**
- * @typedef {object} Rank
- * @property {number} rank
- * @property {number} offset
- * @property {Run} run
- * @property {any} replay
- * @property {string | null} id
- */
 
 export class Ranks {
   /** @param {App} app */
@@ -32,7 +22,6 @@ export class Ranks {
     this.alone = null; // where they go on: puts one on screen
     /** @type {{run: Run, index: number, now: number} | null} */
     this._held = null; // the moment at which a step was put on screen, which lies inside it or after it
-    this.lanes = new RankLanes(app.$(".panel.ranks"), app);
     this.line = app.$(".rank-line");
     this.names = app.$(".rank-names");
     this.words = app.$(".rank-says");
@@ -98,6 +87,13 @@ export class Ranks {
     if (wanted.rank === "all") this.showAll(true, wanted.at ?? this.now);
     else this.showAll(false);
     app.look(wanted);
+  }
+
+  /** What views are told of all of them, where all are on screen. @returns {RanksState | null} */
+  get state() {
+    if (!this.all) return null;
+    const { members, now, from, span, room, readout } = this;
+    return { members, now, from, span, room, readout };
   }
 
   /** The one on screen. */
@@ -200,7 +196,6 @@ export class Ranks {
     this.moment.hidden = this.all || this.members.length < 2;
     const { i, inside } = standing(current, this.now);
     tell(this.moment, inside ? this.readout : i < 0 ? `${this.readout}: before its first step` : `${this.readout}: idle after step ${current.run.stepOf(i)}`);
-    this.lanes.draw();
   }
 
   // -- what the transport walks along where all are on screen: the moments at which one of them begins a step -----------------

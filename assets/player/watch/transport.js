@@ -45,7 +45,7 @@ export class Transport {
       play: () => this.toggle(),
       "prev-event": () => this.jump(-1),
       "next-event": () => this.jump(1),
-      clock: () => app.setClock(!app.lanes.clock),
+      clock: () => app.setClock(!app.clock),
     };
     verbs[name]?.();
   }
@@ -93,9 +93,10 @@ export class Transport {
     this._frame = requestAnimationFrame(tick);
   }
 
-  draw(frame) {
-    const { app: { run, ranks }, track, place } = this;
-    setText(this.count, ranks.all ? ranks.readout : `${frame.event.step} / ${run.stepOf(run.length - 1)}`);
+  /** @param {ViewState} state */
+  draw({ run, frame, ranks }) {
+    const { track, place } = this;
+    setText(this.count, ranks ? ranks.readout : `${frame.event.step} / ${run.stepOf(run.length - 1)}`);
     const share = track.length > 1 ? place / (track.length - 1) : 1;
     this.progress.style.transform = `scaleX(${share})`;
   }

@@ -2,7 +2,7 @@
 // O(rows + pixels). passes.js alone says who may attend to whom; ink, words, tools and pointers have files of their own.
 
 import { dims } from "../../parts/colours.js";
-import { clamp, setAttr, setText } from "../../parts/dom.js";
+import { canvasIn, clamp, find, setAttr, setText } from "../../parts/dom.js";
 import { t, tell } from "../../parts/speech.js";
 import { plural } from "../../parts/format.js";
 import { measure, setFont, Surface } from "../../parts/surface.js";
@@ -14,31 +14,31 @@ import { Tiles } from "./tiles.js";
 import { MaskTools } from "./tools.js";
 import { explainCell, maskHit } from "./words.js";
 import { visible } from "../../run/passes.js";
-import { Weights } from "./weights.js";
 
 const PRESENTED = 1.85; // how much larger words are on a projector: 11 px become 20
 
 export class MaskView {
-  constructor(panel, app) {
-    this.app = app;
+  /**
+   * @param {HTMLElement} panel
+   * @param {ViewActions} actions
+   */
+  constructor(panel, actions) {
+    /** @type {ViewState | null} */
+    this.state = null; // as it was drawn last
+    this.actions = actions;
     this.panel = panel;
-    this.key = panel.querySelector(".key");
-    this.tools = new MaskTools(this, panel.querySelector(".tools"));
-    this.surface = new Surface(panel.querySelector("canvas"), () => app.redraw());
+    this.key = find(panel, ".key");
+    this.tools = new MaskTools(this, find(panel, ".tools"));
+    this.surface = new Surface(canvasIn(panel), actions.redraw);
     this.tiles = new Tiles();
     this.zoom = null; // {request} or {view: [q0, q1, k0, k1]}
     this.layer = null; // null: the widest window
     this.minimap = null; // where it lies, while zoomed
-    this.weights = new Weights(app);
+    this.drawn = null; // {pass, at, window, weights}
     maskPointers(this);
   }
 
-  pass(frame) {
-    return frame.passes[this.app.passIndex(frame)] || null;
-  }
-
-  window() {
-    const { windows } = this.app.run;
+  window({ windows }) {
     if (this.layer !== null) return windows[this.layer];
     return windows.includes(null) ? null : Math.max(...windows);
   }
@@ -46,27 +46,25 @@ export class MaskView {
   reset() {
     this.zoom = null;
     this.layer = null;
-    this.weights.reset();
   }
 
   zoomTo(request) {
     this.zoom = request && !(this.zoom && this.zoom.request === request) ? { request } : null;
-    this.app.redraw();
-    this.app.changed();
+    this.actions.redraw();
+    this.actions.changed();
   }
 
-  _layout(pass) {
+  _layout({ run, palette, presenter }, pass) {
     const { surface } = this;
     const view = viewOf(pass, this.zoom);
-    const big = this.app.presenter ? PRESENTED : 1;
-    const words = surface.h > 200 ? this._keyWords(pass, view, columnsOf(surface.w, view, big).cw, big) : null;
+    const big = presenter ? PRESENTED : 1;
+    const words = surface.h > 200 ? this._keyWords(run, palette, pass, view, columnsOf(surface.w, view, big).cw, big) : null;
     return layoutMask(surface, view, big, words);
   }
 
   /** The keys' tokens, where columns leave room: across if each fits its column, else upwards. */
-  _keyWords(pass, view, cw, big) {
+  _keyWords(run, palette, pass, view, cw, big) {
     if (cw < 9 * big) return null;
-    const { run, palette } = this.app;
     const { g } = this.surface;
     setFont(g, `${11 * big}px ${palette.mono}`);
     const texts = [];
@@ -77,30 +75,29 @@ export class MaskView {
     return cw >= 13 * big ? { texts, across: false, room: KEY_TEXT * big } : null;
   }
 
-  draw(frame) {
-    const { surface, app } = this;
-    const pass = this.pass(frame);
-    const weights = this.weights.of(frame, pass);
-    this.tools.show(frame, pass);
+  /** @param {ViewState} state */
+  draw(state) {
+    const { surface } = this;
+    const { run, pass, palette, focus, leak, weights: { found: weights } } = state;
+    this.state = state;
+    this.tools.show(state);
     this.panel.classList.toggle("weighed", Boolean(weights));
-    this.panel.classList.toggle("leaking", app.leak.on);
+    this.panel.classList.toggle("leaking", leak.on);
     if (!surface.visible) return;
     const g = surface.begin();
-    const { palette } = app;
     this.drawn = null;
     if (!pass) {
       setText(this.key, "");
       g.fillStyle = palette.soft;
-      setFont(g, `${app.presenter ? 22 : 13}px ${palette.sans}`);
+      setFont(g, `${state.presenter ? 22 : 13}px ${palette.sans}`);
       g.fillText(t("Nothing was computed in this step."), 4, 24);
       return;
     }
-    const at = this._layout(pass);
+    const at = this._layout(state, pass);
     const [q0, q1, k0, k1] = at.view;
     const right = at.x(k1);
     const bottom = at.y(q1);
-    const window = this.window();
-    const focus = app.focus;
+    const window = this.window(run);
     const items = pass.items.filter((i) => i.q0 < q1 && i.q0 + i.pads + i.length > q0);
 
     g.fillStyle = palette.empty;
@@ -126,14 +123,14 @@ export class MaskView {
     else this.tiles.ink(g, palette, at, pass, items, window, focus, surface.d);
     inkLeaks(g, palette, at, items, focus);
     inkRules(g, palette, at, items, right, bottom);
-    inkLabels(g, app.run, palette, at, pass, items, focus);
-    inkHot(g, app.hot, palette, at, pass, right, bottom);
+    inkLabels(g, run, palette, at, pass, items, focus);
+    inkHot(g, state.hot, palette, at, pass, right, bottom);
     this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
 
     const pads = pass.padding ? `, of them ${plural(pass.padding, "pad")}` : "";
     tell(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
-      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${plural(pass.items.filter((i) => i.length).length, "request")} on the diagonal`)}${app.leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
+      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${plural(pass.items.filter((i) => i.length).length, "request")} on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
     this.drawn = { pass, at, window, weights };
   }
 
@@ -177,8 +174,8 @@ export class MaskView {
     const { canvas, d } = this.surface;
     const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
     const allowed = new Set();
-    const { hues, waste } = this.app.palette;
-    allowed.add(parseInt(this.app.palette.warn.slice(1), 16)); // leaked
+    const { hues, waste, warn } = this.state.palette;
+    allowed.add(parseInt(warn.slice(1), 16)); // leaked
     for (const c of [...hues, waste]) for (const hex of [c.solid, c.cached]) allowed.add(parseInt(hex.slice(1), 16));
     const cells = [];
     for (let q = at.view[0]; q < at.view[1]; q += 1) {
@@ -194,10 +191,10 @@ export class MaskView {
     return cells;
   }
 
-  table(frame) {
-    const pass = this.pass(frame);
+  /** @param {ViewState} state */
+  table({ run, pass }) {
     if (!pass) return { caption: t("Attention mask: nothing was computed"), columns: [], rows: [] };
-    const window = this.window();
+    const window = this.window(run);
     return {
       caption: t(`Attention mask of pass ${pass.index + 1}`),
       columns: ["Request", "Queries", "Sees keys", "Cached", "New", "Pads", "Note"],

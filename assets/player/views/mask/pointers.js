@@ -27,7 +27,7 @@ export function maskPointers(mask) {
   };
   const show = (view, { nq, nk }) => {
     mask.zoom = view[1] - view[0] === nq && view[3] - view[2] === nk ? null : { view };
-    mask.app.redraw();
+    mask.actions.redraw();
   };
   /** Where a point lies in the cells that are drawn, as shares of them. */
   const shares = ([x, y]) => {

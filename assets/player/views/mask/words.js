@@ -6,7 +6,7 @@ import { itemAt, overrunWords, visible } from "../../run/passes.js";
 
 /** Why a cell is allowed or blocked, in words. */
 export function explainCell(mask, q, k) {
-  const { run } = mask.app;
+  const { run, weights } = mask.state;
   const { pass, window } = mask.drawn;
   const query = itemAt(pass, q, "q");
   const key = itemAt(pass, k, "k");
@@ -40,7 +40,7 @@ export function explainCell(mask, q, k) {
   if (query.overrun) lines.push(overrunWords(query));
   lines.push([allowed ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}` : words[reason]]);
   const weighed = allowed && mask.drawn.weights && mask.drawn.weights.get(query.request.id);
-  if (weighed) lines.push([`Weight ${weighed.weights[offset][keyPosition]} in layer ${mask.weights.layer}, head ${mask.weights.head}`]);
+  if (weighed) lines.push([`Weight ${weighed.weights[offset][keyPosition]} in layer ${weights.layer}, head ${weights.head}`]);
   return { request: query.request, allowed, reason: reason || "allowed", lines, position, keyPosition };
 }
 

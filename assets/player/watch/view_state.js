@@ -1,0 +1,46 @@
+// All that views know of the player: the state that each draw gives them, and what they can ask for.
+
+import { clamp } from "../parts/dom.js";
+
+/**
+ * One step of the run on screen and how it is looked at.
+ * @param {App} app
+ * @returns {ViewState}
+ */
+export function viewState(app) {
+  const { run, palette, focus, hot, pinned, presenter, alone, layout, clock, transport } = app;
+  const frame = run.frame(Math.min(app.index, run.length - 1));
+  const pass = frame.passes[clamp(app.pass, 0, frame.passes.length - 1)] || null;
+  return {
+    run, frame, index: frame.i, pass, palette, focus, hot, pinned, presenter, alone, layout, clock, language: app.speech.name,
+    fast: app.lanes.dragging || (transport.playing && transport.speed > 8) || (app.running && app.following),
+    pair: app.pair.state, leak: app.leak.state, weights: app.weights.state(frame, pass), ranks: app.ranks.state,
+  };
+}
+
+/**
+ * @param {App} app
+ * @returns {ViewActions}
+ */
+export function viewActions(app) {
+  return {
+    redraw: () => app.redraw(),
+    changed: () => app.changed(),
+    hover: (found, x, y) => app.hover(found, x, y),
+    explain: (lines, x, y) => app.explain(lines, x, y),
+    pin: (request) => app.pin(request),
+    scrub: (index) => app.scrub(index),
+    choosePass: (index) => app.choosePass(index),
+    toggleLeak: () => app.leak.toggle(),
+    weigh: (change) => {
+      Object.assign(app.weights, change);
+      app.redraw();
+    },
+    turnTo: (step) => app.pair.show(app.pair.other, step),
+    hold: (moment) => {
+      app.transport.toggle(false);
+      app.ranks.hold(moment);
+    },
+    chooseRank: (rank, index) => app.ranks.choose(rank, index),
+  };
+}

@@ -1,0 +1,64 @@
+// What the model uses of what the mask permits: real attention weights of one layer and head, fetched for a step that stays.
+
+export class Weights {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    /** @type {number | undefined} */
+    this._timer = undefined;
+    this.on = false;
+    this.layer = this.head = 0;
+    this.reset();
+  }
+
+  reset() {
+    [this.on, this.layer, this.head] = [false, 0, 0];
+    this.known = new Map(); // step/pass/layer/head -> Map of request id -> {start, weights}
+    /** @type {string | null} */
+    this.error = null; // a sentence
+  }
+
+  /** Only runs that the server keeps can be computed again. */
+  get offered() {
+    const { app } = this;
+    return Boolean(app.server && !app.running && !app.leak.on && app.runId && app.run.header.model && app.run.header.model.layers);
+  }
+
+  /**
+   * What a view is told: whose weights, and the weights of a pass, null until they are here.
+   * @param {Frame} frame
+   * @param {Pass | null} pass
+   * @returns {WeightsState}
+   */
+  state(frame, pass) {
+    const { offered, on, layer, head, error } = this;
+    const wanted = Boolean(on && !error && offered && pass);
+    const key = pass && `${frame.event.step}/${pass.index}/${layer}/${head}`;
+    if (wanted && !this.known.has(key)) this._soon(key, frame.event.step, pass.index);
+    const found = wanted ? this.known.get(key) || null : null;
+    return { offered, on, layer, head, error, found, loading: wanted && !found };
+  }
+
+  _soon(key, step, passIndex) {
+    clearTimeout(this._timer);
+    const { app } = this;
+    this._timer = setTimeout(async () => {
+      if (app.transport.playing || app.lanes.dragging || this.known.has(key)) return;
+      this.known.set(key, null);
+      const { run } = app;
+      let answer;
+      try {
+        answer = await app.server.call("attention", app.runId, step, passIndex, this.layer, this.head);
+      } catch (error) {
+        answer = { error: `The weights could not be fetched: ${error.message}.` };
+      }
+      if (app.run !== run) return;
+      if (answer.error) {
+        if (this.head > 0 && /no head/.test(answer.error)) this.head = 0; // past the last head: begin again
+        else this.error = answer.error;
+        this.known.delete(key);
+      } else this.known.set(key, new Map(answer.segments.map((s) => [s.request, s])));
+      app.redraw();
+    }, 250);
+  }
+}
