@@ -32,7 +32,7 @@ COMMANDS: dict[str, Target] = {
 BENCHES: dict[str, Target] = {
     "speed": "bench:speed",
     "load": "bench_load:load",
-    "gpu": "bench_gpu:gpu",
+    "gpu": "bench:gpu",
 }
 
 PROGRAM = "python -m core"

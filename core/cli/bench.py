@@ -1,57 +1,140 @@
-"""`bench speed`: runs and steps beside other ways to do the same."""
+"""`bench speed` and `bench gpu`, and how their reports read in a terminal: contenders, ratios and limits, each bar met or missed."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import torch
 import typer
+from transformers.utils import logging as transformers_logging
 
-from core.bench.report import Options, Report
+from core.bench import gpu as gpu_benchmark
+from core.bench.report import Options
 from core.bench.speed import BENCHMARKS
-from core.cli.bench_report import print_benchmarks
-from core.cli.options import Json, Out, Quick, Threads, writable
-from core.cli.output import Work, finish
+from core.cli.options import Json, Out, Quick, Repeats, Threads, writable
+from core.cli.output import Work, finish, line, seconds, sentence, table
 from core.errors import InflightError
 from core.measure.environment import machine
 from core.models import load as models
 
 
 def speed(
-    names: Annotated[list[str] | None, typer.Argument(help=f"Which of {', '.join(BENCHMARKS)}.", show_default="all")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")] = 5,
+    names: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}.", show_default="all")] = None,
+    repeats: Repeats = 5,
     quick: Quick = False,
     out: Out = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure speed beside other ways to serve the same requests."""
+    """Compare our speed with other ways to serve the same requests: generate, transformers' continuous batching, the article's."""
     writable(out)
-    finish(_benchmarks(names, Options(repeats, quick), threads), print_benchmarks, out, json)
-
-
-def _benchmarks(names: list[str] | None, options: Options, threads: int | None) -> dict[str, Any]:
     chosen = names or list(BENCHMARKS)
-    unknown = [name for name in chosen if name not in BENCHMARKS]
-    if unknown:
+    if unknown := [name for name in chosen if name not in BENCHMARKS]:
         raise InflightError(f"There is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}.")
     if threads is not None:
         torch.set_num_threads(threads)
     versions = {"python": platform.python_version(), **models.versions()}
     any_model = {"name": "as each benchmark says", "parameters": None}
-    world = machine("cpu", platform.machine(), torch.get_num_threads(), "float32", any_model, versions)
-    reports: list[Report] = []
+    where = machine("cpu", platform.machine(), torch.get_num_threads(), "float32", any_model, versions)
+    reports = []
     with Work("benchmarks", len(chosen)) as work:
         for index, name in enumerate(chosen):
 
             def on_run(what: str, index: int = index, name: str = name) -> None:
                 work.update(index, f"{name}: {what}")
 
-            reports.append(BENCHMARKS[name](Options(options.repeats, options.quick, on_run)))
-    return {
-        "environment": world,
-        "repeats": options.repeats,
-        "quick": options.quick,
-        "benchmarks": [r.to_json() for r in reports],
-    }
+            reports.append(BENCHMARKS[name](Options(repeats, quick, on_run)).to_json())
+    data = {"environment": where, "repeats": repeats, "quick": quick, "benchmarks": reports}
+    finish(data, _print_speed, out, json)
+
+
+def _print_speed(data: Mapping[str, Any]) -> None:
+    for report in data["benchmarks"]:
+        print_report(report)
+        line()
+    where = data["environment"]
+    line(
+        f"Medians of {data['repeats']} rounds; the median of the rounds' ratios is not the ratio of the two medians. {where['hardware']}, {where['cpus']} CPUs, "
+        f"{where['threads']} threads; {_versions(where['versions'])}."
+    )
+
+
+def gpu(
+    parts: Annotated[str | None, typer.Option(help="Parts to run, separated by commas.", show_default="all")] = None,
+    quick: Quick = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the finished parts that --out already holds.")] = False,
+    minutes: Annotated[float, typer.Option(min=0, help="Time budget: a part that would end later is not started.")] = 8.0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Measure the CUDA path against transformers and against its memory bandwidth; --out is written after every part."""
+    writable(out)
+    if resume and out is None:
+        raise InflightError("--resume needs a file to continue: give --out too.")
+    if not torch.cuda.is_available():
+        raise InflightError("The GPU benchmark needs a CUDA device, and torch finds none here.")
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    names = [name.strip() for name in parts.split(",")] if parts else None
+    device = gpu_benchmark.Device(torch.device("cuda", torch.cuda.current_device()))
+    scale = gpu_benchmark.TINY if quick else gpu_benchmark.FULL
+    data = gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=sentence)
+    finish(data, print_gpu, None, json)
+
+
+def print_gpu(data: Mapping[str, Any]) -> None:
+    """What each part noted, then every bar met or missed."""
+    if data["quick"]:
+        line("Tiny shapes: this proves that everything runs; no number means anything.")
+    for part in data["parts"].values():
+        done = part["status"] == "done"
+        line(f"{part['title']}, in {part['took_s']:.0f} s" if done else f"{part['title']}: {part['status']}, {part['why']}.")
+        for note in part["notes"]:
+            line(f"  {note}")
+    line()
+    print_report(data["report"])
+    line()
+    key = data["key"]
+    line(f"{key['name']} ({key['device']}), bfloat16, random weights; {_versions(key['versions'])}.")
+
+
+def print_report(report: Mapping[str, Any]) -> None:
+    """A `core.bench.report.Report` as JSON."""
+    line(report["title"])
+    if report["seconds"]:
+        rows = [
+            (
+                f"  {name}",
+                seconds(t["median"]),
+                f"{seconds(t['min'])} to {seconds(t['max'])}",
+                *map(seconds, (t.get("setup_s"), t.get("teardown_s"))),
+            )
+            for name, t in report["seconds"].items()
+        ]
+        columns = ("  contender", "median", "min to max", "setup", "teardown")
+        table(columns, rows, right=columns[1:])
+    for ratio in report["ratios"]:
+        spread = f" ({ratio['min']:.2f} to {ratio['max']:.2f})" if len(ratio["runs"]) > 1 else ""
+        line(
+            f"  {ratio['faster']} against {ratio['than']}: {ratio['median']:.2f}×{spread}"
+            + _verdict(ratio["met"], f"at least {ratio['at_least']}×")
+        )
+    for limit in report["limits"]:
+        bars = [
+            f"{word} {limit[key]:g}" for word, key in (("at least", "at_least"), ("at most", "at_most")) if limit[key] is not None
+        ]
+        line(f"  {limit['what']}: {limit['value']:g} {limit['unit']}" + _verdict(limit["met"], " and ".join(bars)))
+    if report["outputs_identical"] is not None:
+        line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}")
+    if report["load_average"]:
+        line(f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after")
+
+
+def _versions(found: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in found.items() if version is not None)
+
+
+def _verdict(met: bool | None, bar: str) -> str:
+    return "" if met is None else f"; the bar is {bar}: {'met' if met else 'MISSED'}"

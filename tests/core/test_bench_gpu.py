@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import core.cli
 from core.bench.gpu import FULL, TINY, Device, others, run, session
 from core.bench.gpu.parts import SWITCHES, Part, parts
-from core.bench.gpu.runs import decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
-from core.bench.gpu.shapes import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
-from core.bench.gpu.verdict import report
-from core.cli.bench_gpu_report import print_gpu
+from core.bench.gpu.runs import World, decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
+from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
+from core.bench.gpu.session import report
+from core.cli.bench import print_gpu
 from core.config import EngineConfig, Execution
 from core.engine.engine import Engine
 from core.errors import InflightError
@@ -62,7 +62,7 @@ def test_shapes_are_those_of_the_published_models(shape, parameters, read, kv):
     model = shape.build(torch.device("meta"), torch.bfloat16, FULL.context)
     assert sum(p.numel() for p in model.parameters()) == parameters and model.dtype == torch.bfloat16
     assert weight_bytes_read(model) == read and shape.kv_bytes(torch.bfloat16) == kv
-    assert model.config.rope_parameters["rope_theta"] == shape.rope_theta
+    assert model.config.rope_parameters["rope_theta"] == (1e6 if shape is QWEN3_06B else 5e5)
 
 
 def test_models_are_drawn_from_their_seed():
@@ -222,7 +222,7 @@ def test_bars_are_met_or_missed(measured, capsys):
 def test_what_did_not_run_has_no_bar(measured):
     data = _full(measured)
     for name in ("accuracy", "transformers-continuous", "llama-3.1-8b-decode"):
-        data["parts"][name] = {"title": name, "status": "failed", "why": "x", "took_s": 1, "result": None}
+        data["parts"][name] = {"title": name, "status": "failed", "why": "x", "notes": [], "took_s": 1, "result": None}
     verdict = report(data)
     assert [r.than for r in verdict.ratios] == ["generate-waves"]
     assert sum(limit.met is not None for limit in verdict.limits) == 3
@@ -282,16 +282,17 @@ def test_a_run_is_cut_and_counted_up_to_there():
 
 def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
     model, work = _model(), jobs(TINY.workload(4), None)
-    probes = [
+    world = World(replace(TINY, lanes=4, baseline_s=3.0), Device(CPU, Ticking()))
+    tried = [
         {"attention": "sdpa", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.2, "error": None},
         {"attention": "magic", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.1, "error": None},
         {"attention": "eager", "use_cuda_graph": False, "use_async_batching": False, "step_s": None, "error": "no"},
     ]
-    result = others.continuous(model, work, 4, 32, Device(CPU, Ticking()), 3.0, probes)
+    result = others.continuous(world, model, work, tried)
     assert result["chosen"]["attention"] == "sdpa" and [f["attention"] for f in result["failed"]] == ["magic"]
     assert result["cut"] and 0 < result["output_tokens"] < sum(job.max_new_tokens for job in work)
     with pytest.raises(InflightError, match="none of its settings"):
-        others.continuous(model, work, 4, 32, Device(CPU), 3.0, probes[1:])
+        others.continuous(world, model, work, tried[1:])
 
 
 def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
@@ -305,9 +306,10 @@ def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
 
 def test_probing_ends_when_its_time_is_up():
     work, said = jobs(TINY.workload(2, 4), None), []
-    found = others.probe(_model(), work, 2, 32, Device(CPU, Ticking()), 1000.0, 5.0, said.append)
+    world = World(replace(TINY, lanes=2, probe_s=1000.0, probes_s=5.0), Device(CPU, Ticking()), say=said.append)
+    found = others.try_settings(world, _model(), work)
     assert any("the time for trying was up" in (p["error"] or "") for p in found)
-    assert len(said) == len(found)
+    assert said == [f"  {note}" for note in world.notes] and len(said) == len(found)
 
 
 # -- parts one after the other -----------------------------------------------------------------------------------------
@@ -403,14 +405,14 @@ def test_what_cannot_be_run_or_resumed_is_refused(tmp_path):
         run(TINY, Device(CPU), names=["magic"])
     other = tmp_path / "other.json"
     other.write_text("[]")
-    with pytest.raises(InflightError, match="no result of this benchmark"):
+    with pytest.raises(InflightError, match="not a result of this benchmark"):
         run(TINY, Device(CPU), out=other, resume=True)
 
 
 def test_the_command_writes_resumes_and_prints(tmp_path, monkeypatch):
     """On a CPU that says it were a GPU."""
     cuda = SimpleNamespace(is_available=lambda: True, current_device=lambda: 0)
-    monkeypatch.setattr("core.cli.bench_gpu.torch", SimpleNamespace(cuda=cuda, device=lambda *args: CPU))
+    monkeypatch.setattr("core.cli.bench.torch", SimpleNamespace(cuda=cuda, device=lambda *args: CPU))
     out = tmp_path / "gpu.json"
     command = ["bench", "gpu", "--quick", "--out", str(out), "--parts"]
     first = CliRunner().invoke(core.cli.app, [*command, "generate-waves"])

@@ -18,7 +18,7 @@ from core.assets import DEFAULT_MODEL
 from core.bench.gpu.runs import recording_share
 from core.bench.report import Limit, Options, Report
 from core.bench.synthetic import greedy
-from core.cli.bench_report import print_report
+from core.cli.bench import print_report
 from core.cli.options import Json, Out, Quick, writable
 from core.cli.output import Work, finish
 from core.config import EngineConfig

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from transformers import PreTrainedModel
 
-from core.bench.gpu.device import Device
+from core.bench.gpu.runs import World, speed
 from core.errors import InflightError, first_sentence
 from core.measure.baselines.generate import generate_waves
 from core.measure.baselines.job import Job
@@ -19,152 +19,85 @@ ATTENTIONS = ("flash_attention_3", "flash_attention_2", "sdpa", "eager")
 MODES = ((False, False), (True, False), (True, True), (False, True))  # CUDA graphs, running ahead
 
 
-def probe(
-    model: PreTrainedModel,
-    work: Sequence[Job],
-    lanes: int,
-    budget: int,
-    device: Device,
-    each_s: float,
-    all_s: float,
-    note: Callable[[str], None],
-) -> list[dict[str, Any]]:
+def try_settings(world: World, model: PreTrainedModel, work: Sequence[Job]) -> list[dict[str, Any]]:
     """Every setting on the same short answers: the seconds of a step in which all requests decode, a median, or why there is none.
 
-    each_s, all_s: seconds for one setting and for all of them. Raises InflightError if the device is lost.
+    Every attention first plainly; one that does not run so is not tried with graphs or running ahead.
     """
-    missing = {attention: _missing(model, attention) for attention in ATTENTIONS}
-    end = device.clock() + all_s
-    found: list[dict[str, Any]] = []
-    for mode, attention in product(MODES, ATTENTIONS):  # every attention once, then its variations
-        if missing[attention] and mode != MODES[0]:
+    end = world.device.clock() + world.limit(world.scale.probes_s)
+    tried: list[dict[str, Any]] = []
+    missing: set[str] = set()
+    for mode, attention in product(MODES, ATTENTIONS):
+        if attention in missing:
             continue
-        variant, limit_s = Variant(attention, *mode), min(each_s, end - device.clock())
-        if missing[attention]:
-            step_s, error = None, missing[attention]
-        elif limit_s <= 0:
-            step_s, error = None, "not tried, the time for trying was up"
-        else:
-            step_s, error = _probe_one(model, work, lanes, budget, device, limit_s, variant)
-        found.append({**variant._asdict(), "step_s": step_s, "error": error})
-        shown = f"every setting of {attention}" if missing[attention] else label(variant)
-        note(f"  {shown}: {f'{1000 * step_s:.2f} ms a step' if step_s is not None else f'does not run: {error}'}")
-        if error and not device.answers():
-            raise InflightError(f"The device stopped answering after {label(variant)}: {error}.")
-    return found
+        variant, limit_s, step_s = Variant(attention, *mode), min(world.scale.probe_s, end - world.device.clock()), None
+        try:
+            if limit_s <= 0:
+                raise InflightError("not tried, the time for trying was up")
+            step_s = _run(world, model, work, limit_s, variant)["step_s"]
+            error = None if step_s is not None else f"no step in which all requests decode within {limit_s:.0f} s"
+        except Exception as failure:  # a setting that this model, device or version cannot run
+            error = first_sentence(failure)
+            missing |= {attention} if mode == MODES[0] else set()
+        tried.append({**variant._asdict(), "step_s": step_s, "error": error})
+        world.note(f"{label(variant)}: {f'{1000 * step_s:.2f} ms a step' if step_s is not None else f'does not run: {error}'}")
+    return tried
 
 
-def _missing(model: PreTrainedModel, attention: str) -> str | None:
-    """Why this attention cannot be had here."""
-    if not attention.startswith("flash"):
-        return None
-    before = model.config._attn_implementation
-    try:
-        model.set_attn_implementation(attention)
-    except Exception as error:
-        return first_sentence(error)
-    finally:
-        model.set_attn_implementation(before)
-    return None
-
-
-def _probe_one(
-    model: PreTrainedModel, work: Sequence[Job], lanes: int, budget: int, device: Device, limit_s: float, variant: Variant
-) -> tuple[float | None, str | None]:
-    driver, times = None, []
-    started = device.now()
-    try:
-        driver = TransformersContinuous(model, work, lanes, budget, variant)
-        driver.submit()
-        before = device.clock()
-        while driver.step() and before - started < limit_s:
-            now = device.clock()
-            if driver.all_decode:
-                times.append(now - before)
-            before = now
-    except Exception as error:  # a setting that this model, device or version cannot run
-        return None, first_sentence(error)
-    finally:
-        if driver is not None:
-            driver.close()
-        del driver
-        device.free()
-    if not times:
-        return None, f"no step in which all requests decode within {limit_s:.0f} s"
-    return round(statistics.median(times), 6), None
-
-
-def continuous(
-    model: PreTrainedModel,
-    work: Sequence[Job],
-    lanes: int,
-    budget: int,
-    device: Device,
-    limit_s: float,
-    probes: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
+def continuous(world: World, model: PreTrainedModel, work: Sequence[Job], tried: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """All of it under the best setting; under the next best if that one fails after all. Raises InflightError if none runs.
 
-    limit_s: seconds for all attempts; a run that is not done by then is cut.
+    A run that is not done when its time is up is cut.
     """
-    end = device.clock() + limit_s
-    able = sorted((p for p in probes if p["step_s"] is not None), key=lambda p: p["step_s"])
+    end = world.device.clock() + world.limit(world.scale.baseline_s)
     failed: list[dict[str, Any]] = []
-    for chosen in able:
-        variant = Variant(*(chosen[name] for name in Variant._fields))
-        device.free()
+    for setting in sorted((t for t in tried if t["step_s"] is not None), key=lambda t: t["step_s"]):
+        variant = Variant(*(setting[name] for name in Variant._fields))
         try:
-            left = max(1.0, end - device.clock())
-            return {**_continuous(model, work, lanes, budget, device, left, variant), "failed": failed}
+            result = _run(world, model, work, max(1.0, end - world.device.clock()), variant)
         except Exception as error:
             failed.append({**variant._asdict(), "error": first_sentence(error)})
-            if not device.answers():
-                break
+            world.note(f"{label(variant)}: failed in the whole run: {failed[-1]['error']}")
+            continue
+        world.note(f"chosen: {label(variant)}")
+        chosen = {**variant._asdict(), **continuous_settings(work, world.scale.lanes, world.scale.budget, variant)}
+        return {"chosen": chosen, **result, "failed": failed}
     raise InflightError("transformers' continuous batching ran in none of its settings.")
 
 
-def _continuous(
-    model: PreTrainedModel, work: Sequence[Job], lanes: int, budget: int, device: Device, limit_s: float, variant: Variant
-) -> dict[str, Any]:
-    driver = TransformersContinuous(model, work, lanes, budget, variant)
+def _run(world: World, model: PreTrainedModel, work: Sequence[Job], limit_s: float, variant: Variant) -> dict[str, Any]:
+    """One run from a clean device. step_s: the median of the steps in which all requests decode, None without one."""
+    device, times, cut = world.device, [], False
+    device.free()
+    driver = TransformersContinuous(model, work, world.scale.lanes, world.scale.budget, variant)
     try:
-        started, cut = device.now(), False
+        before = started = device.now()
         driver.submit()
         while driver.step() and not cut:
-            cut = device.clock() - started > limit_s
+            now = device.clock()
+            if driver.all_decode:
+                times.append(now - before)
+            before, cut = now, now - started > limit_s
         seconds = device.now() - started
         results = driver.finished()
-        if not cut:
-            lost = [job.request for job in work if job.request not in results or results[job.request].error]
-            if lost:
-                raise InflightError(f"It lost request {lost[0]}.")
-        tokens, steps, peak = sum(map(len, driver.outputs.values())), driver.steps, device.peak_bytes()
+        lost = [job.request for job in work if job.request not in results or results[job.request].error]
+        if lost and not cut:
+            raise InflightError(f"It lost request {lost[0]}.")
+        measured = speed(seconds, sum(map(len, driver.outputs.values())), cut)
+        step_s = round(statistics.median(times), 6) if times else None
+        return {**measured, "steps": driver.steps, "step_s": step_s, "peak_bytes": device.peak_bytes()}
     finally:
         driver.close()
-    return {
-        "chosen": {**variant._asdict(), **continuous_settings(work, lanes, budget, variant)},
-        **_speed(seconds, tokens, cut),
-        "steps": steps,
-        "peak_bytes": peak,
-    }
 
 
-def waves(model: PreTrainedModel, work: Sequence[Job], lanes: int, device: Device, limit_s: float) -> dict[str, Any]:
+def waves(world: World, model: PreTrainedModel, work: Sequence[Job], limit_s: float) -> dict[str, Any]:
     """`model.generate` on left-padded waves; the tokens counted are those asked for, not those that a wave computes for nothing."""
+    device, lanes = world.device, world.scale.lanes
     device.free()
     run = generate_waves(model, work, lanes, device.clock, limit_s)
-    tokens = sum(map(len, run.outputs.values()))
-    return {
-        **_speed(run.wall_s, tokens, bool(run.about.get("cut"))),
-        "steps": run.steps,
-        "lanes": lanes,
-        "attention": model.config._attn_implementation,
-        "peak_bytes": device.peak_bytes(),
-    }
-
-
-def _speed(seconds: float, tokens: int, cut: bool) -> dict[str, Any]:
-    return {"seconds": round(seconds, 4), "output_tokens": tokens, "output_tok_s": round(tokens / seconds, 1), "cut": cut}
+    measured = speed(run.wall_s, sum(map(len, run.outputs.values())), bool(run.about.get("cut")))
+    about = {"steps": run.steps, "lanes": lanes, "attention": model.config._attn_implementation}
+    return {**measured, **about, "peak_bytes": device.peak_bytes()}
 
 
 def label(variant: Variant) -> str:

@@ -1,41 +1,131 @@
-"""This engine's runs: under a stopwatch that knows nothing of its own clock, and what their events say of the device."""
+"""What every part runs in, and this engine's runs: under a stopwatch that knows nothing of its own clock, and what their events say of the device.
+
+On a CPU, where tests run, time is the host's and peak memory is not observable.
+"""
 
 from __future__ import annotations
 
 import gc
 import math
+import platform
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from typing import Any
 
-from core.bench.gpu.device import Device
-from core.bench.gpu.scale import Scale
+import torch
+from torch.utils.benchmark import Timer
+
+from core.bench.gpu.scale import Scale, Shape
 from core.config import EngineConfig, Execution
 from core.engine.engine import Engine
 from core.engine.recorder import Recorder
 from core.errors import InflightError
+from core.models import load as models
 from core.models.adapter import ModelAdapter
-from core.trace.events import Pass, StepEvent
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.workload import Workload
+
+DTYPE = torch.bfloat16
+
+
+class Device:
+    """What time it is, what is in memory, how fast memory copies. clock: seconds on the host, for tests."""
+
+    def __init__(self, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.torch, self.clock = device, clock
+        self.on_cuda = device.type == "cuda"
+
+    def now(self) -> float:
+        """The host's time once everything launched so far is done."""
+        if self.on_cuda:
+            torch.cuda.synchronize(self.torch)
+        return self.clock()
+
+    def answers(self) -> bool:
+        """Whether anything can still run: after an illegal access every call of the process fails."""
+        try:
+            torch.zeros(1, device=self.torch).add_(1).item()
+        except Exception:
+            return False
+        return True
+
+    def free(self) -> None:
+        """Give back the device memory that nobody refers to any more, and count the peak anew."""
+        if self.on_cuda:
+            gc.collect()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.torch)
+
+    def peak_bytes(self) -> int | None:
+        """The most that tensors have held since `free`; None on a CPU."""
+        return torch.cuda.max_memory_allocated(self.torch) if self.on_cuda else None
+
+    def copy_bandwidth(self, size: int) -> float:
+        """Bytes a second of a copy of `size` bytes within the device's memory, those read and those written both counted; a median."""
+        source = torch.empty(size, dtype=torch.uint8, device=self.torch).random_()
+        copy = Timer("target.copy_(source)", globals={"source": source, "target": torch.empty_like(source)})
+        return 2 * size / copy.blocked_autorange().median  # it waits for the device by itself
+
+    def about(self) -> dict[str, Any]:
+        """What it is and which software runs on it: what two results must share to stand in one file."""
+        about: dict[str, Any] = {"device": self.torch.type, "name": platform.machine(), "memory_bytes": None, "capability": None}
+        if self.on_cuda:
+            found = torch.cuda.get_device_properties(self.torch)
+            about |= {"name": found.name, "memory_bytes": found.total_memory, "capability": f"{found.major}.{found.minor}"}
+        try:
+            triton = version("triton")
+        except PackageNotFoundError:
+            triton = None
+        versions = {"python": platform.python_version(), **models.versions(), "triton": triton}
+        return {**about, "versions": versions, "cuda": torch.version.cuda}
+
+
+@dataclass
+class World:
+    """What a part runs in. left: seconds until the whole benchmark must end. say: told of what is worth a line on the way, which is also kept."""
+
+    scale: Scale
+    device: Device
+    left: Callable[[], float] = lambda: math.inf
+    say: Callable[[str], None] = lambda text: None
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self.say(f"  {text}")
+
+    def limit(self, seconds: float) -> float:
+        """At most so long, and no longer than is left."""
+        return max(1.0, min(seconds, self.left()))
+
+    def model(self, shape: Shape, initializer_range: float = 0.02) -> Any:
+        return shape.build(self.device.torch, DTYPE, self.scale.context, initializer_range=initializer_range)
+
+
+def speed(seconds: float, tokens: int, cut: bool) -> dict[str, Any]:
+    """What every run is counted by. cut: its time was up before all was written."""
+    return {"seconds": round(seconds, 4), "output_tokens": tokens, "output_tok_s": round(tokens / seconds, 1), "cut": cut}
+
+
+# -- runs of this engine -----------------------------------------------------------------------------------------------
 
 
 def engine_for(adapter: ModelAdapter, scale: Scale, workload: Workload, execution: Execution | None = None) -> Engine:
     """An engine with room for all lanes of this workload."""
     config = EngineConfig(
-        max_num_seqs=scale.lanes,
-        max_num_batched_tokens=scale.budget,
-        block_size=scale.block_size,
-        num_blocks=scale.num_blocks(workload),
-    )
+        max_num_seqs=scale.lanes, max_num_batched_tokens=scale.budget, block_size=scale.block_size, num_blocks=scale.num_blocks(workload)
+    )  # fmt: skip
     return Engine(adapter, None, config, execution=execution)
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRun:
     """A run from its first request to its last token. cut: its time was up before all was written."""
 
     seconds: float
@@ -47,41 +137,54 @@ class Timed:
     def tok_s(self) -> float:
         return self.tokens / self.seconds
 
-    @property
-    def idle(self) -> float | None:
-        """See `idle_share`; None on a GPU whose passes the host timed, one after the other."""
+    def to_json(self) -> dict[str, Any]:
+        """Its speed, how long the device was idle, and how the trace says that passes were computed.
+
+        idle: see `idle_share`; None on a GPU whose passes the host timed, one after the other.
+        """
         header = self.trace.header
         by_host = header.device.startswith("cuda") and header.execution is None
-        return None if by_host else idle_share(self.trace.events)
+        idle = None if by_host else idle_share(self.trace.events)
+        computed = {name: header.to_json().get(name) for name in ("execution", "memory", "notes")}
+        return {**speed(self.seconds, self.tokens, self.cut), "idle": idle, **computed}
 
-    @property
-    def computed(self) -> dict[str, Any]:
-        """How the trace says that passes were computed: options in effect, memory, and what could not be had."""
-        header = self.trace.header.to_json()
-        return {name: header.get(name) for name in ("execution", "memory", "notes")}
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "seconds": round(self.seconds, 4),
-            "output_tokens": self.tokens,
-            "output_tok_s": round(self.tok_s, 1),
-            "cut": self.cut,
-        }
+def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf) -> TimedRun:
+    """Run a workload under the stopwatch."""
+    gc.collect()
+    started = device.now()
+    steps = engine.stream(workload)
+    cut = False
+    for _ in steps:
+        if device.clock() - started > limit_s:
+            cut = engine.has_work
+            break
+    steps.close()  # type: ignore[attr-defined]
+    seconds = device.now() - started
+    return TimedRun(seconds, sum(len(event.sampled) for event in engine.trace.events), cut, engine.trace)
+
+
+def median_run(runs: Sequence[TimedRun]) -> TimedRun:
+    """The run of median speed, the slower of the two in the middle."""
+    return sorted(runs, key=lambda run: run.tok_s)[(len(runs) - 1) // 2]
+
+
+# -- what recording costs ----------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def unrecorded(engine: Engine) -> Iterator[None]:
-    """Steps happen, but no event is made of them: one of an earlier run stands for each."""
+def recording_by(engine: Engine, recorder: Recorder) -> Iterator[None]:
+    """Another recorder for a while."""
     before = engine.recorder
-    engine.recorder = _StandIn(engine.trace.events[0])
+    engine.recorder = recorder
     try:
         yield
     finally:
         engine.recorder = before
 
 
-class _StandIn(Recorder):
-    """Records one and the same event for every step."""
+class StandIn(Recorder):
+    """Records one and the same event for every step: steps happen, but no event is made of them."""
 
     def __init__(self, event: StepEvent) -> None:
         super().__init__()
@@ -91,25 +194,8 @@ class _StandIn(Recorder):
         return super().record(lambda: self._event)
 
 
-def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
-    """Of the time of a run's steps, the share that went into making their events; and the run.
-
-    Raises InflightError if events are made elsewhere than where this looks.
-    """
-    before, stopwatch = engine.recorder, _Stopwatch(clock)
-    engine.recorder = stopwatch
-    try:
-        engine.run(workload)
-    finally:
-        engine.recorder = before
-    trace = stopwatch.trace
-    if stopwatch.calls != len(trace.events):
-        raise InflightError(f"{len(trace.events)} events were made in {stopwatch.calls} calls, so their cost is not known.")
-    return stopwatch.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
-
-
 class _Stopwatch(Recorder):
-    """A recorder that adds up the time it takes to record, and the calls."""
+    """Adds up the time it takes to record, and the calls."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -124,24 +210,18 @@ class _Stopwatch(Recorder):
             self.seconds += self._clock() - started
 
 
-def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf) -> Timed:
-    """Run a workload under the stopwatch."""
-    gc.collect()
-    started = device.now()
-    steps = engine.stream(workload)
-    cut = False
-    for _ in steps:
-        if device.clock() - started > limit_s:
-            cut = engine.has_work
-            break
-    steps.close()  # type: ignore[attr-defined]
-    seconds = device.now() - started
-    return Timed(seconds, sum(len(event.sampled) for event in engine.trace.events), cut, engine.trace)
+def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
+    """Of the time of a run's steps, the share that went into making their events; and the run.
 
-
-def median_run(runs: Sequence[Timed]) -> Timed:
-    """The run of median speed, the slower of the two in the middle."""
-    return sorted(runs, key=lambda run: run.tok_s)[(len(runs) - 1) // 2]
+    Raises InflightError if events are made elsewhere than where this looks.
+    """
+    stopwatch = _Stopwatch(clock)
+    with recording_by(engine, stopwatch):
+        engine.run(workload)
+    trace = stopwatch.trace
+    if stopwatch.calls != len(trace.events):
+        raise InflightError(f"{len(trace.events)} events were made in {stopwatch.calls} calls, so their cost is not known.")
+    return stopwatch.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
 
 
 # -- what the events say -----------------------------------------------------------------------------------------------
@@ -185,17 +265,9 @@ def decode_steps(events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_
     if not steps:
         raise ValueError(f"there was no step in which {lanes} requests decoded and none was prefilled")
     tokens = [sum(s.kv_len for s in e.segments) for e in steps]
-    times = [_seconds(e.passes[0]) for e in steps]
+    times = [max(e.passes[0].t_end - e.passes[0].t_start, 1e-6) for e in steps]  # the resolution of a trace
     floors = [(weight_bytes + kv_bytes * count) / bandwidth for count in tokens]
+    share = statistics.median(floor / time for floor, time in zip(floors, times, strict=True))
     return DecodeSteps(
-        len(steps),
-        lanes,
-        statistics.mean(tokens) / lanes,
-        statistics.median(times),
-        statistics.median(floors),
-        statistics.median(floor / time for floor, time in zip(floors, times, strict=True)),
+        len(steps), lanes, statistics.mean(tokens) / lanes, statistics.median(times), statistics.median(floors), share
     )
-
-
-def _seconds(forward: Pass) -> float:
-    return max(forward.t_end - forward.t_start, 1e-6)  # the resolution of a trace

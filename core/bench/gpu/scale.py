@@ -1,70 +1,119 @@
-"""How large everything is: `FULL` measures an H200 in eight minutes, `TINY` proves that the code runs. Data, and the requests it asks for."""
+"""How large everything is: `FULL` measures an H200 in eight minutes, `TINY` proves that the code runs. Data, and the models and requests it asks for.
+
+Speed depends on shapes, never on weights, so models are those of published ones with random weights. Sources: the `config.json` of
+Qwen/Qwen3-0.6B, meta-llama/Llama-3.2-1B and meta-llama/Llama-3.1-8B. The whole run is the one of nano-vllm's benchmark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from core.bench.gpu.shapes import LLAMA_1B, LLAMA_8B, QWEN3_06B, Shape
-from core.bench.synthetic import mixed, requests
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from core.bench.synthetic import greedy, mixed, requests
 from core.workload.workload import Workload
 
 
 @dataclass(frozen=True)
+class Shape:
+    """settings: of the model's config, by transformers' names."""
+
+    name: str
+    settings: dict[str, Any]
+
+    @property
+    def vocab(self) -> int:
+        return self.settings["vocab_size"]
+
+    def build(
+        self, device: torch.device, dtype: torch.dtype, context: int, seed: int = 0, initializer_range: float = 0.02
+    ) -> PreTrainedModel:
+        """A model of random weights, drawn on the device itself.
+
+        context: positions, fewer than the published model has, so that nothing is sized for a request of 131,072 tokens.
+        """
+        no_tokens: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+        config = AutoConfig.for_model(
+            **self.settings, **no_tokens, max_position_embeddings=context, initializer_range=initializer_range
+        )
+        torch.manual_seed(seed)
+        with torch.device(device):
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        return model.eval().requires_grad_(False)
+
+    def kv_bytes(self, dtype: torch.dtype) -> int:
+        """Of one token, over all layers."""
+        sizes = (self.settings[name] for name in ("num_hidden_layers", "num_key_value_heads", "head_dim"))
+        layers, kv_heads, head_dim = sizes
+        return 2 * layers * kv_heads * head_dim * dtype.itemsize
+
+
+_LLAMA3_ROPE = {
+    "rope_type": "llama3", "rope_theta": 5e5, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
+QWEN3_06B = Shape("qwen3-0.6b", {
+    "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+    "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151_936, "tie_word_embeddings": True, "rms_norm_eps": 1e-6,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+})  # fmt: skip
+LLAMA_1B = Shape("llama-3.2-1b", {
+    "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "head_dim": 64, "intermediate_size": 8192, "vocab_size": 128_256, "tie_word_embeddings": True, "rms_norm_eps": 1e-5,
+    "rope_parameters": {**_LLAMA3_ROPE, "factor": 32.0},
+})  # fmt: skip
+LLAMA_8B = Shape("llama-3.1-8b", {
+    "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "head_dim": 128, "intermediate_size": 14_336, "vocab_size": 128_256, "tie_word_embeddings": False, "rms_norm_eps": 1e-5,
+    "rope_parameters": {**_LLAMA3_ROPE, "factor": 8.0},
+})  # fmt: skip
+
+
+def weight_bytes_read(model: PreTrainedModel) -> int:
+    """Bytes of weights that a decode step must read: every parameter once; of an untied embedding table next to nothing, a row a token."""
+    read = sum(p.numel() * p.element_size() for p in model.parameters())  # a tied table is one parameter
+    table: Any = model.get_input_embeddings().weight
+    output: Any = model.get_output_embeddings()
+    return read - (0 if output.weight is table else table.numel() * table.element_size())
+
+
+@dataclass(frozen=True)
 class Scale:
-    """main: the shape of the whole runs. decode: the shapes whose decode step is held against memory bandwidth.
+    """Sizes and time limits of the parts. Seconds are named `_s`."""
 
-    The whole run is nano-vllm's: `requests`, prompts and outputs of `lengths` tokens drawn evenly, `lanes` at once, `budget` tokens a
-    step. `compared`: how many of them, the first ones, every contender answers. repeats: timed runs of this engine, after one to warm up.
-    own_s: seconds after which such a run is cut. probe_tokens, probe_s: new tokens a request and seconds for each setting of
-    transformers' continuous batching that is tried; probes_s: seconds for all of them.
-    baseline_s: after so long a contender's run is cut and counted up to there. ablated_tokens: most new tokens a request, and ablated_s
-    the seconds, of a run with one switch off. decode_context, decode_steps: mean context and number of the decode steps of `lanes`
-    requests that are timed. accuracy_*: requests, prompt and output lengths, and token budget where logits are compared; accuracy_range:
-    the standard deviation of those weights. quick: too small to mean anything, so nothing is held against a bar.
-    """
-
-    main: Shape = QWEN3_06B
-    decode: tuple[Shape, ...] = (LLAMA_1B, LLAMA_8B)
-    requests: int = 256
-    compared: int = 64
+    main: Shape = QWEN3_06B  # of the whole runs
+    decode: tuple[Shape, ...] = (LLAMA_1B, LLAMA_8B)  # whose decode step is held against memory bandwidth
+    requests: int = 256  # prompts and outputs of `lengths` tokens, drawn evenly
+    compared: int = 64  # the first of them, which every contender answers
     lengths: tuple[int, int] = (100, 1024)
     lanes: int = 256
     budget: int = 8192
     block_size: int = 16
     context: int = 4096
-    repeats: int = 3
-    own_s: float = 60.0
-    probe_tokens: int = 24
-    probe_s: float = 15.0
-    probes_s: float = 70.0
-    baseline_s: float = 110.0
-    ablated_tokens: int = 256
+    repeats: int = 3  # timed runs of this engine, after one to warm up
+    own_s: float = 60.0  # after which such a run is cut
+    probe_tokens: int = 24  # new tokens of a request while settings of transformers are tried
+    probe_s: float = 15.0  # for each setting
+    probes_s: float = 70.0  # for all of them
+    baseline_s: float = 110.0  # after which a contender's run is cut and counted up to there
+    ablated_tokens: int = 256  # most new tokens of a request with one switch off
     ablated_s: float = 12.0
-    decode_context: int = 1000
+    decode_context: int = 1000  # mean context of the decode steps that are timed
     decode_steps: int = 32
     copy_bytes: int = 4 * 2**30
     accuracy_requests: int = 16
     accuracy_prompts: tuple[int, int] = (100, 400)
     accuracy_tokens: int = 32
     accuracy_budget: int = 512
-    accuracy_range: float = 0.04
-    quick: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    accuracy_range: float = 0.04  # the standard deviation of the weights where logits are compared
+    quick: bool = False  # too small to mean anything, so nothing is held against a bar
 
     def workload(self, count: int | None = None, most_tokens: int | None = None) -> Workload:
         """The first `count` requests of the whole run, all by default, each of at most `most_tokens` new tokens."""
         whole = mixed(self.requests, self.main.vocab, self.lengths, self.lengths)
-        chosen = list(whole)[:count]
-        if most_tokens is not None:
-            chosen = [
-                replace(r, sampling=replace(r.sampling, max_new_tokens=min(most_tokens, r.sampling.max_new_tokens)))
-                for r in chosen
-            ]
-        return Workload(chosen, name="gpu")
+        return greedy(Workload(list(whole)[:count], name="gpu"), most_tokens)
 
     def decode_workload(self, shape: Shape) -> Workload:
         """`lanes` requests of one length that all decode together for `decode_steps` steps, around `decode_context` tokens each."""
@@ -82,13 +131,12 @@ class Scale:
         return sum(-(-size // self.block_size) + 1 for size in sizes[: self.lanes])
 
 
-FULL = Scale()
-
-
 def _tiny(shape: Shape) -> Shape:
-    return replace(shape, hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate=96, vocab=211)
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    return Shape(shape.name, {**shape.settings, **small, "intermediate_size": 96, "vocab_size": 211})
 
 
+FULL = Scale()
 TINY = replace(
     FULL, main=_tiny(QWEN3_06B), decode=tuple(map(_tiny, FULL.decode)), requests=8, compared=4, lengths=(4, 12), lanes=8, budget=32,
     context=128, repeats=1, probe_tokens=6, ablated_tokens=6, decode_context=40, decode_steps=4, copy_bytes=2**20, accuracy_requests=3,
@@ -96,7 +144,7 @@ TINY = replace(
 )  # fmt: skip
 
 
-def lengths_of(workload: Sequence[Any] | Workload) -> dict[str, int]:
+def lengths_of(workload: Workload) -> dict[str, int]:
     """What a result says of its requests."""
     return {
         "requests": len(workload),
