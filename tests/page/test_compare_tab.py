@@ -17,8 +17,7 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.equivalence import equivalence
 from core.measure.rounds import Run
-from visualizer.documents.comparison import Shown, document
-from visualizer.documents.comparison_files import recorded
+from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import ENGINE_PRESETS, RECORDINGS
 from visualizer.page.tabs import packed_plotly, page_html, parts_script, tab_script, write_files
 from visualizer.server.comparisons import KINDS, Recorded

@@ -13,8 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.config import POLICIES
-from visualizer.documents.comparison import document
-from visualizer.documents.comparison_files import RECORDED, load, recorded
+from visualizer.documents.comparison import RECORDED, document, load, recorded
 from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, texts

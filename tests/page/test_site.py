@@ -17,7 +17,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.__main__ import main
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.comparison_files import recorded
+from visualizer.documents.comparison import recorded
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS
 from visualizer.lessons.texts import LANGUAGES

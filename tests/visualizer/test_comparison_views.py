@@ -19,14 +19,11 @@ from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run
 from core.trace.trace import Trace
-from visualizer.charts import cost_curve, kv_use, lane_steps, latency, load, pressure, throughput, total_time
-from visualizer.charts.contenders import hues
-from visualizer.charts.difference import bars
-from visualizer.charts.theme import HUES, PANEL, tint
-from visualizer.documents.comparison import FIGURES, Shown, document
-from visualizer.documents.comparison_files import RECORDED, save
-from visualizer.documents.comparison_files import load as load_comparison
-from visualizer.documents.comparison_table import NOT_OBSERVABLE, csv_text, table
+from visualizer.charts.comparison import FIGURES, bars, kv_use, lane_steps, latency, pressure, throughput, total_time
+from visualizer.charts.cost import cost, load
+from visualizer.charts.theme import HUES, PANEL, contender_hues, tint
+from visualizer.documents.comparison import NOT_OBSERVABLE, RECORDED, Shown, csv_text, document, save, table
+from visualizer.documents.comparison import load as load_comparison
 from visualizer.documents.record import record_comparisons
 from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT, measured
@@ -133,10 +130,10 @@ def test_each_rule_is_told_what_it_pays(zoo, comparison):
         assert price.waited == sum(e.waiting.count for e in zoo.runs[name].trace.events)
     said, most = findings.pressure(zoo), max(paid, key=lambda n: paid[n].again)
     assert f"{most} computes most again, {paid[most].again} tokens" in said and "stand still longest under stall" in said
-    bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in pressure.figure(zoo).data}
+    bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in pressure(zoo).data}
     assert bars["tokens computed again"] == {name: price.again for name, price in paid.items()}
     with pytest.raises(InflightError):  # where nothing is short there is nothing to tell
-        pressure.figure(comparison)
+        pressure(comparison)
 
 
 def test_those_who_pay_the_same_are_all_named(zoo):
@@ -148,7 +145,7 @@ def test_those_who_pay_the_same_are_all_named(zoo):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_states_its_finding_and_is_json(comparison, zoo, name):
-    figure = FIGURES[name].figure(zoo if name == "pressure" else comparison)
+    figure = FIGURES[name].draw(zoo if name == "pressure" else comparison)
     finding = figure.layout.meta["finding"]
     assert finding.endswith(".") and any(c.isdigit() for c in finding)
     assert figure.layout.title.text.replace("<br>", " ") == finding
@@ -157,13 +154,13 @@ def test_every_figure_states_its_finding_and_is_json(comparison, zoo, name):
 
 
 def test_total_time_draws_every_run(comparison):
-    bars, *dots = total_time.figure(comparison).data
+    bars, *dots = total_time(comparison).data
     assert dict(zip(bars.y, bars.x, strict=True)) == {"static": 3.1, "continuous": 1.5}
     assert {d.name: list(d.x) for d in dots} == comparison.walls
 
 
 def test_throughput_integrates_to_the_tokens(comparison):
-    for line in throughput.figure(comparison).data:
+    for line in throughput(comparison).data:
         tokens = sum(rate * (b - a) for rate, a, b in zip(line.y, line.x, line.x[1:], strict=False))
         assert tokens == pytest.approx(sum(r.sampling.max_new_tokens for r in REQUESTS), rel=0.01)
         widths = [b - a for a, b in zip(line.x, line.x[1:], strict=False)]
@@ -171,13 +168,13 @@ def test_throughput_integrates_to_the_tokens(comparison):
 
 
 def test_latency_has_a_dot_a_request_and_a_gap_a_token(comparison):
-    for box in latency.figure(comparison).data:
+    for box in latency(comparison).data:
         count = len(REQUESTS) if box.hoveron == "points" else sum(r.sampling.max_new_tokens - 1 for r in REQUESTS)
         assert len(box.x) == count
 
 
 def test_lane_step_shares_sum_to_one(comparison):
-    figure = lane_steps.figure(comparison)
+    figure = lane_steps(comparison)
     for i, name in enumerate(figure.data[0].y):
         assert math.isclose(sum(bar.x[i] for bar in figure.data), 1.0)
         useful = next(bar for bar in figure.data if bar.name == "useful")
@@ -186,13 +183,13 @@ def test_lane_step_shares_sum_to_one(comparison):
 
 
 def test_kv_lines_are_the_events_own(comparison):
-    for line in kv_use.figure(comparison).data:
+    for line in kv_use(comparison).data:
         events = comparison.runs[line.name].trace.events
         assert [round(y * e.kv.total) for y, e in zip(line.y, events, strict=False)] == [e.kv.used for e in events]
 
 
 def test_cost_curve_has_medians_and_their_spread():
-    figure = cost_curve.figure(CURVE)
+    figure = cost(CURVE)
     measured = figure.data[1]
     assert list(measured.y) == pytest.approx([11, 22])
     assert list(measured.error_y.array) == pytest.approx([1, 8]) and list(measured.error_y.arrayminus) == pytest.approx([1, 2])
@@ -201,15 +198,15 @@ def test_cost_curve_has_medians_and_their_spread():
 @pytest.mark.parametrize("count", range(1, 9))
 def test_no_two_contenders_share_a_colour_and_a_policy_keeps_its_own(count):
     names = [*POLICIES, "generate-waves", "generate-serial", "article", "transformers-continuous"]
-    own = {name: hues([name])[name] for name in POLICIES}
+    own = {name: contender_hues([name])[name] for name in POLICIES}
     for some in (names[:count], names[-count:], names[1::2][:count]):
-        found = hues(some)
+        found = contender_hues(some)
         assert list(found) == some and len(set(found.values())) == len(some)
         assert set(found.values()) <= set(range(len(HUES)))
         first = {own[name]: name for name in reversed(some) if name in POLICIES}  # of those whose own is the same
         assert all(found[name] == hue for hue, name in first.items())
     with pytest.raises(InflightError, match="at most 8"):
-        hues([*names, "one", "two", "three"])
+        contender_hues([*names, "one", "two", "three"])
 
 
 def test_the_table_has_every_contender_and_a_definition_for_every_column(comparison):
@@ -314,7 +311,7 @@ def point(policy: str, rate: float, p99: float, left_out: int = 0) -> dict:
 def test_under_load_every_point_is_one_that_was_measured(comparison):
     points = [point("static", 2, 0.5), point("static", 4, 8.0, 3), point("continuous", 2, 0.2), point("continuous", 4, 0.4)]
     swept = {"capacity_requests_per_s": 4.0, "points": points}
-    left, right = load.figure(swept).data[:2]
+    left, right = load(swept).data[:2]
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
     assert verdicts.load(swept) == (

@@ -6,8 +6,7 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.divergence import divergence
-from visualizer.documents.comparison import document
-from visualizer.documents.comparison_files import RECORDED, load
+from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.documents.record import record_engines
 from visualizer.words import engines as engine_words
 

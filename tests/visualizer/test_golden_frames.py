@@ -15,7 +15,7 @@ from core.config import POLICIES, EngineConfig
 from core.trace.run_state import Frame
 from core.trace.trace import Texts, Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.comparison_files import RECORDED
+from visualizer.documents.comparison import RECORDED
 from visualizer.documents.replay import replay
 from worlds.asynchronous import real_run
 from worlds.small import memory_engine, request

@@ -15,12 +15,11 @@ from core.trace.events import Why
 from core.trace.phrases import ALIGNMENTS, LIMITS, SETTINGS, bound, brief, reason, setting
 from core.trace.trace import Trace
 from visualizer import words
-from visualizer.charts import cost_curve, load
+from visualizer.charts import cost
+from visualizer.charts.comparison import FIGURES
 from visualizer.documents import catalogue
-from visualizer.documents.comparison import FIGURES, document
-from visualizer.documents.comparison_files import RECORDED
-from visualizer.documents.comparison_files import load as load_comparison
-from visualizer.documents.comparison_table import COLUMNS
+from visualizer.documents.comparison import COLUMNS, RECORDED, document
+from visualizer.documents.comparison import load as load_comparison
 from visualizer.documents.replay import replay, told
 from visualizer.words import findings, language, verdicts
 from visualizer.words.narration import MAX_CHARACTERS
@@ -141,7 +140,7 @@ def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german(
     assert len(said) > 100 and "{mine} took {time}, {base} {other}" in said
     said |= {DEFINITIONS[metric] for _, metric, _, _ in COLUMNS} | {heading for heading, *_ in COLUMNS}
     said |= {*verdicts.PARTS.values(), *findings.WASTE.values(), findings.seconds(2.5), findings.percent(0.5)}
-    said |= {module.TITLE for module in (*FIGURES.values(), load, cost_curve)}
+    said |= {chart.title for chart in FIGURES.values()} | {cost.LOAD_TITLE, cost.COST_TITLE}
     whys = [Why(limit, have, need, total) for limit in LIMITS for have in (0, 1, 2) for need in (1, 2) for total in (1, 2, 7)]
     said |= {say(why) for why in whys for say in (reason, brief)} | {bound(limit) for limit in LIMITS}
     said |= {

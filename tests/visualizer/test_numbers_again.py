@@ -23,8 +23,7 @@ from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.trace.trace import Texts, Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.comparison import document
-from visualizer.documents.comparison_files import RECORDED, load
+from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.documents.replay import replay
 from visualizer.words.totals import totals
 from worlds import small

@@ -12,7 +12,7 @@ from core import Trace, Workload
 from core.config import POLICIES, EngineConfig
 from core.measure.compare import compare, engine_contender
 from core.measure.verify import verify
-from visualizer.charts.contenders import hues
+from visualizer.charts.theme import contender_hues
 from visualizer.words.captions import captions
 from worlds.small import memory_engine, requests
 
@@ -50,7 +50,7 @@ def test_a_new_policy_is_compared_and_has_a_colour(hasty) -> None:
     result = compare([engine_contender(engine, workload) for engine in engines], repeats=2)
     assert not result.differences and result.names == list(names)
     assert result.about["hasty"]["prefix_caching"] and not result.about["static"]["prefix_caching"]
-    assert len(set(hues(names).values())) == 3
+    assert len(set(contender_hues(names).values())) == 3
 
 
 def test_no_code_asks_the_name_of_a_policy() -> None:

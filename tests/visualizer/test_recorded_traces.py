@@ -19,7 +19,7 @@ from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
-from visualizer.documents.comparison_files import RECORDED
+from visualizer.documents.comparison import RECORDED
 from visualizer.documents.record import MISTAKES, run_leak, run_mistake, run_preset
 from visualizer.server.on_record import on_record
 from visualizer.server.store import Store

@@ -1,1 +1,1 @@
-"""Pictures made with Plotly: one `figure` each, from a trace."""
+"""Figures made with Plotly, from traces and comparisons."""

@@ -1,18 +1,28 @@
-"""The one colour table, and Plotly's template made from it. `assets/player/parts/colours.js` has the same eight hues; a test compares them."""
+"""The one colour table, Plotly's template made from it, and what every figure has: a finding as title. `assets/player/parts/colours.js` has the
+same eight hues; a test compares them.
+"""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
+from core.errors import InflightError
+from core.measure.metrics import DEFINITIONS
+from core.policy import POLICIES
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
+from visualizer.words.language import t
 
 HUES = ("#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F")
 GROUND, PANEL, RULE, INK, MUTED, EMPTY = "#faf8f4", "#ffffff", "#e3ddd2", "#1b1b1f", "#5c5a55", "#f0ece4"
+_BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
+_LETTERS_A_LINE = 84
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -50,6 +60,24 @@ def deal(trace: Trace) -> dict[str, int]:
     return {request: hue for event in trace.events for request, hue in hues.deal(event).items()}
 
 
+def contender_hues(names: Sequence[str]) -> dict[str, int]:
+    """A number in `HUES` for each contender, no two the same: a policy has its own, unless one before it in the table has that; others take what is left.
+
+    Raises InflightError for more contenders than can be told apart.
+    """
+    if len(names) > len(HUES):
+        raise InflightError(f"{len(names)} contenders cannot be told apart by colour: at most {len(HUES)} are shown together.")
+    found: dict[str, int] = {}
+    for place, policy in enumerate(POLICIES):
+        own = _BY_PLACE[place % len(_BY_PLACE)]
+        if policy in names and own not in found.values():
+            found[policy] = own
+    for name in names:
+        if name not in found:
+            found[name] = next(hue for hue in reversed(_BY_PLACE) if hue not in found.values())
+    return {name: found[name] for name in names}
+
+
 def tint(colour: str, share: float = 0.18) -> str:
     """The colour at `share` on white: ground for text, which must have 4.5 : 1. Halves go up, as in the browser, which finds it again by value."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
@@ -68,3 +96,30 @@ TEMPLATE = go.layout.Template(
         "yaxis": {"automargin": True, "gridcolor": RULE, "linecolor": RULE, "zeroline": False},
     }
 )
+
+
+def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> go.Figure:
+    """Give a figure its finding as title. The page shows `meta.finding` as text and drops the title, which exports need.
+
+    defined: names of metrics whose definitions belong beside it.
+    """
+    lines = textwrap.wrap(finding, _LETTERS_A_LINE)
+    figure.update_layout(
+        template=TEMPLATE,
+        title={
+            "text": "<br>".join(lines),
+            "font": {"size": 16},
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 0.97,
+            "yanchor": "top",
+        },
+        meta={"finding": finding, "definitions": [t(DEFINITIONS[name]) for name in defined]},
+        margin={"l": 96, "r": 24, "t": 44 + 20 * len(lines), "b": 52},
+        height=360,
+        separators=t(".,"),  # of decimals and of thousands
+        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 12}},
+    )
+    figure.update_layout(**layout)
+    return figure

@@ -1,31 +1,44 @@
-"""A comparison as the page shows it, one JSON document: walls, sentences, figures, the table, and the runs that race.
+"""A comparison as the page shows it and as it is kept. To the page it is one JSON document: walls, sentences, figures, the table, and the runs that race.
 
     {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls", "says", "figures", "table", "csv", "data",
      "runs": {contender: its replay}, "cost", "equivalence", "told": {language: what stands for "says", "figures", "table" and in each of "runs"}}
 
-`document` makes it from a `Comparison`. Knows no engine and no page.
+On disk it is a folder: `comparison.json`, and every run as the trace it is, compressed. Knows no engine and no page.
 """
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import gzip
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from core.assets import ASSETS
 from core.config import POLICIES
 from core.errors import InflightError
 from core.measure.compare import Comparison
+from core.measure.comparison_faults import fault_of
 from core.measure.cost_curve import CostCurve
+from core.measure.metrics import DEFINITIONS
+from core.measure.rounds import Run
+from core.recorders.raw import lines_of
 from core.trace.phrases import letter
-from visualizer.charts import cost_curve, difference, kv_use, lane_steps, latency, load, pressure, throughput, total_time
-from visualizer.charts.contenders import hues
-from visualizer.documents.comparison_table import csv_text, table
+from core.trace.trace import Trace
+from visualizer.charts import cost
+from visualizer.charts.comparison import FIGURES
+from visualizer.charts.theme import contender_hues
 from visualizer.documents.replay import replay, spoken
 from visualizer.words import engines, findings, verdicts
 from visualizer.words.language import elsewhere, t
 
+RECORDED = ASSETS / "comparisons"
 SCHEMA = 1
+NOT_OBSERVABLE = "not observable"
 BASELINES = {
     "generate-waves": "model.generate in left-padded waves: the article's static batching",
     "generate-serial": "model.generate, one request at a time",
@@ -33,17 +46,6 @@ BASELINES = {
     "transformers": "the continuous batching of transformers, on the same CPU",
     "vLLM": "vLLM in a process of its own, on the same CPU",
 }
-
-FIGURES = {
-    "total_time": total_time,
-    "difference": difference,
-    "throughput": throughput,
-    "latency": latency,
-    "lane_steps": lane_steps,
-    "kv_use": kv_use,
-    "pressure": pressure,
-}
-"""Pictures of a comparison: a module each, with `TITLE` and `figure(comparison)`."""
 
 
 @dataclass
@@ -93,7 +95,7 @@ def document(shown: Shown) -> dict[str, Any]:
         "source": shown.source,
         "created": shown.created,
         "names": comparison.names,
-        "hues": hues(comparison.names),
+        "hues": contender_hues(comparison.names),
         "about": {name: about(name, comparison) for name in comparison.names},
         "race": comparison.names if engines.others(comparison) else verdicts.racing(comparison),
         "walls": comparison.walls,
@@ -162,23 +164,175 @@ def _counted(number: int | None, word: str) -> str:
 
 
 def _figures(shown: Shown) -> list[dict[str, Any]]:
-    made = []
-    if shown.load is not None:
-        made.append(("load", load.TITLE, load.figure(shown.load)))
-    for name, module in FIGURES.items():
-        try:
-            made.append((name, module.TITLE, module.figure(shown.comparison)))
-        except InflightError:  # nothing on record to draw it from
-            continue
+    drawn = [] if shown.load is None else [("load", cost.LOAD_TITLE, cost.load(shown.load))]
+    for name, chart in FIGURES.items():
+        with contextlib.suppress(InflightError):  # nothing on record to draw it from
+            drawn.append((name, chart.title, chart.draw(shown.comparison)))
     if shown.cost is not None:
-        made.append(("cost_curve", cost_curve.TITLE, cost_curve.figure(shown.cost)))
+        drawn.append(("cost_curve", cost.COST_TITLE, cost.cost(shown.cost)))
     return [
-        {
-            "name": name,
-            "title": t(title),
-            "finding": f.layout.meta["finding"],
-            "definitions": f.layout.meta["definitions"],
-            "figure": json.loads(f.to_json()),
-        }
-        for name, title, f in made
+        {"name": name, "title": t(title), **figure.layout.meta, "figure": json.loads(figure.to_json())}
+        for name, title, figure in drawn
     ]
+
+
+# -- the table, for people and as CSV for programs: a line a contender -----------------------------------------------------
+
+
+def _number(value: float | None) -> str:
+    return t(f"{value:,.0f}" if value is not None and (value >= 100 or float(value).is_integer()) else f"{value:,.3g}")
+
+
+COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
+    # heading, metric, where in the metrics, how it is written
+    ("wall time", "wall_s", (), findings.seconds),
+    ("min to max", "wall_s", (), str),
+    ("as fast", "wall_s", (), str),
+    ("steps", "steps", ("steps",), _number),
+    ("output tok/s", "output_tok_s", ("output_tok_s",), _number),
+    ("TTFT p50", "ttft_s", ("ttft_s", "p50"), findings.seconds),
+    ("TTFT p99", "ttft_s", ("ttft_s", "p99"), findings.seconds),
+    ("ITL p50", "itl_s", ("itl_s", "p50"), findings.seconds),
+    ("ITL p99", "itl_s", ("itl_s", "p99"), findings.seconds),
+    ("TPOT p50", "tpot_s", ("tpot_s", "p50"), findings.seconds),
+    ("E2E p50", "e2e_s", ("e2e_s", "p50"), findings.seconds),
+    ("padding waste", "padding_waste", ("padding_waste",), findings.percent),
+    ("lane occupancy", "lane_occupancy", ("lane_occupancy",), findings.percent),
+    ("KV use", "kv_use", ("kv_use",), findings.percent),
+    ("recomputed", "tokens_recomputed", ("tokens_recomputed",), _number),
+)
+
+
+def table(comparison: Comparison) -> dict[str, Any]:
+    """`{"columns": [{"title", "definition"}], "rows": [[contender, cell, …]]}`, every cell a text."""
+    entries = comparison.to_json()["policies"]
+    rows = []
+    for name in comparison.names:
+        wall, ratio, numbers = entries[name]["wall_s"], entries[name]["ratio_to_baseline"], entries[name]["metrics"]
+        special = {
+            "wall time": findings.seconds(wall["median"]),
+            "min to max": t("{low} to {high}", low=findings.seconds(wall["min"]), high=findings.seconds(wall["max"])),
+            "as fast": t(f"{ratio['median']:.2f}×"),
+        }
+        rows.append([name, *(special.get(title) or _cell(numbers, keys, write) for title, _, keys, write in COLUMNS)])
+    base = comparison.baseline
+    columns = [
+        {
+            "title": t("contender"),
+            "definition": t("Who served the requests: a batching policy of this engine, or something else on the same model."),
+        }
+    ]
+    for title, metric, _, _ in COLUMNS:
+        definition = t(DEFINITIONS[metric])
+        if title == "min to max":
+            definition = t("The fastest and the slowest of the runs.")
+        elif title == "as fast":
+            definition = t(
+                "Wall time of {base} ÷ wall time of this one, within each round; the median of the rounds, which is not the quotient of the two median times.",
+                base=base,
+            )
+        columns.append({"title": t(title), "definition": definition})
+    return {"columns": columns, "rows": rows}
+
+
+def csv_text(comparison: Comparison) -> str:
+    """One line a contender, plain numbers: wall times, ratios and every metric, nested ones as `ttft_s.p50`."""
+    entries = comparison.to_json()["policies"]
+    lines = []
+    for name in comparison.names:
+        wall, ratio = entries[name]["wall_s"], entries[name]["ratio_to_baseline"]
+        measured = {f"wall_s.{k}": wall[k] for k in ("median", "min", "max")} | {"ratio_to_baseline": ratio["median"]}
+        lines.append(
+            {"contender": name, **measured, **_flat({k: v for k, v in entries[name]["metrics"].items() if k != "wall_s"})}
+        )
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(dict.fromkeys(key for one in lines for key in one)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def _cell(numbers: Any, keys: tuple[str, ...], write: Callable[[Any], str]) -> str:
+    for key in keys:
+        numbers = numbers.get(key) if isinstance(numbers, Mapping) else None
+    return t(NOT_OBSERVABLE) if numbers is None else write(numbers)
+
+
+def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in numbers.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{before}{key}.")
+        else:
+            flat[before + key] = value
+    return flat
+
+
+# -- on disk ---------------------------------------------------------------------------------------------------------------
+
+
+def save(shown: Shown, folder: Path) -> Path:
+    """Write a comparison with its traces; the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {}
+    for index, (name, run) in enumerate(shown.comparison.runs.items()):
+        if run.trace is not None:
+            names[name] = f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl.gz"
+            text = "".join(line + "\n" for line in run.trace.lines())
+            (folder / names[name]).write_bytes(gzip.compress(text.encode(), mtime=0))  # the same run, the same bytes
+    for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
+        old.unlink()
+    plain = {
+        "schema": SCHEMA,
+        "title": shown.title,
+        "shows": shown.shows,
+        "group": shown.group,
+        "names": shown.comparison.names,
+        "traces": names,
+        **shown.data,
+        "equivalence": shown.equivalence,
+    }
+    (folder / "comparison.json").write_text(json.dumps(plain, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return folder
+
+
+def load(folder: Path) -> Shown:
+    """Inverse of `save`; raises InflightError for a folder that is not one, and for one that contradicts itself or its runs."""
+    try:
+        plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        if plain["schema"] != SCHEMA:
+            raise InflightError(
+                f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads schema {SCHEMA}."
+            )
+        names, entries = plain["names"], plain["policies"]
+        traces = {name: Trace.from_lines(map(str.rstrip, lines_of(folder / file))) for name, file in plain["traces"].items()}
+        runs = {name: Run.of(traces[name]) if name in traces else Run({}, entries[name]["metrics"]) for name in names}
+        comparison = Comparison(
+            names,
+            {name: entries[name]["wall_s"]["runs"] for name in names},
+            runs,
+            {name: entries[name]["metrics"] for name in names},
+            plain["differences"],
+            {name: entries[name].get("about", {}) for name in names},
+            {name: entries[name]["shown_round"] for name in names if "shown_round" in entries[name]},
+            {name: entries[name]["apart"] for name in names if "apart" in entries[name]},
+        )
+        if fault := fault_of(comparison, plain):
+            raise InflightError(f"The comparison {folder.name} {fault}.")
+        cost = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
+        return Shown(
+            comparison, plain["workload"], plain["environment"], plain["source"], plain["title"], plain["shows"], plain["created"], cost,
+            plain["equivalence"], plain.get("load"), plain.get("group", ""),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InflightError(f"The comparison {folder.name} cannot be read: {type(error).__name__}.") from None
+
+
+def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
+    """The comparisons on record, those of a group last and `gpt2-six` first: what the page lists of them, without loading a run."""
+    entries = []
+    for path in folder.glob("*/comparison.json"):
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        found = {"name": path.parent.name, "title": plain["title"], "shows": plain["shows"], "recorded": plain["created"][:10]}
+        entries.append({**found, "group": plain.get("group", "")})
+    return sorted(entries, key=lambda entry: (entry["group"], entry["name"] != "gpt2-six", entry["name"]))

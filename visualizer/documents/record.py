@@ -37,8 +37,7 @@ from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
 from visualizer.documents.catalogue import LEAKS, OTHER_ENGINES, TRACES
-from visualizer.documents.comparison import Shown
-from visualizer.documents.comparison_files import RECORDED, save
+from visualizer.documents.comparison import RECORDED, Shown, save
 from visualizer.words.engines import GROUP
 
 Say = Callable[[str], None]

@@ -22,7 +22,7 @@ from core.measure.metrics import metrics, request_times
 from core.trace.events import Finished, Sampled, Segment, StepEvent
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
-from visualizer.documents.comparison_files import RECORDED, load
+from visualizer.documents.comparison import RECORDED, load
 from visualizer.lessons.places import At
 
 PAIRS = {

@@ -11,8 +11,7 @@ from core.assets import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, questions, recorded_ranks
-from visualizer.documents.comparison import document
-from visualizer.documents.comparison_files import RECORDED, load, recorded
+from visualizer.documents.comparison import RECORDED, document, load, recorded
 from visualizer.documents.ranks import document as document_of_ranks
 from visualizer.documents.ranks import ranks_told
 from visualizer.documents.replay import replay, told

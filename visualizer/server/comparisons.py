@@ -18,8 +18,7 @@ from core.errors import InflightError
 from core.trace.phrases import SETTINGS
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
-from visualizer.documents.comparison import Shown, document, lettered
-from visualizer.documents.comparison_files import RECORDED, load, recorded
+from visualizer.documents.comparison import RECORDED, Shown, document, lettered, load, recorded
 from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.limits import Limits, Refused, Spec, check

@@ -1,0 +1,346 @@
+"""The figures of a comparison: each states its finding as title, and each contender has one colour in all of them. `FIGURES` lists them."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from core.errors import InflightError
+from core.measure.compare import Comparison
+from core.measure.difference import Difference, difference
+from core.measure.metrics import request_times
+from core.trace.trace import Trace
+from visualizer.charts.theme import HUES, INK, MUTED, PANEL, RULE, contender_hues, tint, titled
+from visualizer.words import findings, verdicts
+from visualizer.words.language import t
+
+_LETTERS_OF_A_BAR = 22
+_BINS = 40
+_MILLISECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_ON_USEFUL = "#141414"  # stays dark in the dark theme, whose green is light
+_LANE_STEPS = (
+    ("useful", "useful", HUES[2], ""),
+    ("padding", "padding: finished rows", "#bfb8aa", "/"),
+    ("barrier", "empty behind the barrier", HUES[1], "x"),
+    ("stalled", "stalled", HUES[6], "."),
+    ("empty", "empty: nobody to serve", PANEL, ""),
+)
+_PRICES = (
+    ("again", "tokens computed again", HUES[1]),
+    ("frozen", "lane-steps of running requests that stood still", HUES[6]),
+    ("waited", "request-steps of those who waited", HUES[0]),
+)
+
+
+class Contender(NamedTuple):
+    """One that left a trace, as the figures over time draw it. start: the time that its axis begins with."""
+
+    name: str
+    trace: Trace
+    start: float
+    colour: str
+
+
+def colour(name: str, comparison: Comparison) -> str:
+    return HUES[contender_hues(comparison.names)[name]]
+
+
+def traced(comparison: Comparison) -> list[Contender]:
+    """The contenders that left a trace; raises InflightError if none did."""
+    runs = [(name, run.trace) for name, run in comparison.runs.items() if run.trace is not None and run.trace.events]
+    if not runs:
+        raise InflightError("None of these runs left a trace, so there is nothing to draw over time.")
+    return [Contender(name, trace, trace.events[0].t_start, colour(name, comparison)) for name, trace in runs]
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+def total_time(comparison: Comparison) -> go.Figure:
+    """The median of each contender's runs as a bar, every run as a dot; fastest on top."""
+    names = sorted(comparison.names, key=lambda n: statistics.median(comparison.walls[n]), reverse=True)
+    medians = [statistics.median(comparison.walls[n]) for n in names]
+    picture = go.Figure()
+    picture.add_bar(
+        x=medians,
+        y=names,
+        orientation="h",
+        width=0.56,
+        marker={
+            "color": [tint(colour(n, comparison), 0.35) for n in names],
+            "line": {"color": [colour(n, comparison) for n in names], "width": 1.5},
+        },
+        text=[f" {findings.seconds(m)}" for m in medians],
+        textposition="inside",
+        insidetextanchor="start",
+        textfont={"color": INK, "size": 13},
+        hovertemplate=f"%{{y}}: {t('median')} %{{x:.4g}} s<extra></extra>",
+        name=t("median"),
+    )
+    for name in names:
+        walls = comparison.walls[name]
+        picture.add_scatter(
+            x=walls,
+            y=[name] * len(walls),
+            mode="markers",
+            marker={"color": colour(name, comparison), "size": 8, "line": {"color": PANEL, "width": 1}},
+            text=[t(f"run {i}") for i in range(1, len(walls) + 1)],
+            hovertemplate="%{y}, %{text}: %{x:.4g} s<extra></extra>",
+            name=name,
+        )
+    picture.update_xaxes(title=t("wall time, seconds"), rangemode="tozero")
+    return titled(picture, verdicts.total_time(comparison), ("wall_s",), showlegend=False)
+
+
+class Bar(NamedTuple):
+    """From `start` to `end`, in seconds; counted: what it is made of."""
+
+    label: str
+    start: float
+    end: float
+    counted: str = ""
+
+
+def difference_of_two(comparison: Comparison) -> go.Figure:
+    """Why one took less time than the other, as a sum: a bar for each part, from the baseline's time to the other's.
+
+    Of the runs that race; raises InflightError where one of the two left no trace, or too short a one.
+    """
+    base, mine = findings.pair(comparison)
+    traces = [comparison.runs[name].trace for name in (base, mine)]
+    if base == mine or traces[0] is None or traces[1] is None:
+        raise InflightError("Two runs on record are needed to tell why one took less time.")
+    found = difference(traces[0], traces[1])
+    made = bars(found, base, mine)
+    ends = (colour(base, comparison), colour(mine, comparison))
+    colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
+    picture = go.Figure()
+    picture.add_bar(
+        x=[round(abs(b.end - b.start), 6) for b in made],  # to the right, where there is room for the text beside it
+        base=[round(min(b.start, b.end), 6) for b in made],
+        y=["<br>".join(textwrap.wrap(b.label, _LETTERS_OF_A_BAR)) for b in made],
+        orientation="h",
+        width=0.62,
+        marker={"color": [tint(c, 0.35) for c in colours], "line": {"color": colours, "width": 1.5}},
+        text=[_signed(b) if 0 < i < len(made) - 1 else findings.seconds(b.end) for i, b in enumerate(made)],
+        textposition="auto",
+        insidetextanchor="middle",
+        textfont={"color": INK, "size": 12},
+        outsidetextfont={"color": MUTED},
+        customdata=[b.counted for b in made],
+        hovertemplate="%{y}: %{text}%{customdata}<extra></extra>",
+        cliponaxis=False,
+    )
+    longest = max(max(b.start, b.end) for b in made)
+    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])  # room for what stands beside a bar
+    picture.update_yaxes(autorange="reversed")
+    return titled(
+        picture,
+        verdicts.difference(found, base, mine),
+        ("lane_steps", "positions"),
+        showlegend=False,
+        height=120 + 34 * len(made),
+    )
+
+
+def bars(found: Difference, base: str, mine: str) -> list[Bar]:
+    """The two runs, and between them the parts that the sentence names, then everything else; each begins where the last one ended."""
+    large = [part for side in verdicts.told(found) for part in side]
+    rest = found.seconds - sum(p.seconds for p in large)
+    made, at = [Bar(base, 0.0, found.before_s)], found.before_s
+    for part in sorted(large, key=lambda p: p.seconds):
+        counted = verdicts.counts(part)
+        made.append(Bar(t(verdicts.PARTS[part.name]), at, at + part.seconds, counted and f", {counted}"))
+        at += part.seconds
+    made.append(Bar(t(verdicts.PARTS["rest"]), at, at + rest))
+    return [*made, Bar(mine, 0.0, found.after_s)]
+
+
+def _signed(bar: Bar) -> str:
+    change = bar.end - bar.start
+    return f"{'+' if change > 0 else '−'}{findings.seconds(abs(change))}"
+
+
+def latency(comparison: Comparison) -> go.Figure:
+    """What a person waits, as distributions. Left: TTFT, a dot a request. Right: ITL of all requests pooled."""
+    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.06, shared_yaxes=True)
+    runs = traced(comparison)
+    waits = [life.ttft_s or 0.0 for run in runs for life in request_times(run.trace).values()]
+    scale, unit = (1, "s") if max(waits, default=0.0) >= 2 else (1000, "ms")
+    for run in reversed(runs):
+        lives = request_times(run.trace).values()
+        first = {life.request: life.ttft_s for life in lives if life.ttft_s is not None}
+        gaps = [gap for life in lives for gap in life.itl_s]
+        box = {
+            "orientation": "h",
+            "name": run.name,
+            "line": {"color": run.colour, "width": 1.5},
+            "fillcolor": tint(run.colour, 0.25),
+            "marker": {"color": run.colour, "size": 5},
+        }
+        picture.add_box(
+            x=[round(v * scale, 5) for v in first.values()],
+            boxpoints="all",
+            jitter=0.5,
+            pointpos=0,
+            text=[str(r) for r in first],
+            hovertemplate="%{text}: %{x:.4g} " + unit + "<extra>%{fullData.name}</extra>",
+            hoveron="points",
+            row=1,
+            col=1,
+            **box,
+        )
+        picture.add_box(x=[round(v * 1000, 4) for v in gaps], boxpoints="outliers", row=1, col=2, **box)
+    picture.update_xaxes(title=t(f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}"), rangemode="tozero", row=1, col=1)
+    picture.update_xaxes(
+        title=t("ITL, milliseconds"),
+        type="log",
+        tickvals=_MILLISECONDS,
+        ticktext=[t(f"{tick:g}") for tick in _MILLISECONDS],
+        row=1,
+        col=2,
+    )
+    return titled(picture, findings.latency(comparison), ("ttft_s", "itl_s"), showlegend=False)
+
+
+# -- over time and over lanes ------------------------------------------------------------------------------------------
+
+
+def throughput(comparison: Comparison) -> go.Figure:
+    """Output tokens a second in windows of a fortieth of the slowest run; a last one under half as long joins the one before, or a few tokens
+    would look like a burst.
+    """
+    runs = traced(comparison)
+    width = max(run.trace.events[-1].t_end - run.start for run in runs) / _BINS or 1.0
+    picture = go.Figure()
+    for run in runs:
+        end = run.trace.events[-1].t_end - run.start
+        edges = np.append(np.arange(0, max(end - width / 2, width / 2), width), end)
+        counts, _ = np.histogram([at - run.start for at in findings.token_times(run.trace)], bins=edges)
+        picture.add_scatter(
+            **_over_time(run, edges, (*(counts / np.diff(edges)), 0.0), 2),
+            hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}") + "<extra>%{fullData.name}</extra>",
+        )
+    picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
+    picture.update_yaxes(title=t("output tok/s"), rangemode="tozero")
+    return titled(picture, findings.throughput(comparison), ("output_tok_s",))
+
+
+def kv_use(comparison: Comparison) -> go.Figure:
+    """KV blocks in use while a run goes on, as a share: the pools differ in size where a policy has fewer lanes."""
+    picture = go.Figure()
+    for run in traced(comparison):
+        events = run.trace.events
+        used = [e.kv.used for e in events] + [0]
+        total = max(e.kv.total for e in events)
+        times = [e.t_start - run.start for e in events] + [events[-1].t_end - run.start]
+        picture.add_scatter(
+            **_over_time(run, times, [u / total for u in used], 5),
+            customdata=[t(f"{u:,} of {total:,}") for u in used],
+            hovertemplate=t("{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}")
+            + "<extra>%{fullData.name}</extra>",
+        )
+    picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
+    picture.update_yaxes(title=t("KV blocks in use"), tickformat=".0%", rangemode="tozero")
+    return titled(picture, findings.kv_use(comparison), ("kv_use", "kv_blocks"))
+
+
+def _over_time(run: Contender, times: Iterable[float], values: Iterable[float], digits: int) -> dict[str, Any]:
+    """A contender's line, in steps."""
+    return {
+        "x": [round(float(x), 6) for x in times],
+        "y": [round(float(y), digits) for y in values],
+        "mode": "lines",
+        "line": {"shape": "hv", "width": 2, "color": run.colour},
+        "name": run.name,
+    }
+
+
+def lane_steps(comparison: Comparison) -> go.Figure:
+    """Where every lane-step went, as shares; the counts are on hover and, where they fit, in the bar."""
+    counted = {n: c for n in reversed(comparison.names) if (c := comparison.medians[n].get("lane_steps")) and c["total"]}
+    picture = go.Figure()
+    for kind, label, fill, pattern in _LANE_STEPS:
+        counts = [c[kind] for c in counted.values()]
+        if not any(counts):
+            continue
+        shares = [count / c["total"] for count, c in zip(counts, counted.values(), strict=True)]
+        picture.add_bar(
+            x=shares,
+            y=list(counted),
+            orientation="h",
+            width=0.56,
+            name=t(label),
+            marker={
+                "color": PANEL if pattern else fill,
+                "line": {"color": RULE if kind == "empty" else fill, "width": 1},
+                "pattern": {"shape": pattern, "fgcolor": fill, "fgopacity": 1, "size": 6, "solidity": 0.35},
+            },
+            text=[
+                t(f"{count:,.0f}") if share > 0.06 and kind in ("useful", "empty") else ""
+                for count, share in zip(counts, shares, strict=True)
+            ],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={"color": _ON_USEFUL if kind == "useful" else MUTED, "size": 12},
+            customdata=[t(f"{count:,.0f} of {c['total']:,.0f}") for count, c in zip(counts, counted.values(), strict=True)],
+            hovertemplate=t("{counts} lane-steps", counts="%{customdata}") + " (%{x:.1%})<extra>%{fullData.name}</extra>",
+        )
+    picture.update_xaxes(title=t("share of all lane-steps"), tickformat=".0%", range=[0, 1])
+    return titled(
+        picture, findings.lane_steps(comparison), ("lane_steps", "lane_occupancy"), barmode="stack", legend_traceorder="normal"
+    )
+
+
+def pressure(comparison: Comparison) -> go.Figure:
+    """What each contender paid where KV blocks or a step's tokens were short, in three bars. Raises InflightError where nobody was preempted or stood still."""
+    paid = {n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
+    if not any(p.preempted or p.frozen for p in paid.values()):
+        raise InflightError("Nothing was short.")
+    picture = go.Figure()
+    names = list(reversed(paid))
+    for kind, label, hue in _PRICES:
+        counts = [getattr(paid[n], kind) for n in names]
+        picture.add_bar(
+            x=counts,
+            y=names,
+            orientation="h",
+            name=t(label),
+            marker={"color": hue},
+            text=[t(f"{c:,}") if c else "" for c in counts],
+            textposition="outside",
+            textfont={"size": 11},
+            constraintext="none",
+            cliponaxis=False,
+            hovertemplate="%{x:,}<extra>%{fullData.name}</extra>",
+        )
+    picture.update_xaxes(title=t("count"))
+    return titled(
+        picture, findings.pressure(comparison), ("preemptions", "tokens_recomputed"), legend_traceorder="normal", height=440
+    )
+
+
+class Chart(NamedTuple):
+    """A figure of a comparison by its title. `draw` raises InflightError where nothing is on record to draw it from."""
+
+    title: str
+    draw: Callable[[Comparison], go.Figure]
+
+
+FIGURES = {
+    "total_time": Chart("Total time", total_time),
+    "difference": Chart("Why, as a sum", difference_of_two),
+    "throughput": Chart("Output tokens a second", throughput),
+    "latency": Chart("What a person waits", latency),
+    "lane_steps": Chart("Where every lane-step went", lane_steps),
+    "kv_use": Chart("KV cache in use", kv_use),
+    "pressure": Chart("Who is preempted, who stands still, who waits", pressure),
+}
+"""In the order in which the page shows them."""

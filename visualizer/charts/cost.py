@@ -1,0 +1,145 @@
+"""What is measured beside a comparison: the cost of a step against its size, and waiting against the rate that is offered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from core.measure.cost_curve import CostCurve, Point
+from visualizer.charts.theme import HUES, MUTED, PANEL, contender_hues, titled
+from visualizer.words import findings, verdicts
+from visualizer.words.language import t
+
+COST_TITLE = "Why batching pays: the cost of a step on this device"
+LOAD_TITLE = "Under load"
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+
+
+def cost(curve: CostCurve) -> go.Figure:
+    """Why batching pays: the measured time of a step. Left: against its tokens, beside what one token after the other would cost. Right: against the KV it reads."""
+    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.1, shared_yaxes=False)
+    one = curve.by_tokens[0]
+    tokens = [p.tokens for p in curve.by_tokens]
+    picture.add_scatter(
+        x=tokens,
+        y=[one.median * 1000 * n / one.tokens for n in tokens],
+        mode="lines",
+        line={"dash": "dot", "color": MUTED, "width": 1.5},
+        name=t("one token after the other"),
+        hovertemplate=t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}") + "<extra></extra>",
+        row=1,
+        col=1,
+    )
+    picture.add_scatter(**_line(tokens, curve.by_tokens, HUES[0], t("one step, measured"), "tokens"), row=1, col=1)
+    kv = [p.kv_read for p in curve.by_kv]
+    picture.add_scatter(
+        **_line(
+            kv, curve.by_kv, HUES[2], t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches"), "cached positions read"
+        ),
+        row=1,
+        col=2,
+    )
+    highest = max((max(p.step_s) for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
+    picture.update_yaxes(title=t("milliseconds a step"), range=[0, highest * 1.1], row=1, col=1)
+    picture.update_yaxes(range=[0, highest * 1.1], row=1, col=2)
+    picture.update_xaxes(
+        title=t("tokens in the batch"), type="log", tickvals=tokens, ticktext=[str(n) for n in tokens], row=1, col=1
+    )
+    picture.update_xaxes(
+        title=t("KV positions read"),
+        type="log",
+        tickvals=kv,
+        ticktext=[f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv],
+        tickangle=0,
+        row=1,
+        col=2,
+    )
+    return titled(picture, findings.cost(curve))
+
+
+def _line(x: Sequence[int], points: Sequence[Point], colour: str, name: str, unit: str) -> dict[str, Any]:
+    """A curve of medians with the spread of its repeats."""
+    return {
+        "x": list(x),
+        "y": [p.median * 1000 for p in points],
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [(max(p.step_s) - p.median) * 1000 for p in points],
+            "arrayminus": [(p.median - min(p.step_s)) * 1000 for p in points],
+            "thickness": 1,
+            "width": 3,
+        },
+        "mode": "lines+markers",
+        "line": {"color": colour, "width": 2},
+        "marker": {"size": 7},
+        "name": name,
+        "customdata": [len(p.step_s) for p in points],
+        "hovertemplate": t(
+            "{number} {unit}: {time} ms, median of {runs}",
+            number="%{x:,}",
+            unit=t(unit),
+            time="%{y:.3g}",
+            runs="%{customdata}",
+        )
+        + "<extra></extra>",
+    }
+
+
+def load(data: Mapping[str, Any]) -> go.Figure:
+    """What a first token waits and how much is finished at each rate; every point was measured. data: of `core.measure.load.sweep_load`.
+
+    Left: TTFT p99. Right: requests finished. A hollow point was cut: at least so long.
+    """
+    names = list(dict.fromkeys(point["policy"] for point in data["points"]))
+    colours = {name: HUES[hue] for name, hue in contender_hues(names).items()}
+    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
+    for name in names:
+        points = [p for p in data["points"] if p["policy"] == name]
+        ttft = [p["numbers"]["ttft_s"] for p in points]
+        hollow = [bool(found.get("left_out")) for found in ttft]
+        line: dict[str, Any] = {
+            "mode": "lines+markers",
+            "name": name,
+            "legendgroup": name,
+            "line": {"color": colours[name], "width": 2},
+            "marker": {
+                "size": 8,
+                "color": [PANEL if h else colours[name] for h in hollow],
+                "line": {"color": colours[name], "width": 2},
+            },
+        }
+        rates = [p["rate"] for p in points]
+        picture.add_scatter(
+            x=rates,
+            y=[found["p99"] for found in ttft],
+            customdata=[
+                f"{'≥ ' if h else ''}{findings.seconds(found['p99'])}, " + t(f"{found['count']} of {p['offered']} served")
+                for found, h, p in zip(ttft, hollow, points, strict=True)
+            ],
+            hovertemplate=t("{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}")
+            + "<extra>%{fullData.name}</extra>",
+            row=1,
+            col=1,
+            **line,
+        )
+        picture.add_scatter(
+            x=rates,
+            y=[p["numbers"]["requests_per_s"] for p in points],
+            customdata=[t(f"{p['numbers']['output_tok_s'] or 0:,.0f} output tok/s") for p in points],
+            hovertemplate=t("{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}")
+            + "%{customdata}<extra>%{fullData.name}</extra>",
+            showlegend=False,
+            row=1,
+            col=2,
+            **line,
+        )
+    picture.update_xaxes(title=t("requests offered a second"), rangemode="tozero")
+    picture.update_yaxes(
+        title=t("TTFT p99"), type="log", tickvals=_SECONDS, ticktext=[findings.seconds(tick) for tick in _SECONDS], row=1, col=1
+    )
+    picture.update_yaxes(title=t("requests finished a second"), rangemode="tozero", row=1, col=2)
+    return titled(picture, verdicts.load(data), ("ttft_s", "requests_per_s"))
