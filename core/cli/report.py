@@ -165,7 +165,7 @@ def step_row(event: StepEvent, num_lanes: int, names: Mapping[str, str], holders
     tokens, pads = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
     numbers = (event.step, tokens, pads, f"{event.kv.used}/{event.kv.total}", event.waiting.count)
     row = (*map(str, numbers), _lanes(event, num_lanes, names, holders), _changes(event, names))
-    for left in event.left:
+    for left in event.released:
         holders.pop(left.request, None)
     return row
 

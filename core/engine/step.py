@@ -44,52 +44,86 @@ class Step:
         facts = self.facts
         passes, segments, sampled = self._records(origin)
         prepare = forward = sample = 0.0
-        for _, _, _, of_prepare, of_forward, of_sample, _ in self.results:
-            prepare += of_prepare
-            forward += of_forward
-            sample += of_sample
-        parts = to_microseconds(self.scheduling), to_microseconds(prepare), to_microseconds(forward), to_microseconds(sample)
+        for result in self.results:
+            prepare += result.prepare
+            forward += result.forward
+            sample += result.sample
         return StepEvent(
-            self.number,
-            start,
-            end,
-            Timings(*parts),
-            self.arrived,
-            tuple(facts.admitted),
-            facts.waiting,
-            tuple(facts.preempted),
-            tuple(facts.stalled),
-            passes,
-            segments,
-            sampled,
-            tuple(facts.finished),
-            KV(facts.blocks_used, num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
-            facts.budget(budget),
-            tuple(facts.overrun),
-            tuple(facts.left),
+            step=self.number,
+            t_start=start,
+            t_end=end,
+            timings=Timings(
+                schedule=to_microseconds(self.scheduling),
+                prepare=to_microseconds(prepare),
+                forward=to_microseconds(forward),
+                sample=to_microseconds(sample),
+            ),
+            arrived=self.arrived,
+            admitted=tuple(facts.admitted),
+            waiting=facts.waiting,
+            preempted=tuple(facts.preempted),
+            stalled=tuple(facts.stalled),
+            passes=passes,
+            segments=segments,
+            sampled=sampled,
+            finished=tuple(facts.finished),
+            kv=KV(
+                used=facts.blocks_used,
+                total=num_blocks,
+                changes=tuple(facts.block_changes),
+                prefix_hits=tuple(facts.prefix_hits),
+            ),
+            budget=facts.budget(budget),
+            overrun=tuple(facts.overrun),
+            released=tuple(facts.released),
         )
 
     def _records(self, origin: float) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
-        make = tuple.__new__  # half of what a record's own constructor takes
-        passes, segments, sampled = [], [], []
+        passes: list[Pass] = []
+        segments: list[Segment] = []
+        sampled: list[Sampled] = []
         for index, ((output, _), result) in enumerate(zip(self.launched, self.results, strict=True)):
-            samples, began, ended, _, _, _, bucket = result
-            drawn, tokens, finished = iter(samples), 0, []
-            for request, lane, phase, fed, first, _, is_sampled, _, _ in output.scheduled:
-                length = len(fed)
-                if length:
+            drawn, tokens, finished = iter(result.samples), 0, []
+            for row in output.scheduled:
+                if length := len(row.tokens):
                     tokens += length
-                    segments.append(make(Segment, (index, request, lane, phase, first, length, first + length)))
+                    segments.append(
+                        Segment(
+                            pass_index=index,
+                            request=row.request,
+                            lane=row.lane,
+                            phase=row.phase,
+                            start=row.start,
+                            length=length,
+                            kv_len=row.start + length,
+                        )
+                    )
                 else:
-                    finished.append(FinishedRow(request, lane))
-                if is_sampled:
-                    token_id, logprob, margin = next(drawn)
-                    if token_id is not None:
-                        sampled.append(make(Sampled, (index, request, token_id, logprob, margin)))
+                    finished.append(FinishedRow(row.request, row.lane))
+                if row.samples and (drew := next(drawn)).token_id is not None:
+                    sampled.append(
+                        Sampled(
+                            pass_index=index,
+                            request=row.request,
+                            token_id=drew.token_id,
+                            logprob=drew.logprob,
+                            margin=drew.margin,
+                        )
+                    )
             rows, width = (1, tokens) if output.layout == "packed" else (output.rows, output.width)
-            start, end = to_microseconds(began - origin), to_microseconds(ended - origin)
-            padding = rows * width - tokens
-            passes.append(Pass(output.layout, rows, width, tokens, padding, start, end, tuple(finished), bucket))
+            passes.append(
+                Pass(
+                    layout=output.layout,
+                    rows=rows,
+                    width=width,
+                    tokens=tokens,
+                    padding=rows * width - tokens,
+                    t_start=to_microseconds(result.t_start - origin),
+                    t_end=to_microseconds(result.t_end - origin),
+                    finished_rows=tuple(finished),
+                    bucket=result.bucket,
+                )
+            )
         if self.facts.overrun:  # a row for nothing: its token is nobody's
             overrun = {row.request for row in self.facts.overrun}
             sampled = [s for s in sampled if s.request not in overrun]

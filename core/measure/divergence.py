@@ -110,14 +110,14 @@ def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] 
     drawn = _changed({s.request: s.token_id for s in a.sampled}, {s.request: s.token_id for s in b.sampled})
     if drawn:
         return "token", drawn, _token(a, drawn), _token(b, drawn)
-    ends = _changed(dict(a.finished), dict(b.finished))
+    ends = _changed(*({f.request: f.finish_reason for f in event.finished} for event in (a, b)))
     if ends:
         return "finish", ends, _ends(a, ends), _ends(b, ends)
     return None
 
 
 def _ends(event: StepEvent, request: str) -> str:
-    return "finishes" if request in dict(event.finished) else "goes on"
+    return "finishes" if request in {f.request for f in event.finished} else "goes on"
 
 
 def _changed(a: dict[str, Any], b: dict[str, Any]) -> str | None:

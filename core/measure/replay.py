@@ -206,10 +206,11 @@ class Replay:
         index = len(step.results)
         drawn = {s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0) for s in event.sampled if s.pass_index == index}
         samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
-        start, end, bucket = 0.0, 0.0, None
+        result = _NOT_READ._replace(samples=samples)
         if index < len(event.passes):
-            start, end, bucket = event.passes[index].t_start, event.passes[index].t_end, event.passes[index].bucket
-        step.results.append(PassResult(samples, start, end, 0.0, 0.0, 0.0, bucket))
+            forward = event.passes[index]
+            result = result._replace(t_start=forward.t_start, t_end=forward.t_end, bucket=forward.bucket)
+        step.results.append(result)
 
     def _stopped(self, event: StepEvent) -> frozenset[str]:
         """Requests whose text ended them. Where the end tokens are on record, nobody else is believed to have stopped."""
@@ -231,7 +232,7 @@ class Replay:
 
 
 _NOT_FINITE = Sample(None, 0.0, 0.0)
-_NOT_READ = PassResult([], 0.0, 0.0, 0.0, 0.0, 0.0)
+_NOT_READ = PassResult(samples=[], t_start=0.0, t_end=0.0, prepare=0.0, forward=0.0, sample=0.0)
 
 
 def _differences(event: StepEvent, again: StepEvent) -> Iterator[str]:

@@ -40,7 +40,7 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "header.execution": ("bounded", "graphs and overruns occur only where it allows them; whether it was so is believed"),
     "header.leak": ("rerun", "whether requests read each other's keys: their tokens tell, and those the model alone can say"),
     "header.absent": ("bounded", "what another engine is said not to have recorded is not there; a run of ours lacks nothing"),
-    "header.source, created, engine, deduced, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, a rank is one of its ranks, and only what was simulated has a cost"),
+    "header.source, created, engine, inferred, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, a rank is one of its ranks, and only what was simulated has a cost"),
     "event.step": ("replayed", "steps follow each other while there is work; without any, up to the next arrival"),
     "event.t_start, t_end": ("bounded", "in order"),
     "event.timings": ("bounded", "not negative and together no longer than the step; without a device's clock preparing, forward and sampling are the passes"),
@@ -56,7 +56,7 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "event.sampled.logprob, margin": ("rerun", "a greedy token's agree with each other; their values, the model alone can say"),
     "event.finished": ("replayed", "length, and end tokens where the header names them; cancellations and logits that were not finite came from outside and are believed"),
     "event.kv, budget": ("replayed", "every block by number, every hit by the tokens of the prompts, the split, and what bound"),
-    "event.overrun, left, drafts": ("replayed", "who had stopped when the step was launched; who left which lane, before the passes or after them"),
+    "event.overrun, released, drafts": ("replayed", "who had stopped when the step was launched; who left which lane, before the passes or after them"),
     "texts": ("decoded", "one piece a token; decoded again where the tokenizer is here, another engine's too; else believed"),
     "end": ("replayed", "the steps are counted, and a complete run has ended; that one was cut after its last request had ended is believed"),
 }  # fmt: skip

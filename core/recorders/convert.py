@@ -1,7 +1,7 @@
-"""Converts a raw recording of another engine to a trace. What was not recorded stays absent; each deduced fact names its rule.
+"""Converts a raw recording of another engine to a trace. What was not recorded stays absent; each inferred fact names its rule.
 
 The trace is the engine's own account in our words: its requests, steps, rows in their real order, blocks and tokens. Engines record
-neither lanes nor reasons, so these are worked out here and listed under `deduced` in the header; `absent` lists what is not known at all.
+neither lanes nor reasons, so these are worked out here and listed under `inferred` in the header; `absent` lists what is not known at all.
 Knows nothing of the process that recorded.
 """
 
@@ -16,16 +16,16 @@ from core.errors import InflightError, InvalidTrace
 from core.recorders.facts import check_facts, trace_header
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
-from core.trace.deduced import why_admitted, why_stalled, why_waiting
 from core.trace.events import (
     KV,
     Admitted,
     Arrived,
+    BeforeOrAfter,
     BlockChange,
     Budget,
     Draft,
     Finished,
-    Left,
+    LaneReleased,
     Overrun,
     Pass,
     Preempted,
@@ -36,10 +36,10 @@ from core.trace.events import (
     StepEvent,
     Timings,
     Waiting,
-    When,
     Why,
 )
 from core.trace.file import Asked
+from core.trace.inferred import why_admitted, why_stalled, why_waiting
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
 from core.workload.workload import Workload
@@ -162,7 +162,7 @@ class Conversion:
         """
         changes, lingering = _Changes(), self._lingering
         arrived = tuple(self._arrive(a) for a in step["arrived"])
-        cancelled, left = self._cancel(step, changes)
+        cancelled, released = self._cancel(step, changes)
         newest_first = sorted(step["preempted"], key=lambda p: -list(self._known).index(p[0]))
         preempted = tuple(self._preempt(request, lost, changes) for request, lost in newest_first)
         given = {s["request"]: s for s in step["segments"]}
@@ -193,7 +193,7 @@ class Conversion:
         finished = tuple(self._finish(request, reason) for request, reason in step.get("finished", ()) if request in self._lanes)
         self._lingering = [f.request for f in finished if f.request in later]
         leaving = [*lingering, *(f.request for f in finished if f.request not in later)]
-        left += [self._leave(request, "after", changes) for request in leaving]
+        released += [self._leave(request, "after", changes) for request in leaving]
         decode = sum(s.length for s in segments if s.phase == "decode")
         prefill = sum(s.length for s in segments if s.phase == "prefill")
         total = decode + prefill
@@ -218,7 +218,7 @@ class Conversion:
                 step["budget"], decode, prefill, max(0, step["budget"] - total), waiting_why.limit if self._waiting else "none"
             ),
             overrun=overrun,
-            left=tuple(left),
+            released=tuple(released),
             drafts=drafts,
         )
 
@@ -266,9 +266,9 @@ class Conversion:
         self._give_back(request, changes)
         return Preempted(request, lost, self._lanes.pop(request))
 
-    def _cancel(self, step: dict[str, Any], changes: _Changes) -> tuple[list[Finished], list[Left]]:
+    def _cancel(self, step: dict[str, Any], changes: _Changes) -> tuple[list[Finished], list[LaneReleased]]:
         """Requests that were ended from outside before this step was scheduled."""
-        finished, left = [], []
+        finished, released = [], []
         while self._aborts and self._aborts[0]["t"] <= step["t_start"]:
             for request in self._aborts.pop(0)["requests"]:
                 if request not in self._known or request in self._over:
@@ -278,16 +278,16 @@ class Conversion:
                 if request in self._waiting:
                     self._waiting.remove(request)
                 else:
-                    left.append(self._leave(request, "before", changes))
-        return finished, left
+                    released.append(self._leave(request, "before", changes))
+        return finished, released
 
     def _finish(self, request: str, reason: str) -> Finished:
         self._over.add(request)
         return Finished(request, _REASONS.get(reason.rpartition(".")[2].lower(), "error"))
 
-    def _leave(self, request: str, when: When, changes: _Changes) -> Left:
+    def _leave(self, request: str, when: BeforeOrAfter, changes: _Changes) -> LaneReleased:
         self._give_back(request, changes)
-        return Left(request, self._lanes.pop(request), when)
+        return LaneReleased(request, self._lanes.pop(request), when)
 
     def _give_back(self, request: str, changes: _Changes) -> None:
         self._known[request].table = []

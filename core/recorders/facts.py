@@ -1,4 +1,4 @@
-"""The header of a recording as the header of a trace: which engine, model and limits, what is deduced of its steps and what is absent.
+"""The header of a recording as the header of a trace: which engine, model and limits, what is inferred of its steps and what is absent.
 
 Knows no step.
 """
@@ -15,11 +15,11 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidTrace
 from core.recorders.raw import Recording
-from core.trace.deduced import REASONS
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
+from core.trace.inferred import REASONS
 
 _ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
-_DEDUCED = {
+_INFERRED = {
     "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
     "waiting": "new requests join the end, preempted ones the head",
     "reasons": REASONS,
@@ -63,7 +63,7 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
             ranks=recording.ranks,
             clock=_clock(facts, start),
         ),
-        deduced=_DEDUCED | ({"waiting": "new requests join the end, and so do preempted ones"} if requeues else {}),
+        inferred=_INFERRED | ({"waiting": "new requests join the end, and so do preempted ones"} if requeues else {}),
         absent=("prepare", "sample", *absent, *(("prompts",) if recording.is_hashed else ())),
         model=_model(model, facts),
         device="not recorded",

@@ -57,4 +57,4 @@ class ModelRunner:
             observer(output, logits)
         samples = sample(logits, rows) if rows else []
         t3 = self.clock()
-        return PassResult(samples, t0, t3, t1 - t0, t2 - t1, t3 - t2)
+        return PassResult(samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2)

@@ -69,12 +69,13 @@ class OutputProcessor:
         try:
             for admitted in event.admitted:
                 self._admit(self.streams[admitted.request], event.t_start)
-            for index, request, token_id, logprob, _ in event.sampled:
+            for sampled in event.sampled:
+                request, t = sampled.request, ends[sampled.pass_index]
                 stream = self.streams[request]
                 top_logprobs = self._alternatives.take(request, len(stream.prompt) + stream.num_tokens)
-                self._metrics.token(stream, ends[index])
-                stream.took(ends[index])
-                handed.append((stream, Token(token_id, logprob, reasons.pop(request, None), top_logprobs)))
+                self._metrics.token(stream, t)
+                stream.took(t)
+                handed.append((stream, Token(sampled.token_id, sampled.logprob, reasons.pop(request, None), top_logprobs)))
             handed += [(self.streams[request], Token(None, None, reason)) for request, reason in reasons.items()]
             for stream, token in handed:
                 if token.finish_reason is not None:

@@ -214,7 +214,8 @@ class Rerun:
     def _hear_step(self, event: StepEvent) -> None:
         if self._stands:
             self._single.append(event.t_start)
-        for request, t in event.arrived:
+        for arrived in event.arrived:
+            request, t = arrived.request, arrived.t
             self._arrivals.append((t, self._asked.pop(request)))
             self._answers[request] = _Answer()
         for sampled in event.sampled:

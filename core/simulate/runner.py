@@ -81,7 +81,9 @@ class SimulatedRunner:
         self.clock.now = started + seconds
         self._passes += 1
         self._passes_beyond += self.cost.beyond(load)
-        return PassResult([TOKEN] * samples, started, self.clock.now, 0.0, seconds, 0.0)
+        return PassResult(
+            samples=[TOKEN] * samples, t_start=started, t_end=self.clock.now, prepare=0.0, forward=seconds, sample=0.0
+        )
 
 
 class SimulatedModel:

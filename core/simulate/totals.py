@@ -63,12 +63,12 @@ class Totals:
         self.preemptions += len(event.preempted)
         self.kv_use += event.kv.used / event.kv.total
         self.output_tokens += len(event.sampled)
-        for request, t in event.arrived:
-            self._arrival[request] = t
+        for arrived in event.arrived:
+            self._arrival[arrived.request] = arrived.t
         ends = [p.t_end for p in event.passes]
         latest, gaps = self._latest, Counter[float]()
-        for index, request, _, _, _ in event.sampled:
-            end = ends[index]
+        for sampled in event.sampled:
+            request, end = sampled.request, ends[sampled.pass_index]
             before = latest.get(request)
             if before is None:
                 self.ttft.add(end - self._arrival[request])
@@ -77,7 +77,8 @@ class Totals:
             latest[request] = end
         for gap, times in gaps.items():
             self.itl.add(gap, times)
-        for request, reason in event.finished:
+        for over in event.finished:
+            request, reason = over.request, over.finish_reason
             arrival = self._arrival.pop(request)
             if request in latest:
                 ended = latest.pop(request)

@@ -24,7 +24,9 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
     """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling are the passes and nothing else, and scheduling lies
     beside them; without it the device's parts alone fit, the host's lie beside another step.
     """
-    schedule, prepare, forward, sample = (part or 0.0 for part in event.timings)
+    schedule, prepare, forward, sample = (
+        getattr(event.timings, part) or 0.0 for part in ("schedule", "prepare", "forward", "sample")
+    )
     whole = event.t_end - event.t_start
     if min(schedule, prepare, forward, sample) < 0:
         return False

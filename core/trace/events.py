@@ -5,12 +5,12 @@ Times are seconds since the run began. Request ids stand for requests, lanes and
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from core.policy import Limit, Why
+from core.trace.schema import from_object, table
 
-When = Literal["before", "after"]
+BeforeOrAfter = Literal["before", "after"]
 _NO_MICROSECONDS = 2.0**33  # seconds
 
 
@@ -113,11 +113,11 @@ class Finished(NamedTuple):
     finish_reason: str
 
     @property
-    def when(self) -> When:
+    def when(self) -> BeforeOrAfter:
         return "before" if self.finish_reason == "cancelled" else "after"
 
 
-class Left(NamedTuple):
+class LaneReleased(NamedTuple):
     """A request that was over gave up its lane and its blocks, before the passes of the step or after them.
 
     Preempted requests leave before the passes, and have a `Preempted` instead.
@@ -125,7 +125,7 @@ class Left(NamedTuple):
 
     request: str
     lane: int
-    when: When
+    when: BeforeOrAfter
 
 
 class BlockChange(NamedTuple):
@@ -150,6 +150,11 @@ class KV(NamedTuple):
     total: int
     changes: tuple[BlockChange, ...] = ()
     prefix_hits: tuple[PrefixHit, ...] = ()
+
+    @property
+    def cached_tokens(self) -> dict[str, int]:
+        """Positions found in the prefix cache, by request."""
+        return {hit.request: hit.num_cached_tokens for hit in self.prefix_hits}
 
 
 class Budget(NamedTuple):
@@ -210,60 +215,19 @@ class StepEvent(NamedTuple):
     kv: KV
     budget: Budget
     overrun: tuple[Overrun, ...] = ()
-    left: tuple[Left, ...] = ()
+    released: tuple[LaneReleased, ...] = ()
     drafts: tuple[Draft, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: named tuples become arrays in field order."""
+        """Plain data by field; the records in it become arrays in field order."""
         return self._asdict()
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepEvent:
-        """Inverse of `to_json`; raises TypeError, ValueError or KeyError on data of another shape."""
-        if unknown := data.keys() - set(cls._fields):
-            raise ValueError(f"unknown field {min(unknown)!r}")
-        values = dict(data)
-        for name, record in _LISTS.items():
-            values[name] = tuple(map(record, data.get(name, ())))
-        values["timings"] = Timings(*data["timings"])
-        count, head, why = data["waiting"]
-        values["waiting"] = Waiting(count, head, None if why is None else Why(*why))
-        used, total, changes, hits = data["kv"]
-        values["kv"] = KV(used, total, tuple(BlockChange(*_tuples(c)) for c in changes), tuple(PrefixHit(*h) for h in hits))
-        values["budget"] = Budget(*data["budget"])
-        return cls(**values)
+        """Inverse of `to_json`; raises TypeError, ValueError or KeyError for data of another shape."""
+        event: StepEvent = from_object(cls, data)
+        return event
 
 
-def _admitted(row: list[Any]) -> Admitted:
-    request, lane, why = row
-    return Admitted(request, lane, Why(*why))
-
-
-def _stalled(row: list[Any]) -> Stalled:
-    request, why = row
-    return Stalled(request, Why(*why))
-
-
-def _pass(row: list[Any]) -> Pass:
-    forward = Pass(*row)
-    return forward._replace(finished_rows=tuple([FinishedRow(*r) for r in forward.finished_rows]))
-
-
-_LISTS: dict[str, Callable[[list[Any]], Any]] = {
-    "arrived": Arrived._make,
-    "admitted": _admitted,
-    "preempted": Preempted._make,
-    "stalled": _stalled,
-    "passes": _pass,
-    "segments": Segment._make,
-    "sampled": Sampled._make,
-    "finished": Finished._make,
-    "overrun": Overrun._make,
-    "left": Left._make,
-    "drafts": Draft._make,
-}
-
-
-def _tuples(row: list[Any]) -> list[Any]:
-    """JSON arrays inside a record back to tuples."""
-    return [tuple(v) if isinstance(v, list) else v for v in row]
+RECORDS = table(StepEvent)
+"""The fields of an event and of each record in it, see `table`: what the browser reads events by."""

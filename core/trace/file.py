@@ -7,8 +7,7 @@
     end                             how many steps, and whether the run is complete
 
 Every line ends with a checksum chained to the line before, so that a missing, moved or altered line is found and named. Reading checks
-the lines against the rules as they come and keeps none of them; of requests that are over it keeps only the ids. Older files open too:
-those of schema 2 have all requests in the header and all texts after the steps, those of schema 1 all texts in the last line.
+the lines against the rules as they come and keeps none of them; of requests that are over it keeps only the ids.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ from core.errors import InflightError, InvalidTrace, shown
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.rules import Checker
-from core.trace.upgrade import FromSchema1
 from core.workload.request import Request
 
-SCHEMA = 3
+SCHEMA = 4
 MAX_LINE_BYTES = 128 * 2**20
 _CRC = ',"crc":"%08x"}'
 _CRC_LENGTH = len(_CRC % 0)
@@ -129,13 +127,9 @@ class Reader:
             raise InvalidTrace("the file is empty.", 1)
         if first.pop("kind", None) != "header":
             raise InvalidTrace("this is not the header of a trace.", 1)
-        self._schema = first.pop("schema", None)
-        if type(self._schema) is not int or not 1 <= self._schema <= SCHEMA:
-            raise InvalidTrace(f"the trace has schema {self._schema!r}; this version reads schemas 1 to {SCHEMA}.", 1)
-        self._upgrade = FromSchema1() if self._schema == 1 else None
-        data = first if self._upgrade is None else self._upgrade.header(first)
-        self._in_header = self._taken_out_of_header(data)
-        self.header = Header.from_json(data)
+        if (schema := first.pop("schema", None)) != SCHEMA or type(schema) is not int:
+            raise InvalidTrace(f"the trace has schema {schema!r}; this version reads schema {SCHEMA}.", 1)
+        self.header = Header.from_json(first)
         self.checker = rules(self.header)
 
     @property
@@ -144,37 +138,21 @@ class Reader:
         return self._number
 
     def records(self) -> Iterator[Asked | StepEvent | Pieces | End]:
-        """In the order of the file; what was asked comes before the steps where it stands in the header."""
-        while self._in_header:
-            yield self._asked(self._in_header.pop())
+        """In the order of the file."""
         while (data := self._next()) is not None:
             kind = data.get("kind")
             if kind == "end":
-                if self._upgrade is not None:
-                    yield from self._texts_of_schema_1(data.pop("texts", None))
                 yield self._end(data)
                 if self._next() is not None:
                     raise InvalidTrace("the trace goes on after its end.", self._number)
                 return
-            if kind == "texts" and self._schema > 1:
+            if kind == "texts":
                 yield self._texts(data)
-            elif kind == "request" and self._schema > 2:
+            elif kind == "request":
                 yield self._asked(data)
             else:
                 yield self._event(data)
         raise InvalidTrace("the trace is truncated: its last line is missing.", self._number + 1)
-
-    def _taken_out_of_header(self, header: dict[str, Any]) -> list[dict[str, Any]]:
-        """What older files have in the header, as lines of this schema, the last request first; the header is left without."""
-        workload, prompts = header.get("workload"), header.pop("prompts", {} if self._schema > 2 else None)
-        if not isinstance(workload, dict) or not isinstance(prompts, dict):
-            raise InvalidTrace(f"the header has no {'prompts' if isinstance(workload, dict) else 'workload'}.", 1)
-        requests = workload.pop("requests", [] if self._schema > 2 else None)
-        if not isinstance(requests, list) or not all(isinstance(r, dict) and isinstance(r.get("id"), str) for r in requests):
-            raise InvalidTrace("the header's workload has no list of requests.", 1)
-        if prompts.keys() != {r["id"] for r in requests}:
-            raise InvalidTrace("the prompts are not those of the workload's requests.", 1)
-        return [{"asked": r, "tokens": prompts[r["id"]]} for r in reversed(requests)]
 
     def _asked(self, data: dict[str, Any]) -> Asked:
         try:
@@ -188,8 +166,6 @@ class Reader:
     def _event(self, data: dict[str, Any]) -> StepEvent:
         try:
             event = StepEvent.from_json(data)
-            if self._upgrade is not None:
-                event = self._upgrade.event(event)
             fault = self.checker.fault(event)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             raise InvalidTrace(f"this is not a step: {error}.", self._number) from None
@@ -201,13 +177,6 @@ class Reader:
         pieces = Pieces(data.get("request"), data.get("prompt"), data.get("output"))  # type: ignore[arg-type]
         self._refuse(self.checker.fault_of_pieces(*pieces))
         return pieces
-
-    def _texts_of_schema_1(self, texts: Any) -> Iterator[Pieces]:
-        prompts, outputs = (texts.get(side) if isinstance(texts, dict) else None for side in ("prompt", "output"))
-        if not isinstance(prompts, dict) or not isinstance(outputs, dict):
-            raise InvalidTrace("the texts are missing.", self._number)
-        for request in prompts | outputs:
-            yield self._texts({"request": request, "prompt": prompts.get(request), "output": outputs.get(request)})
 
     def _end(self, data: dict[str, Any]) -> End:
         if data.get("events") != self._num_events:

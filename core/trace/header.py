@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
 from core.policy import POLICIES, Policy, RecordedPolicy
-from core.trace.shape import fits
+from core.trace.schema import fits
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
 SIMULATED = "simulated"
@@ -116,7 +116,7 @@ class Header(Facts):
     """What ran, and under which limits. The requests are in the trace, not here.
 
     created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran, and tokens are invented). engine: None for
-    our own. deduced: what another engine did not say, and how it was worked out; absent: what nobody knows. threads: of the host.
+    our own. inferred: what another engine did not say, and how it was worked out; absent: what nobody knows. threads: of the host.
     config: its policy is as it was then. num_blocks: in the pool. workload: the name of what was asked; arrival_unit: what its arrivals count.
     tensor_parallel: processes that shared the model. leak: requests could read each other's keys. cost: the cost model of a simulated run.
     memory: bytes, by what took them. notes: a sentence for each thing that is not as one would expect.
@@ -125,7 +125,7 @@ class Header(Facts):
     created: str = ""
     source: str = ""
     engine: EngineFacts | None = None
-    deduced: Mapping[str, str] = field(default_factory=dict)
+    inferred: Mapping[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     model: ModelFacts
     device: str = ""
@@ -178,7 +178,7 @@ class Header(Facts):
             "created": self.created or None,
             "source": self.source or None,
             "engine": self.engine and self.engine.to_json(),
-            "deduced": self.deduced or None,
+            "inferred": self.inferred or None,
             "absent": list(self.absent) or None,
             "model": self.model.to_json(),
             "device": self.device or None,
@@ -230,8 +230,8 @@ class Header(Facts):
 
     def _fault(self) -> str | None:
         """What the header contradicts in itself."""
-        if self.engine is None and (self.deduced or self.absent):
-            return "a run of this engine leaves nothing absent or to be deduced."
+        if self.engine is None and (self.inferred or self.absent):
+            return "a run of this engine leaves nothing absent or to be inferred."
         if self.engine is None and (missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]):
             return f"the header does not say the model's {missing[0]}."
         if self.is_simulated != (self.cost is not None):
@@ -309,10 +309,10 @@ def _policy(name: str, data: object) -> Policy:
     """
     found = POLICIES.get(name)
     known = (found or Policy(name=name)).to_json()
-    given = {**known, **_renamed(data)} if isinstance(data, dict) else {}
+    given = data if isinstance(data, dict) else {}
     own = {field: value for field, value in given.items() if field not in known}
     hints = get_type_hints(type(found or Policy))
-    if not given or (found and own) or not all(fits(given[field], hints[field]) for field in known):
+    if not known.keys() <= given.keys() or (found and own) or not all(fits(given[field], hints[field]) for field in known):
         raise InvalidTrace("the header does not have the fields of a policy.", 1)
     if any(given[field] is not None and not 0 <= given[field] <= 1 for field in _SHARES) or (given["aging"] or 1) < 1:
         raise InvalidTrace("the fields of the policy are out of range.", 1)
@@ -326,24 +326,6 @@ def _policy(name: str, data: object) -> Policy:
         return replace(found, **given)
     except InflightError as error:
         raise InvalidTrace(str(error), 1) from None
-
-
-_PREEMPTION = {"newest": "before", "stall": "idle", "starved": "after", "never": "never"}
-
-
-def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a header written before the policy had these names."""
-    if "mixing" not in data:
-        return data
-    rest = {name: value for name, value in data.items() if name not in ("mixing", "order", "preemption")}
-    requeue, preemption = data["order"] == "requeue", _PREEMPTION[data["preemption"]]
-    return {
-        **rest,
-        "mixed_batches": data["mixing"] == "together",
-        "order_by": "arrival" if requeue else data["order"],
-        "requeue": requeue,
-        "preemption": preemption,
-    }
 
 
 def _pool(num_blocks: object, config: EngineConfig) -> int:

@@ -13,11 +13,11 @@ from itertools import groupby
 from typing import Any
 
 from core.trace.bounds import in_order, may_arrive, may_be_best, may_be_graph, may_be_reason, parts_fit
-from core.trace.deduced import REASONS, deduced
-from core.trace.events import Segment, StepEvent, When
+from core.trace.events import BeforeOrAfter, Segment, StepEvent
 from core.trace.header import Header
+from core.trace.inferred import REASONS, inferred_reasons
 from core.trace.run_state import RunState
-from core.trace.shape import misshapen
+from core.trace.schema import misshapen
 from core.workload.request import Request, is_text
 
 _REASONS = ("length", "stop", "cancelled", "error")
@@ -193,9 +193,9 @@ class Checker:
             state.finish(event.step, finished)
         return self._leave(event, "before", self._freed_by(leaving), ())
 
-    def _leave(self, event: StepEvent, when: When, due: Collection[str], may_linger: Collection[str]) -> str | None:
+    def _leave(self, event: StepEvent, when: BeforeOrAfter, due: Collection[str], may_linger: Collection[str]) -> str | None:
         """Requests that are due leave their lanes; those that may linger leave now or after the next step."""
-        leaving = [left for left in event.left if left.when == when]
+        leaving = [left for left in event.released if left.when == when]
         requests = {left.request for left in leaving}
         if len(requests) < len(leaving) or not set(due) <= requests | set(may_linger) or not requests <= set(due):
             return f"not those leave their lanes {when} the passes who have to"
@@ -214,7 +214,7 @@ class Checker:
     def _preemptions(self, event: StepEvent) -> str | None:
         state, computing = self._state, {s.request for s in event.segments}
         for preempted in event.preempted:
-            request, lost, lane = preempted
+            request, lost, lane = preempted.request, preempted.tokens_lost, preempted.lane
             if state.lanes.get(lane) != request or request in state.finished or state.computed.get(request) != lost:
                 return f"request {request!r} was not running as the preemption says"
             if self._own and self._policy.victim == "blocked":
@@ -226,7 +226,7 @@ class Checker:
         return None
 
     def _admissions(self, event: StepEvent) -> str | None:
-        state, hits = self._state, dict(event.kv.prefix_hits)
+        state, hits = self._state, event.kv.cached_tokens
         if not hits.keys() <= {a.request for a in event.admitted}:
             return "a prefix was found for a request that was not admitted"
         if len(hits) < len(event.kv.prefix_hits):
@@ -234,7 +234,7 @@ class Checker:
         if hits and not self._config.prefix_caching:
             return "a prefix was found though nothing is cached"
         for admitted in event.admitted:
-            request, lane, _ = admitted
+            request, lane = admitted.request, admitted.lane
             if request not in self._next():
                 return f"request {request!r} was admitted before another that came first"
             if lane in state.lanes:
@@ -248,9 +248,9 @@ class Checker:
         return None
 
     def _waiting(self, event: StepEvent) -> str | None:
-        (count, head, why), waiting = event.waiting, self._state.waiting
+        head, why, waiting = event.waiting.request, event.waiting.why, self._state.waiting
         known = head in self._next() if waiting else head is None
-        if count != len(waiting) or not known or (why is None) != (head is None):
+        if event.waiting.count != len(waiting) or not known or (why is None) != (head is None):
             return f"{len(waiting)} requests wait, not as it says"
         if why and why.limit == "lanes" and len(self._state.lanes) < self._config.num_lanes:
             return "the first of those waiting waits for a lane though one is free"
@@ -267,7 +267,7 @@ class Checker:
             return "a reason has numbers that no limit has"
         if event.budget.binding != (why.limit if why else "none"):
             return f"it was not held back by {event.budget.binding!r}"
-        if self._header.deduced.get("reasons") == REASONS and reasons != deduced(
+        if self._header.inferred.get("reasons") == REASONS and reasons != inferred_reasons(
             event, self._state, self._config, self._num_blocks
         ):
             return "a reason is not what follows from what is free"
@@ -281,14 +281,15 @@ class Checker:
         return [waiting[0]] if waiting else []
 
     def _blocks(self, event: StepEvent) -> str | None:
-        used, total, changes, hits = event.kv
+        used, total, changes = event.kv.used, event.kv.total, event.kv.changes
         if total != self._num_blocks:
             return f"the pool does not have {total} blocks"
         state, most = self._state, len(self._owners)
-        shared = {request: cached // self._config.block_size for request, cached in hits}
+        shared = {request: cached // self._config.block_size for request, cached in event.kv.cached_tokens.items()}
         holders = set(state.lanes.values())
         taken: dict[str, list[int]] = {}  # in this step, so far
-        for request, added, released in changes:
+        for change in changes:
+            request, added = change.request, change.added
             if any(not 0 <= b < total for b in added):
                 return f"request {request!r} got a block that the pool does not have"
             if len(set(added)) < len(added):
@@ -301,7 +302,7 @@ class Checker:
             taken[request] = taken.get(request, []) + list(added)
             self._owners.update(added)
             most = max(most, len(self._owners))
-            if released:
+            if change.released:
                 for block in state.tables.get(request, []) + taken.pop(request):
                     self._owners[block] -= 1
                     if not self._owners[block]:
@@ -309,7 +310,7 @@ class Checker:
         if any(shared.values()) or not len(self._owners) <= used <= min(most, total):
             return f"{used} of {total} blocks cannot be in use"
         released_by = [c.request for c in changes if c.released]
-        if sorted(released_by) != sorted([left.request for left in event.left] + [p.request for p in event.preempted]):
+        if sorted(released_by) != sorted([left.request for left in event.released] + [p.request for p in event.preempted]):
             return "blocks are given back when a lane becomes free, and only then"
         state.take_blocks(event.kv)
         return None
@@ -413,7 +414,8 @@ class Checker:
         self._in_vain = set()
         if len({row.request for row in event.overrun}) < len(event.overrun):
             return "one row is said twice to be for nothing"
-        for request, rows in event.overrun:
+        for overrun in event.overrun:
+            request, rows = overrun.request, overrun.rows
             if not self._ahead:
                 return "only asynchronous execution computes rows for nothing"
             if request not in last or last[request].length != rows:
@@ -433,7 +435,8 @@ class Checker:
         return None
 
     def _budget(self, event: StepEvent) -> str | None:
-        limit, decode, prefill, unused, _ = event.budget
+        budget = event.budget
+        limit, decode, prefill, unused = budget.limit, budget.decode, budget.prefill, budget.unused
         of_phase: Counter[str] = Counter()
         for s in event.segments:
             of_phase[s.phase] += s.length
@@ -451,7 +454,7 @@ class Checker:
         state, ended = self._state, []
         newest = {s.request: s.token_id for s in event.sampled}
         for finished in event.finished:
-            request, reason = finished
+            request, reason = finished.request, finished.finish_reason
             if finished.when == "before":
                 continue
             if reason not in _REASONS or request in state.finished or state.lane_of(request) is None:

@@ -12,7 +12,20 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from core.trace.events import KV, Admitted, Arrived, Draft, Finished, Left, Preempted, Sampled, Segment, StepEvent, When, Why
+from core.trace.events import (
+    KV,
+    Admitted,
+    Arrived,
+    BeforeOrAfter,
+    Draft,
+    Finished,
+    LaneReleased,
+    Preempted,
+    Sampled,
+    Segment,
+    StepEvent,
+    Why,
+)
 
 Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
@@ -104,9 +117,9 @@ class RunState:
         self.end_some(event, "before")
         for preempted in event.preempted:
             self.preempt(step, preempted)
-        hits = dict(event.kv.prefix_hits)
+        cached = event.kv.cached_tokens
         for admitted in event.admitted:
-            self.admit(admitted, hits.get(admitted.request, 0))
+            self.admit(admitted, cached.get(admitted.request, 0))
         self.take_blocks(event.kv)
 
     def end(self, event: StepEvent) -> None:
@@ -152,11 +165,11 @@ class RunState:
     def take_blocks(self, kv: KV) -> None:
         """Block tables grow, and those of requests that have just lost a lane are given back; the others stay while the passes run."""
         holders = set(self.lanes.values())
-        for request, added, released in kv.changes:
-            if added:
-                self.tables.setdefault(request, []).extend(added)
-            if released and request not in holders:
-                self.tables.pop(request, None)
+        for change in kv.changes:
+            if change.added:
+                self.tables.setdefault(change.request, []).extend(change.added)
+            if change.released and change.request not in holders:
+                self.tables.pop(change.request, None)
 
     def compute(self, segment: Segment) -> None:
         self.computed[segment.request] = segment.kv_len
@@ -170,12 +183,12 @@ class RunState:
         """Positions of tokens that were proposed and not taken are forgotten."""
         self.computed[draft.request] -= draft.drafted - draft.accepted
 
-    def end_some(self, event: StepEvent, when: When) -> None:
+    def end_some(self, event: StepEvent, when: BeforeOrAfter) -> None:
         """Requests that are over, and those that leave their lanes, before the passes or after them."""
         for finished in event.finished:
             if finished.when == when:
                 self.finish(event.step, finished)
-        for left in event.left:
+        for left in event.released:
             if left.when == when:
                 self.leave(event.step, left)
 
@@ -185,7 +198,7 @@ class RunState:
         if finished.when == "before" and finished.request in self.waiting:
             self.waiting.remove(finished.request)
 
-    def leave(self, step: int, left: Left) -> None:
+    def leave(self, step: int, left: LaneReleased) -> None:
         self._free(left.lane, left.request, step, preempted=False)
         if left.when == "after":
             self.tables.pop(left.request, None)

@@ -26,7 +26,7 @@ def header(**facts: Any) -> Header:
         "created": "2026-01-02T03:04:05+00:00",
         "source": "simulated",
         "engine": EngineFacts(name="vLLM", version="0.32.0", async_=False, rank=1, ranks=2),
-        "deduced": {"lanes": "the lowest that is free"},
+        "inferred": {"lanes": "the lowest that is free"},
         "absent": ("prepare",),
         "model": ModelFacts(name="m", layers=2, vocab_size=50, eos_token_ids=(), windows=(None, 4)),
         "device": "cuda:0",
@@ -53,15 +53,16 @@ def in_a_file(header: Header) -> dict[str, Any]:
 
 def test_what_is_written_is_read() -> None:
     full = header()
-    ours = header(source="recorded", engine=None, deduced={}, absent=(), execution=None, threads=None, cost=None, notes=())
+    ours = header(source="recorded", engine=None, inferred={}, absent=(), execution=None, threads=None, cost=None, notes=())
     for one in (full, memory_trace((3, 2)).header, ours):
         assert Header.from_json(in_a_file(one)) == Header.from_json(one.to_json()) == one == pickle.loads(pickle.dumps(one))
+    assert full.is_asynchronous and not full.has_one_clock and not full.counts_steps
     assert in_a_file(full)["engine"]["async"] is False and in_a_file(full)["model"]["eos_token_ids"] == []
 
 
 def test_what_is_not_on_record_is_not_written() -> None:
     plain = in_a_file(memory_trace((3, 2)).header)
-    assert not plain.keys() & {"engine", "deduced", "absent", "tensor_parallel", "leak", "cost", "execution", "memory", "notes"}
+    assert not plain.keys() & {"engine", "inferred", "absent", "tensor_parallel", "leak", "cost", "execution", "memory", "notes"}
     bare = {name: plain[name] for name in ("model", "policy", "batching", "config", "num_blocks", "workload")}
     assert Header.from_json({**bare, "notes": None, "engine": None}).to_json() == bare
 
@@ -123,7 +124,7 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ("model", {"layers": 2, "windows": [None]}, "the model has 2 layers but 1 windows."),
         ("model", {"eos_token_ids": [-1]}, "the model's eos_token_ids are not token ids."),
         ("model", None, "the header has no model."),
-        ("engine", None, "a run of this engine leaves nothing absent or to be deduced."),
+        ("engine", None, "a run of this engine leaves nothing absent or to be inferred."),
         ("source", "recorded", "a simulated run has a cost model, and no other has one."),
         ("cost", None, "a simulated run has a cost model, and no other has one."),
         ("threads", 0, "the header's threads is not a count."),

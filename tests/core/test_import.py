@@ -85,7 +85,7 @@ def test_it_obeys_the_rules_and_survives_the_disk(trace, tmp_path):
     again = Trace.load(tmp_path / "run.jsonl")
     assert again.complete and again.events == trace.events and again.texts == trace.texts
     assert sum(len(e.preempted) for e in again.events) == 1
-    assert again.header.engine.name == "vLLM" and "lanes" in again.header.deduced
+    assert again.header.engine.name == "vLLM" and "lanes" in again.header.inferred
 
 
 def test_a_recording_of_a_built_in_model_is_read_without_transformers():
@@ -175,7 +175,7 @@ def test_a_request_that_is_aborted_in_its_step_has_computed_for_nothing(raw):
     assert [o.request for o in made.events[3].overrun] == [request]
     assert all(s.request != request for s in made.events[3].sampled)
     assert [tuple(f) for f in made.events[4].finished] == [(request, "cancelled")]
-    assert [(left.request, left.when) for left in made.events[4].left] == [(request, "before")]
+    assert [(left.request, left.when) for left in made.events[4].released] == [(request, "before")]
     Trace.from_lines(made.lines())
 
 

@@ -191,9 +191,9 @@ def event(rows: list[dict], step: int) -> dict:
 def move_left(rows: list[dict]) -> None:
     """A departure told one step too late."""
     steps = [r for r in rows if "step" in r]
-    index = next(i for i, e in enumerate(steps) if e["left"])
-    steps[index + 1]["left"] = steps[index]["left"] + steps[index + 1]["left"]
-    steps[index]["left"] = []
+    index = next(i for i, e in enumerate(steps) if e["released"])
+    steps[index + 1]["released"] = steps[index]["released"] + steps[index + 1]["released"]
+    steps[index]["released"] = []
 
 
 def request_of(rows: list[dict], request: str) -> dict:
@@ -244,12 +244,12 @@ LIES = {
     "texts of another": lambda r: r[-2].update(request="r0"),
     "no texts": lambda r: r[-2].update(output=[]),
     "texts of another kind": lambda r: r[-2].update(prompt={}, output=3),
-    "the schema": lambda r: r[0].update(schema=4),
+    "the schema": lambda r: r[0].update(schema=5),
     "the policy's fields": lambda r: r[0]["batching"].update(admission="barrier"),
-    "who left": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(0, "r2"),
-    "which lane": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(1, 1),
-    "left before": lambda r: next(e for e in r if e.get("left"))["left"][0].__setitem__(2, "before"),
-    "nobody left": lambda r: next(e for e in r if e.get("left"))["left"].clear(),
+    "who left": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(0, "r2"),
+    "which lane": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(1, 1),
+    "left before": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(2, "before"),
+    "nobody left": lambda r: next(e for e in r if e.get("released"))["released"].clear(),
     "left later": lambda r: move_left(r),
     "the policy": lambda r: r[0].update(policy="static"),
     "the limits": lambda r: r[0]["config"].update(max_num_seqs=0),
@@ -260,7 +260,6 @@ LIES = {
     "no request": lambda r: request_of(r, "r0").pop("asked"),
     "a request of another name": lambda r: request_of(r, "r0")["asked"].update(id="zz"),
     "a request asked twice": lambda r: request_of(r, "r2")["asked"].update(id="r0"),
-    "prompts in the header": lambda r: r[0].update(prompts={"zz": [1]}),
     "the workload": lambda r: r[0].update(workload=[]),
     "the unit of arrivals": lambda r: r[0]["workload"].update(arrival_unit="weeks"),
     "windows": lambda r: r[0]["model"].update(windows=[-1, "x"]),

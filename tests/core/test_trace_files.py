@@ -1,10 +1,9 @@
-"""What a trace file may be: files of older schemas open and say as much, long ones are read in little memory, and files that no reader should
+"""What a trace file may be: files of another schema are refused, long ones are read in little memory, and files that no reader should
 trust are refused in a sentence.
 """
 
 from __future__ import annotations
 
-import copy
 import gc
 import json
 import os
@@ -13,17 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from core import Request, StepEvent, Trace, Workload
-from core.config import POLICIES
+from core import Request, StepEvent, Trace
 from core.errors import InvalidTrace
 from core.measure.verify import verify
 from core.scheduler.state import RequestState
 from core.trace import file
-from core.trace.upgrade import FromSchema1
-from worlds.small import memory_engine, memory_trace, request
-
-DATA = Path(__file__).parent / "data"
-OLD = DATA / "schema-1.jsonl"
+from worlds.small import memory_trace
 
 
 @pytest.fixture(scope="module")
@@ -31,56 +25,12 @@ def small() -> list[str]:
     return list(memory_trace((5, 3), (9, 2), max_num_seqs=1).lines())
 
 
-# -- files of schema 1 ---------------------------------------------------------------------------------------------------
-
-
-def test_a_file_of_schema_1_opens_and_is_saved_as_the_newest(tmp_path: Path) -> None:
-    first = json.loads(OLD.read_text(encoding="utf-8").splitlines()[0])
-    assert first["schema"] == 1 and "batching" not in first
-    trace = Trace.load(OLD)
-    assert trace.header.policy.layout == "padded" and trace.complete
-    assert {left.request: (left.lane, left.when) for e in trace.events for left in e.left} == {
-        r: (next(a.lane for e in trace.events for a in e.admitted if a.request == r), "after") for r in trace.prompts
-    }
-    trace.save(tmp_path / "new.jsonl")
-    again = Trace.load(tmp_path / "new.jsonl")
-    assert (again.header, again.asked, again.events, again.texts) == (trace.header, trace.asked, trace.events, trace.texts)
-    assert json.loads((tmp_path / "new.jsonl").read_text(encoding="utf-8").splitlines()[0])["schema"] == file.SCHEMA
-
-
-def test_a_file_of_schema_2_opens_and_its_requests_are_checked(tmp_path: Path) -> None:
-    """All requests in the header, all texts at the end."""
-    old = list(file.lines_of(DATA / "schema-2.jsonl"))
-    trace = Trace.from_lines(old)
-    trace.save(tmp_path / "new.jsonl")
-    again = Trace.load(tmp_path / "new.jsonl")
-    assert (again.header, again.asked, again.events, again.texts) == (trace.header, trace.asked, trace.events, trace.texts)
-    rows = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in old]
-    assert rows[0]["schema"] == 2 and trace.workload.to_json() == rows[0]["workload"] and trace.prompts == rows[0]["prompts"]
-    assert verify(iter(old)).not_replayed is None
-    name = next(iter(trace.prompts))
-    for forged in (
-        {"prompts": {**trace.prompts, name: [10**9]}},
-        {"prompts": {**trace.prompts, "zz": [1]}},
-        {"prompts": None},
-        {"workload": {}},
-    ):
-        with pytest.raises(InvalidTrace, match="line 1"):
-            verify(file.sealed([rows[0] | copy.deepcopy(forged), *rows[1:]]))
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_what_schema_1_leaves_unsaid_is_inferred_as_the_scheduler_records_it(policy: str) -> None:
-    engine = memory_engine(policy, max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8)
-    stream = engine.stream(Workload([request(f"r{i}", 6, 4 + i, i, ignore_eos=False) for i in range(7)]))
-    for event in stream:
-        if event.step in (2, 9):
-            for running in {s.request for s in event.segments}:
-                engine.cancel(running)  # the last of a wave among them
-    trace, upgrade = engine.trace, FromSchema1()
-    upgrade.header({name: value for name, value in trace.header.to_json().items() if name != "batching"})
-    assert [upgrade.event(e._replace(left=())) for e in trace.events] == trace.events
-    assert {left.when for e in trace.events for left in e.left} == {"before", "after"}
+@pytest.mark.parametrize("schema", [1, 3, file.SCHEMA + 1, True, str(file.SCHEMA), None])
+def test_a_file_of_another_schema_is_refused_in_a_sentence(small: list[str], schema: object) -> None:
+    header, *rest = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in small]
+    with pytest.raises(InvalidTrace, match=f"line 1.*has schema {schema!r}; this version reads schema {file.SCHEMA}"):
+        Trace.from_lines(file.sealed([{**header, "schema": schema}, *rest]))
+    assert Trace.from_lines(file.sealed([header, *rest])).complete
 
 
 # -- long files ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ export function event(step, given = {}) {
   return {
     step, tStart: step, tEnd: step + 0.5, timings: { schedule: 0, prepare: 0, forward: 0.5, sample: 0 }, arrived: [], admitted: [],
     waiting: { count: 0, request: null, why: null }, preempted: [], stalled: [], passes: [pass(step, step + 0.5)], segments: [], sampled: [], finished: [],
-    kv: { used: 0, total: 8, changes: [], prefixHits: [] }, budget: { limit: 16, decode: 0, prefill: 0, unused: 16, binding: "none" }, overrun: [], drafts: [], left: [],
+    kv: { used: 0, total: 8, changes: [], prefixHits: [] }, budget: { limit: 16, decode: 0, prefill: 0, unused: 16, binding: "none" }, overrun: [], drafts: [], released: [],
     ...given,
   };
 }

@@ -97,9 +97,9 @@ FAULTS = (
     Fault("the margin is taken to the best itself", "core/runner/sampling.py",
           "return tokens, logprobs, best - runner_up", "return tokens, logprobs, best - best", (SAMPLING,)),
     Fault("a pass ends before its tokens are sampled", "core/runner/eager.py",
-          "return PassResult(samples, t0, t3,", "return PassResult(samples, t0, t2,", (ENGINE,)),
+          "t_end=t3, prepare", "t_end=t2, prepare", (ENGINE,)),
     Fault("the forward pass is charged with the sampling", "core/runner/eager.py",
-          "t1 - t0, t2 - t1, t3 - t2)", "t1 - t0, t3 - t1, t3 - t2)", (ENGINE,)),
+          "forward=t2 - t1, sample", "forward=t3 - t1, sample", (ENGINE,)),
     # -- what is on record
     Fault("any running request may be preempted", "core/trace/rules.py",
           'elif self._own and self._policy.victim == "newest" and request != state.running[-1]:', "elif False:", (RULES,)),

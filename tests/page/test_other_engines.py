@@ -1,4 +1,4 @@
-"""vLLM's own steps on the page: rows in their real order, guesses as what they are, what is deduced labelled, what is absent said."""
+"""vLLM's own steps on the page: rows in their real order, guesses as what they are, what is inferred labelled, what is absent said."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def plain():
     return to_trace(read_raw([DATA / "vllm-0.32.raw.jsonl.gz"])[0])
 
 
-def test_the_engine_and_what_is_deduced_are_named(visit, plain):
+def test_the_engine_and_what_is_inferred_are_named(visit, plain):
     page = visit(replay=replay(plain))
     assert "vLLM 0.32.0" in page.locator(".policy-chip").first.inner_text()
     for panel, fact in ((".panel.lanes", "lanes"), (".panel.queue", "reasons")):
-        mark = page.locator(f"{panel} .deduced")
-        assert mark.is_visible() and mark.get_attribute("title") == plain.header.deduced[fact]
+        mark = page.locator(f"{panel} .inferred")
+        assert mark.is_visible() and mark.get_attribute("title") == plain.header.inferred[fact]
     times = page.locator(".timings dd").all_inner_texts()
     assert times.count("not recorded") == 2
 

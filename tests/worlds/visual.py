@@ -33,7 +33,7 @@ class _Inventing:
     def launch(self, output, params) -> PassResult:
         samples = [Sample(TOKEN, -1.0, 0.5) for s in output.scheduled if s.samples]
         start, self.now = self.now, self.now + 0.001
-        return PassResult(samples, start, self.now, 0.0002, 0.0005, 0.0003)
+        return PassResult(samples=samples, t_start=start, t_end=self.now, prepare=0.0002, forward=0.0005, sample=0.0003)
 
 
 class _EvenSteps(Recorder):

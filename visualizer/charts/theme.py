@@ -37,7 +37,10 @@ class Hues:
         """The hues of requests that are admitted for the first time in the run's next event."""
         dealt: dict[str, int] = {}
         self._gone(
-            [*(f.request for f in event.finished if f.when == "before"), *(x.request for x in event.left if x.when == "before")]
+            [
+                *(f.request for f in event.finished if f.when == "before"),
+                *(x.request for x in event.released if x.when == "before"),
+            ]
         )
         for admitted in event.admitted:
             if admitted.request not in self.live:
@@ -46,7 +49,7 @@ class Hues:
                 after = ((self._last + i) % len(HUES) for i in range(1, len(HUES) + 1))
                 self._last = next(h for h in after if used[h] == fewest)
                 self.live[admitted.request] = dealt[admitted.request] = self._last
-        self._gone([x.request for x in event.left if x.when == "after"])
+        self._gone([x.request for x in event.released if x.when == "after"])
         return dealt
 
     def _gone(self, requests: Iterable[str]) -> None:

@@ -128,7 +128,7 @@ class LiveRun:
             life.reason = finished.finish_reason
             if finished.when == "before" and life.waits[-1][1] is None:
                 life.waits[-1][1] = step - 1
-        for left in event.left:
+        for left in event.released:
             if left.when == "before":
                 lives[left.request].stays[-1][2] = step - 1
         for preempted in event.preempted:
@@ -146,7 +146,7 @@ class LiveRun:
             life.generated += 1
             if life.token is None:
                 life.token = event.passes[sampled.pass_index].t_end
-        for left in event.left:
+        for left in event.released:
             if left.when == "after":
                 lives[left.request].stays[-1][2] = step
 

@@ -32,7 +32,7 @@ class StepContext:
         useful = [s for s in self.event.segments if s.request not in self.overrun]
         self.prefills = [s for s in useful if s.phase == "prefill"]
         self.decodes = [s for s in useful if s.phase == "decode"]
-        self.leaving = {left.request: left.lane for left in self.event.left if left.when == "after"}
+        self.leaving = {left.request: left.lane for left in self.event.released if left.when == "after"}
         self.sampled = {s.request for s in self.event.sampled}
         self.all_prefills = [s for s in self.event.segments if s.phase == "prefill"]
         new = {s.request for s in self.all_prefills}

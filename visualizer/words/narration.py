@@ -107,7 +107,7 @@ def _one_prefill(m: StepContext, s: Segment, who: Sentence) -> Clause:
         short = [*who, f" reads {s.length} of its {count(end, 'prompt token')}"]
         return short, [*short, limit]
     if s.start:
-        cached = dict(m.event.kv.prefix_hits).get(s.request)
+        cached = m.event.kv.cached_tokens.get(s.request)
         last = "the last" if s.length == 1 else f"the last {s.length}"
         short = [*who, f" reads {last} of its {count(end, 'prompt token')}", first]
         return short, [*short, f", as {cached} were in the prefix cache" if cached else ""]

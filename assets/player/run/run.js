@@ -214,7 +214,7 @@ export class Run {
       met.finished = { step: i, reason: finishReason };
       if (finishReason === "cancelled") this._stopWaiting(met, i);
     }
-    for (const { request, when } of event.left) if (when === "before") this._leave(this._stayOf(this._meet(request)), i - 1, "finished");
+    for (const { request, when } of event.released) if (when === "before") this._leave(this._stayOf(this._meet(request)), i - 1, "finished");
     const status = new Array(this.numLanes).fill(0);
     for (const { request, lane } of event.preempted) {
       const met = this._meet(request);
@@ -281,7 +281,7 @@ export class Run {
       const stay = this.stays[this._stayOf(this._meet(request))];
       if (stay) stay.kvLen -= drafted - accepted; // what was proposed and not taken is forgotten
     }
-    for (const { request, when } of event.left) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
+    for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
   }
 
   /** The waiting queue at step i: the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end. */

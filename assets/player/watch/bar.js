@@ -90,8 +90,8 @@ export class Bar {
     mark.dataset.source = source;
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
-    for (const mark of root.querySelectorAll(".deduced")) { // another engine does not record it: the rule by which it was deduced
-      mark.title = t((header.deduced || {})[mark.dataset.fact] || "");
+    for (const mark of root.querySelectorAll(".inferred")) { // another engine does not record it: the rule by which it was inferred
+      mark.title = t((header.inferred || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
     }
     for (const chip of root.querySelectorAll(".policy-chip")) {

@@ -38,7 +38,7 @@ export function factsOf(run) {
     ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],
     ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
     ["Not recorded by the engine", list(header.absent || [])],
-    ...Object.entries(header.deduced || {}).map(([fact, rule]) => ["Deduced", `${fact}: ${rule}`]),
+    ...Object.entries(header.inferred || {}).map(([fact, rule]) => ["Inferred", `${fact}: ${rule}`]),
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
 }

@@ -253,4 +253,12 @@ class PagedPass:
         self._clock.wait(self._marks[-1])
         start, forward, end = map(self._clock.time, self._marks)
         samples: list[Sample] = [] if self._facts is None else as_samples(*self._facts.tolist())
-        return PassResult(samples, start, end, self._prepare, forward - start, end - forward, self._bucket)
+        return PassResult(
+            samples=samples,
+            t_start=start,
+            t_end=end,
+            prepare=self._prepare,
+            forward=forward - start,
+            sample=end - forward,
+            bucket=self._bucket,
+        )

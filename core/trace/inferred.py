@@ -29,10 +29,10 @@ def why_stalled(budget: tuple[int, int], blocks: tuple[int, int]) -> Why:
     return Why("budget", 0, 1, budget[1]) if budget[0] <= 0 else Why("blocks", blocks[0], 1, blocks[1])
 
 
-def deduced(event: StepEvent, state: RunState, config: EngineConfig, num_blocks: int) -> list[Why | None]:
+def inferred_reasons(event: StepEvent, state: RunState, config: EngineConfig, num_blocks: int) -> list[Why | None]:
     """The reasons of a step: of the head of the queue, of those who join, of those who stall. state: while its passes run."""
-    limit, decode, prefill, _, _ = event.budget
-    budget = (limit or 0) - decode - prefill, limit or 0
+    spent = event.budget.decode + event.budget.prefill
+    budget = (event.budget.limit or 0) - spent, event.budget.limit or 0
     blocks = num_blocks - event.kv.used, num_blocks
     lanes = config.num_lanes - len(state.lanes), config.num_lanes
     head, chunks = event.waiting.request, {s.request: s for s in event.segments}
