@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { busy, momentsOf, standing } from "../../assets/player/run/moments.js";
+import { busy, departs, firstChange, momentsOf, standing } from "../../assets/player/run/moments.js";
 import { event, runOf } from "./worlds.js";
 
 // Steps of half a second at 0, 1, 3 and, on a clock whose zero is a second later, at 0 and 2 of its own: 1 and 3 of the common one.
@@ -22,3 +22,19 @@ test("moments are those of all runs in order, those of the same time one", () =>
 });
 
 test("the share of the time in which a run computes", () => assert.equal(busy(first, 0, 4), 1.5 / 4));
+
+const texts = (output, samples) => ({ texts: { output }, requests: Object.keys(output).map((id) => ({ id, samples: samples[id] })), stepOf: (i) => i + 100 });
+
+test("texts depart at the first other token, or where one of them ends", () => {
+  const [one, other] = [texts({ a: ["x", "y", "z"], b: ["x"] }, { a: [1, 2, 3], b: [1] }), texts({ a: ["x", "q", "z"], b: ["x", "y"] }, { a: [1, 2, 3], b: [1, 4] })];
+  assert.equal(departs(one, other, "a"), 1);
+  assert.equal(departs(one, other, "b"), 1);
+  assert.equal(departs(one, one, "a"), null);
+});
+
+test("the first change is that of the earliest step, whoever's it is", () => {
+  const before = texts({ a: ["x", "y"], b: ["p", "q"] }, { a: [5, 6], b: [1, 2] });
+  const after = texts({ a: ["X", "y"], b: ["p", "Q"] }, { a: [5, 6], b: [1, 2] });
+  assert.deepEqual(firstChange(before, after), { step: 102, id: "b", writes: "Q", wrote: "q", texts: 2 });
+  assert.equal(firstChange(before, before), null);
+});

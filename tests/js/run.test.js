@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { clockLabel, roundUnit } from "../../assets/player/run/axis.js";
-import { countLaneSteps, indexAt, lanePieces, laneScale, queueColumns } from "../../assets/player/run/lane_layout.js";
+import { clockLabel, countLaneSteps, indexAt, lanePieces, laneScale, queueColumns, roundUnit } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
 import { timesOf } from "../../assets/player/views/request_card.js";

@@ -25,7 +25,7 @@ _DEFAULTS = {name: getattr(SamplingParams(), name) for name in ("temperature", "
         ("views/queue.js", "PARTS", [*Timings._fields, "other"]),
         ("live/batch.js", "CHAPTER", CHAPTER),
         ("watch/opening.js", "MOST", HERE.upload_bytes),
-        ("watch/spec_text.js", "SAMPLING_DEFAULTS", _DEFAULTS),
+        ("watch/address.js", "SAMPLING_DEFAULTS", _DEFAULTS),
     ],
 )
 def test_a_constant_is_the_same_on_the_page(file, constant, here):

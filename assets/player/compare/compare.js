@@ -15,7 +15,7 @@ import { Same } from "./same.js";
 import { Server, comparisonUrl, fetchJson } from "../parts/server.js";
 import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
 import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
-import { Tooltip } from "../parts/tooltip.js";
+import { Tooltip } from "../parts/floating.js";
 
 /** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
 const LEGEND = [["waste", (c) => c.wasted - c.overrun], ["overrun", (c) => c.overrun], ["stalled", (c) => c.stalled], ["gone", (c) => c.preempted], ["waits", (c) => c.waiting]]; // entries that not every race needs

@@ -6,8 +6,7 @@
 import { clamp, h, setAttr } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
-import { GUTTER } from "../views/lane_chart.js";
-import { drawTimeAxis } from "../views/time_axis.js";
+import { drawTimeAxis, GUTTER } from "../views/lane_chart.js";
 import { drawSoon } from "../parts/look.js";
 import { Racer } from "./racer.js";
 import { raceTable } from "./race_table.js";

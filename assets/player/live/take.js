@@ -1,6 +1,6 @@
 // What one takes away from the Live tab: its address as a QR code for the projector, and the session as a trace.
 
-import { bareCard } from "../parts/card.js";
+import { bareCard } from "../parts/floating.js";
 import { download, h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 

@@ -1,7 +1,7 @@
 // The teacher's panel: limits and policy, pace, waves, what is hidden. Whoever has the token may; the session keeps it, this tab alone.
 
 import { h, setText } from "../parts/dom.js";
-import { bareCard } from "../parts/card.js";
+import { bareCard } from "../parts/floating.js";
 import { plural } from "../parts/format.js";
 import { keep, kept } from "../parts/kept.js";
 import { t, tell } from "../parts/speech.js";

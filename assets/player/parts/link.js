@@ -1,7 +1,7 @@
 // The page's address and links to it: what a part writes after the #, the link that shows the same elsewhere, and what to say where there is
 // none. Knows no part.
 
-import { showCard } from "./card.js";
+import { showCard } from "./floating.js";
 import { h } from "./dom.js";
 
 const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there

@@ -1,4 +1,4 @@
-// Several runs on one clock: where each lies on it, and the moments at which one of them begins a step. Pure: knows no canvas.
+// Several runs side by side: where each lies on one clock, at which moments they begin a step, where their texts depart. Pure: knows no canvas.
 
 /**
  * A run and the second of the common clock at which its own time 0 lies.
@@ -54,4 +54,29 @@ export function momentsOf(all) {
 export function busy({ run, offset }, from, to) {
   const inside = (e) => Math.max(0, Math.min(to, offset + e.tEnd) - Math.max(from, offset + e.tStart));
   return run.events.reduce((n, e) => n + inside(e), 0) / (to - from || 1e-9);
+}
+
+/**
+ * Where a text departs from the same request's in another run: the index of its first other token, or null.
+ * @param {Run} run
+ * @param {Run} other
+ * @param {string} id
+ */
+export function departs(run, other, id) {
+  const [mine, theirs] = [run.texts.output[id] || [], other.texts.output[id] || []];
+  const at = mine.findIndex((piece, i) => piece !== theirs[i]);
+  return at >= 0 ? at : mine.length === theirs.length ? null : mine.length;
+}
+
+/**
+ * The first step whose tokens differ, whose and which: {step, id, wrote, writes}; null where none does.
+ * @param {Run} before
+ * @param {Run} after
+ */
+export function firstChange(before, after) {
+  const changes = after.requests.map((request) => ({ request, at: departs(after, before, request.id) })).filter(({ request, at }) => at !== null && at < request.samples.length);
+  changes.sort((a, b) => a.request.samples[a.at] - b.request.samples[b.at]);
+  if (!changes.length) return null;
+  const [{ request, at }] = changes;
+  return { step: after.stepOf(request.samples[at]), id: request.id, writes: after.texts.output[request.id][at], wrote: before.texts.output[request.id]?.[at] ?? "", texts: changes.length };
 }

@@ -1,14 +1,15 @@
-// A run's lanes over time as ink: who held which lane when, prefill, decode, waste, preemptions, who waited below. The Watch tab has one, a
-// race one for each run. The caller gives the scale, the length of the lanes and the labels of the axis.
+// A run's lanes over time as ink: who held which lane when, prefill, decode, waste, preemptions, who waited below; and the axis above it. The Watch
+// tab has one, a race one for each run. The caller gives the scale, the length of the lanes and the labels of the axis.
 //
 //   painted once per run, size, theme and focus; `show` puts the past at full strength and the rest faint
 
 import { dims } from "../parts/colours.js";
 import { clamp } from "../parts/dom.js";
 import { milliseconds, plural } from "../parts/format.js";
+import { t } from "../parts/speech.js";
 import { measure, resize, setFont, Surface } from "../parts/surface.js";
-import { countLaneSteps, indexAt, lanePieces, queueColumns } from "../run/lane_layout.js";
-import { DECODE, OVERRUN, PREFILL, STALLED, WASTED } from "../run/run.js";
+import { clockLabel, countLaneSteps, indexAt, lanePieces, queueColumns, roundUnit } from "../run/lane_layout.js";
+import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
 
 export const GUTTER = 24; // left of the lanes: their numbers
 
@@ -309,4 +310,29 @@ function doing(status) {
   if (status & DECODE) return "decode";
   if (status & STALLED) return "stalled, nothing computed";
   return "nothing computed; it had stopped, and its lane is free after this step";
+}
+
+/** @type {[number, string][]} */
+const WORDS = [[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [OVERRUN, "overrun"], [STALLED, "stalled"]];
+
+/** @param {number} status bits of run/run.js */
+export const doingOf = (status) => WORDS.filter(([bit]) => status & bit).map(([, word]) => t(word)).join(", ") || t("idle");
+
+/**
+ * @param {import("../parts/surface.js").Surface} surface
+ * @param {Palette} palette
+ * @param {{span: number, per: number, clock: boolean, font: number, from?: number}} axis span: seconds or steps; per: pixels for each; font: its size; from: where it begins
+ */
+export function drawTimeAxis(surface, palette, { span, per, clock, font, from = 0 }) {
+  const g = surface.begin();
+  setFont(g, `${font}px ${palette.sans}`);
+  g.fillStyle = palette.soft;
+  g.textBaseline = "middle";
+  const unit = roundUnit(span, Math.max(2, surface.w / 110), !clock);
+  for (let i = Math.ceil(from / unit - 1e-9); i * unit <= from + span + 1e-9; i += 1) {
+    const v = i * unit;
+    const x = GUTTER + (v - from) * per;
+    const label = t(clock ? clockLabel(v, span) : String(v));
+    if (x + measure(g, label) <= surface.w) g.fillText(label, x, surface.h / 2);
+  }
 }

@@ -1,14 +1,12 @@
 // The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over measured time. In a pair of runs the other one's
 // chart stands above or below it, on the same axis.
 
-import { clockLabel, roundUnit } from "../run/axis.js";
+import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
 import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { duration, milliseconds, plural } from "../parts/format.js";
 import { measure } from "../parts/surface.js";
-import { indexAt, laneScale } from "../run/lane_layout.js";
-import { GUTTER, LaneChart } from "./lane_chart.js";
-import { doingOf } from "./lane_words.js";
+import { doingOf, GUTTER, LaneChart } from "./lane_chart.js";
 
 const WHAT = 90; // right of the playhead: room for its words
 

@@ -8,9 +8,7 @@ import { t, tell } from "../parts/speech.js";
 import { Surface } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
 import { busy, standing, stretch } from "../run/moments.js";
-import { GUTTER, LaneChart } from "./lane_chart.js";
-import { doingOf } from "./lane_words.js";
-import { drawTimeAxis } from "./time_axis.js";
+import { doingOf, drawTimeAxis, GUTTER, LaneChart } from "./lane_chart.js";
 
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
 

@@ -4,7 +4,7 @@ import { dims } from "../parts/colours.js";
 import { find, h, setStyle, setText } from "../parts/dom.js";
 import { tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
-import { departs } from "../run/changes.js";
+import { departs } from "../run/moments.js";
 
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far

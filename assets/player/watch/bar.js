@@ -1,13 +1,14 @@
-// The bar on top: parts, recorded runs, edit, share, export, more; and its labels for the run on screen.
+// The bar on top: parts, recorded runs, edit, share, export, more, its labels for the run on screen; below it one line that says what this is.
 
 import { h, setText } from "../parts/dom.js";
+import { keep } from "../parts/kept.js";
+import { fillTabs } from "../parts/look.js";
+import { showKeys } from "../parts/floating.js";
+import { t } from "../parts/speech.js";
 import { exportMenu } from "./export.js";
 import { factsOf, limitsOf, notesOf, showFacts, sourceOf } from "./facts.js";
-import { fillTabs } from "../parts/look.js";
-import { showKeys } from "../parts/menu.js";
-import { showWhatIf } from "./what_if.js";
 import { showRuns } from "./runs_card.js";
-import { t } from "../parts/speech.js";
+import { showWhatIf } from "./what_if.js";
 
 /** The width of an element when it is not shortened. */
 const widthOf = (el) => (el.matches(".policy-chip") && el.offsetWidth ? el.scrollWidth + 2 : el.offsetWidth);
@@ -122,5 +123,34 @@ export class Bar {
       if (full) chip.hidden = true;
       else used += width;
     }
+  }
+}
+
+const SEEN = "inflight-seen";
+
+export class Intro {
+  constructor(el, app) {
+    this.el = el;
+    this.app = app;
+    el.querySelector(".intro-play").addEventListener("click", () => app.transport.toggle(true));
+    app.root.addEventListener("click", (e) => {
+      const button = /** @type {HTMLElement} */ (e.target).closest("button");
+      if (button && !button.matches(".policy-chip, .source")) this.used();
+    });
+    try {
+      el.hidden = Boolean(localStorage.getItem(SEEN)) || app.options.embedded;
+    } catch {
+      el.hidden = true; // where nothing can be stored it would be shown on every visit
+    }
+  }
+
+  get words() {
+    return this.el.querySelector("span").textContent;
+  }
+
+  used() {
+    if (this.el.hidden) return;
+    this.el.hidden = true;
+    keep("good", SEEN, "1");
   }
 }

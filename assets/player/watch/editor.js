@@ -4,8 +4,8 @@ import { download, h, icon, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
-import { optional } from "./policies.js";
-import { canonical, isSpec, pack, SAMPLING_DEFAULTS, savedIn, unpack } from "./spec_text.js";
+import { optional } from "./what_if.js";
+import { canonical, isSpec, pack, SAMPLING_DEFAULTS, savedIn, unpack } from "./address.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];

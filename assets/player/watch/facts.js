@@ -1,6 +1,6 @@
 // The facts of the run on screen, as a list: model, device, limits, memory, and its engine's notes on them. From the header alone.
 
-import { showCard } from "../parts/card.js";
+import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { count, plural } from "../parts/format.js";
 import { t } from "../parts/speech.js";

@@ -1,11 +1,11 @@
 // The leak: the requests on screen once more with the mask's wall taken away, run by the engine, or as it was recorded where the page has none.
 // The two runs are a pair: the mask shows what leaked, the texts what came of it.
 
-import { showCard } from "../parts/card.js";
+import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { t, told } from "../parts/speech.js";
-import { firstChange } from "../run/changes.js";
+import { firstChange } from "../run/moments.js";
 import { Run } from "../run/run.js";
 
 export class Leak {

@@ -1,6 +1,10 @@
-// Pointing at requests: hover lights one everywhere, a click or tap pins it. On a canvas its view says what lies under the pointer, elsewhere data-request does.
+// Pointing at requests, by pointer or by keys: hover lights one everywhere, a click, a tap or Enter pins it. On a canvas its view says what lies
+// where: `hit(x, y)` under a point, and for arrow keys `places()`, boxes in reading order; elsewhere data-request does.
 
+import { plain } from "../parts/chips.js";
+import { h, setAttr, setText } from "../parts/dom.js";
 import { Glossary } from "../parts/glossary.js";
+import { t, told } from "../parts/speech.js";
 
 /** view: with `surface` and `hit(x, y)` → {request, lines, stays} or null. seeks: a click on it is not for pinning. */
 export function pointCanvas(app, view, seeks = false) {
@@ -40,4 +44,113 @@ export function pointElements(app) {
     const request = of(e);
     if (request) app.pin(request);
   });
+}
+
+const HOW = "arrow keys move, Enter selects the request, Escape leaves";
+const MOST = 20000; // places that arrow keys can walk through
+
+/** @typedef {{x: number, y: number, w: number, h: number}} Place */
+
+/**
+ * The place next to `at` in a direction: along a row the nearest that overlaps it in height, between rows the nearest row's nearest.
+ * @param {Place[]} places
+ * @param {number} at
+ * @param {string} key
+ */
+export function neighbour(places, at, key) {
+  if (key === "Home") return 0;
+  if (key === "End") return places.length - 1;
+  const here = places[at];
+  const [x, y] = [here.x + here.w / 2, here.y + here.h / 2];
+  if (key === "ArrowRight") return Math.min(at + 1, places.length - 1);
+  if (key === "ArrowLeft") return Math.max(at - 1, 0);
+  const down = key === "ArrowDown";
+  let best = at;
+  let least = Infinity;
+  places.forEach((place, i) => {
+    const dy = (place.y + place.h / 2 - y) * (down ? 1 : -1);
+    if (dy <= Math.min(here.h, place.h) / 2) return;
+    const distance = dy * 1e4 + Math.abs(place.x + place.w / 2 - x);
+    if (distance < least) [best, least] = [i, distance];
+  });
+  return best;
+}
+
+export class Cursor {
+  /**
+   * @param {App} app
+   * @param {any} view with surface, places and hit
+   * @param {string} name what its places are
+   */
+  constructor(app, view, name) {
+    this.app = app;
+    this.view = view;
+    this.at = 0;
+    this.name = name;
+    this.said = h("span", { class: "hidden-text" }, HOW);
+    this.option = h("span", { role: "option", class: "cursor-at", "aria-selected": "false", id: `cursor-${name.replaceAll(" ", "-")}` }, this.said);
+    this._shown = ""; // where it was last
+    this.el = h("div", { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id }, this.option);
+    view.surface.canvas.parentElement.append(this.el);
+    this.el.addEventListener("keydown", (e) => this._key(e));
+    this.el.addEventListener("focus", () => this.draw());
+    this.el.addEventListener("blur", () => {
+      this._shown = "";
+      app.hover(null);
+    });
+  }
+
+  get _walked() {
+    return document.activeElement === this.el && this.el.matches(":focus-visible");
+  }
+
+  _key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const places = this._places();
+    if (e.key === "Escape") {
+      this.el.blur();
+    } else if (!places.length) return;
+    else if (/^(Arrow|Home$|End$)/.test(e.key)) {
+      this.at = neighbour(places, Math.min(this.at, places.length - 1), e.key);
+      this.draw();
+    } else if (e.key === "Enter") {
+      const found = this._found(places);
+      if (found) this.app.pin(found.request);
+    } else return;
+    e.preventDefault();
+  }
+
+  _places() {
+    const places = this.app.run && this.view.surface.visible ? this.view.places() : [];
+    return places.length > MOST ? [] : places;
+  }
+
+  _found(places) {
+    const { x, y, w, h: height } = places[this.at];
+    return this.view.hit(x + w / 2, y + height / 2);
+  }
+
+  /** Where it is in the step on screen, and what lies there: said, lit everywhere, in words beside it. */
+  draw() {
+    setAttr(this.el, "aria-label", t(this.name));
+    if (!this._walked) return setText(this.said, t(HOW));
+    const places = this._places();
+    this.el.classList.toggle("nothing", !places.length);
+    if (!places.length) return setText(this.said, t("nothing to walk through in this step"));
+    this.at = Math.min(this.at, places.length - 1);
+    const place = places[this.at];
+    const found = this._found(places);
+    const { style } = this.option;
+    [style.left, style.top, style.width, style.height] = [place.x, place.y, place.w, place.h].map((n) => `${n}px`);
+    const words = (found && found.lines ? found.lines : []).map((line) => plain(this.app, told(line))).join(". ");
+    setText(this.said, words || t("nothing"));
+    setAttr(this.option, "aria-selected", String(Boolean(found && found.request && found.request === this.app.pinned)));
+    setAttr(this.option, "aria-posinset", String(this.at + 1));
+    setAttr(this.option, "aria-setsize", String(places.length));
+    const shown = JSON.stringify([this.app.frame.i, place.x, place.y, place.w, place.h]);
+    if (shown === this._shown) return;
+    this._shown = shown;
+    const box = this.el.getBoundingClientRect();
+    this.app.hover(found, box.left + place.x + place.w / 2, box.top + place.y + place.h);
+  }
 }

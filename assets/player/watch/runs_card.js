@@ -1,9 +1,11 @@
-// All runs that can be opened, as a card: those of this visit, then the recorded ones by the question they answer, each with a small picture of its lanes.
+// The runs that can be opened: recorded ones, and those of this visit, which can also be shared, compared and removed until the page is closed.
 
-import { bareCard } from "../parts/card.js";
+import { bareCard } from "../parts/floating.js";
 import { h, icon } from "../parts/dom.js";
 import { duration, plural } from "../parts/format.js";
 import { t } from "../parts/speech.js";
+import { lanePieces } from "../run/lane_layout.js";
+import { OVERRUN, WASTED } from "../run/run.js";
 
 const [WIDTH, HEIGHT] = [132, 40];
 
@@ -69,4 +71,54 @@ export function showRuns(app) {
   };
   fill();
   dialog.showModal();
+}
+
+/** A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was for nobody. */
+function lanesOf(run) {
+  const lanes = Array.from({ length: run.numLanes }, () => []);
+  for (const { lane, from, end, status, stay } of lanePieces(run)) {
+    if (stay >= 0) lanes[lane].push([from, end, status & (WASTED | OVERRUN) ? -1 : run.stays[stay].request.hue]);
+  }
+  return lanes;
+}
+
+export class Visit {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join(""); // tells the server who asks
+    this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
+  }
+
+  /** Keep a run that has ended. */
+  add(run, entry, spec, title) {
+    const { config } = run.header;
+    this.runs.unshift({
+      title, run, entry, spec, lanes: lanesOf(run), steps: run.length, at: new Date(), seconds: run.events.at(-1).tEnd - run.events[0].tStart,
+      says: [config.policy, `${run.numLanes} lane${run.numLanes === 1 ? "" : "s"}`, config.max_num_batched_tokens && `budget ${config.max_num_batched_tokens}`].filter(Boolean).join(", "),
+    });
+  }
+
+  open(kept) {
+    const { app } = this;
+    app.transport.toggle(false);
+    app.following = false;
+    Object.assign(app, { run: kept.run, entry: kept.entry, replay: null });
+    app.entered();
+  }
+
+  remove(kept) {
+    this.runs = this.runs.filter((other) => other !== kept);
+  }
+
+  share(kept) {
+    this.open(kept);
+    this.app.address.share();
+  }
+
+  async compare(kept) {
+    this.open(kept);
+    await this.app.editor.take(kept.spec);
+    this.app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: "watched" }, bubbles: true }));
+  }
 }

@@ -1,11 +1,11 @@
-// What if: the requests on screen twice more, the second time with one setting changed. The two runs are a pair, shown where they part.
+// What if: the requests on screen twice more, the second time with a setting changed that their policy takes. The two runs are a pair, shown where
+// they part.
 
-import { showCard } from "../parts/card.js";
+import { showCard } from "../parts/floating.js";
 import { h, setText } from "../parts/dom.js";
 import { plural } from "../parts/format.js";
 import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
-import { takes } from "./policies.js";
 
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" }; // by the limit that bound
 /** @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n: number) => string][]} */
@@ -92,4 +92,13 @@ async function fork(app, spec, { says, knob, value }, tell) {
   } catch (error) {
     return error.message;
   }
+}
+
+/** The settings that only some policies take; every policy takes the others. @param {Policy[]} policies */
+export const optional = (policies) => [...new Set(policies.flatMap((p) => p.knobs))];
+
+/** Whether a setting means something under a policy. @param {Policy[]} policies @param {string} name @param {string} knob */
+export function takes(policies, name, knob) {
+  const policy = policies.find((p) => p.name === name);
+  return Boolean(policy && policy.knobs.includes(knob)) || !optional(policies).includes(knob);
 }

@@ -1,8 +1,8 @@
-// Menus under buttons, and the list of keys.
+// What lies over a part for a while: the words beside the pointer, menus under buttons, the one dialog, and in it the list of keys.
 
-import { showCard } from "./card.js";
+import { spans } from "./chips.js";
 import { clamp, h } from "./dom.js";
-import { t } from "./speech.js";
+import { t, told } from "./speech.js";
 
 export class Menu {
   constructor(el, app) {
@@ -85,4 +85,49 @@ const KEYS = [
 /** about: what this is, in a sentence. */
 export function showKeys(root, about) {
   showCard(root, "Keys", about && h("p", {}, about), h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k.length > 1 ? t(k) : k)])), h("dd", {}, t(what))])));
+}
+
+const closing = () => h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close")));
+
+/**
+ * @param {HTMLElement} root with a `dialog.card`
+ * @param {string} title
+ * @param {...(Node | null | false | undefined)} content
+ */
+export function showCard(root, title, ...content) {
+  const dialog = bareCard(root, title, "");
+  dialog.replaceChildren(h("h2", {}, t(title)), ...content.filter(Boolean), closing());
+  dialog.showModal();
+  return dialog;
+}
+
+/** The dialog with nothing in it, not yet open. kind: a class for what it will hold. */
+export function bareCard(root, title, kind) {
+  const dialog = root.querySelector("dialog.card");
+  dialog.className = `card ${kind}`;
+  dialog.setAttribute("aria-label", t(title));
+  return dialog;
+}
+
+export class Tooltip {
+  constructor(el, app) {
+    this.el = el;
+    this.app = app;
+  }
+
+  show(lines, x, y) {
+    const { el } = this;
+    el.replaceChildren(...lines.map((line) => h("div", {}, ...spans(this.app, told(line)))));
+    el.hidden = false;
+    const box = this.app.root.getBoundingClientRect();
+    const [w, hh] = [el.offsetWidth, el.offsetHeight];
+    const left = clamp(x - box.left + 14, 4, Math.max(4, box.width - w - 4));
+    let top = y - box.top + 16;
+    if (top + hh > box.height - 4) top = y - box.top - hh - 12;
+    el.style.transform = `translate(${left}px, ${Math.max(4, top)}px)`;
+  }
+
+  hide() {
+    this.el.hidden = true;
+  }
 }

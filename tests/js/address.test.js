@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canonical, pack, unpack } from "../../assets/player/watch/spec_text.js";
+import { canonical, pack, unpack } from "../../assets/player/watch/address.js";
 
 const request = { id: "r0", prompt: "To be", arrival: 0, sampling: { max_new_tokens: 4 } };
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { neighbour } from "../../assets/player/watch/cursor.js";
+import { neighbour } from "../../assets/player/watch/pointing.js";
 
 // Two rows as a packed row has them: widths differ, the second is shorter.
 const places = [[0, 0, 20], [22, 0, 60], [84, 0, 10], [0, 30, 40], [42, 30, 15]].map(([x, y, w]) => ({ x, y, w, h: 22 }));
