@@ -12,7 +12,7 @@ from core.config import EngineConfig
 from core.simulate.runner import simulated_engine
 from core.trace.events import Pass, Segment, StepEvent
 from core.trace.mask import mask_of
-from core.trace.phrases import count
+from core.trace.messages import english
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from core.workload.request import Request as Asked
@@ -151,7 +151,7 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
                 note = f"Step {event.step} is where the exercise went another way: {told}."
                 upto.header = dataclasses.replace(upto.header, notes=(note,))
                 return Result(
-                    f"Step {event.step} with {count(config.max_num_seqs, 'lane')}"
+                    english(f"Step {event.step} with {config.max_num_seqs:,} [lane|lanes]")
                     + (f" and a budget of {config.max_num_batched_tokens}" if policy == "continuous" else "")
                     + f": the engine computes {engine}, yours {told}. Waiting were {waiting}, running {running}.",
                     upto,

@@ -29,6 +29,7 @@ from core.measure.compare import Comparison, engine_contender, greedily
 from core.measure.compare import compare as timed
 from core.measure.environment import environment
 from core.measure.rounds import Progress
+from core.trace.messages import english
 
 
 @with_options
@@ -133,9 +134,10 @@ def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     for warning in result.warnings:
         line(f"Warning: {warning}")
     where = data["environment"]
+    threads = where["threads"]
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
     line(
-        f"Measured on {where['hardware']} ({where['device']}, {where['cpus']} CPUs, {where['threads']} thread{'s' if where['threads'] > 1 else ''}, load {where['load_average']}), "
+        f"Measured on {where['hardware']} ({where['device']}, {where['cpus']} CPUs, {english(f'{threads} [thread|threads]')}, load {where['load_average']}), "
         f"{where['dtype']}, {where['model']['name']}; {versions}."
     )
 

@@ -14,6 +14,7 @@ from core.recorders.convert import to_trace
 from core.recorders.opening import those_that_open
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import named_tokenizer
+from core.trace.messages import english
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
@@ -52,7 +53,7 @@ def import_(
     for row in rows:
         line(
             f"{row['path']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
-            f"{row['preemptions']} preemption{'' if row['preemptions'] == 1 else 's'}."
+            f"{english(str(row['preemptions']) + ' [preemption|preemptions]')}."
         )
 
 

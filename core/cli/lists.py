@@ -12,6 +12,7 @@ from core.assets import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.cli.options import Json
 from core.cli.output import line, print_json, table
 from core.config import EngineConfig
+from core.trace.messages import english
 from core.workload.presets import PRESETS, Preset
 
 
@@ -23,11 +24,7 @@ def presets(json: Json = False) -> None:
     for preset in PRESETS.values():
         count = len(preset.workload)
         text = Text(preset.name, style="bold")
-        line(
-            text.append(
-                f"  {count} request{'s' if count > 1 else ''}, {_limits(preset.config)}, {preset.model}", style="not bold"
-            )
-        )
+        line(text.append(english(f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"), style="not bold"))
         line(f"    {preset.shows}")
 
 
@@ -89,7 +86,7 @@ def _preset_json(preset: Preset) -> dict[str, Any]:
 def _limits(config: EngineConfig) -> str:
     """Policy, lanes, and what differs from the default."""
     default = EngineConfig()
-    parts = [config.policy.name, f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"]
+    parts = [config.policy.name, english(f"{config.num_lanes} [lane|lanes]")]
     if config.policy.token_budget:
         parts.append(f"budget {config.max_num_batched_tokens}")
     if config.num_blocks is not None:

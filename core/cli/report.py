@@ -12,7 +12,8 @@ from core.cli.output import line, number, percent, percentile, seconds, table
 from core.measure.metrics import SLOs, metrics, request_times
 from core.trace.events import StepEvent
 from core.trace.header import Header
-from core.trace.phrases import count, letters, reason
+from core.trace.messages import english
+from core.trace.phrases import letters, reason
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
@@ -65,10 +66,10 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
 def headline(trace: Trace) -> Text:
     """Workload, policy and limits, model, device."""
     header, config, model = trace.header, trace.config, trace.header.model
-    lanes = f"{config.num_lanes} lane{'s' if config.num_lanes > 1 else ''}"
+    lanes = english(f"{config.num_lanes} [lane|lanes]")
     budget = f", budget {config.max_num_batched_tokens}" if config.policy.token_budget else ""
     size = f" ({_parameters(model.parameters)} parameters)" if model.parameters else ""
-    threads = f", {count(header.threads, 'thread')}" if header.device == "cpu" and header.threads else ""
+    threads = english(f", {header.threads:,} [thread|threads]") if header.device == "cpu" and header.threads else ""
     text = Text(header.workload, style="bold")
     text.append(
         f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device}, {header.dtype}{threads}",
@@ -193,14 +194,14 @@ def _changes(event: StepEvent, names: Mapping[str, str]) -> str:
     parts = [f"{names[p.request]} preempted, {p.tokens_lost} tokens lost" for p in event.preempted]
     parts += [f"{names[a.request]} admitted to lane {a.lane}" for a in event.admitted]
     for why, group in groupby(sorted(event.stalled, key=lambda s: s.why), key=lambda s: s.why):
-        parts.append(f"{', '.join(names[s.request] for s in group)} stalled: {reason(why)}")
+        parts.append(f"{', '.join(names[s.request] for s in group)} stalled: {english(reason(why))}")
     parts += [f"{names[f.request]} finished ({f.finish_reason})" for f in event.finished]
     if (
         event.waiting.request is not None
         and event.waiting.why is not None
         and (event.admitted or event.finished or event.preempted)
     ):
-        parts.append(f"{names[event.waiting.request]} waits: {reason(event.waiting.why)}")
+        parts.append(f"{names[event.waiting.request]} waits: {english(reason(event.waiting.why))}")
     return "; ".join(parts)
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from core.errors import InflightError
 from core.trace.events import Segment, StepEvent
 from core.trace.mask import Mask, Order, rows_of
+from core.trace.messages import english
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 
@@ -88,9 +89,7 @@ def mask_lines(
             )
         )
     else:
-        lines.append(
-            Text(f"{computed}; {len(segments)} request{'s' if len(segments) != 1 else ''} packed into one row of shape {shape}")
-        )
+        lines.append(Text(english(f"{computed}; {len(segments)} [request|requests] packed into one row of shape {shape}")))
     lines.append(Text())
     for row in rows_of(forward, segments):
         lines.append(_row(trace, row, forward.width if forward.layout == "padded" else 0, names, styles, width))
@@ -104,9 +103,7 @@ def _checked(trace: Trace, step: int, pass_index: int) -> StepEvent:
     event = trace.event(step)
     if not 0 <= pass_index < len(event.passes):
         count = len(event.passes)
-        raise InflightError(
-            f"Step {step} has {count} pass{'es' if count != 1 else ''}, numbered from 0, so there is no pass {pass_index}."
-        )
+        raise InflightError(english(f"Step {step} has {count} [pass|passes], numbered from 0, so there is no pass {pass_index}."))
     forward = event.passes[pass_index]
     keys = sum(s.kv_len for s in event.segments if s.pass_index == pass_index)
     queries = forward.rows * forward.width

@@ -12,6 +12,7 @@ from core.cli.output import line
 from core.cli.report import STEP_COLUMNS, step_row
 from core.recorders.follow import Begun, Follower
 from core.trace.events import StepEvent
+from core.trace.messages import english
 from core.trace.phrases import letter
 
 _PERIOD = 0.1  # seconds between two looks at the files: at most ten updates a second
@@ -78,7 +79,7 @@ def watch(
 
 
 def _latest(rows: list[tuple[str, ...]]) -> list[str]:
-    more = [f"… {len(rows) - 1} more step{'' if len(rows) == 2 else 's'}"] if len(rows) > 1 else []
+    more = [english(f"… {len(rows) - 1} more [step|steps]")] if len(rows) > 1 else []
     return more + [_padded(row) for row in rows[-1:]]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from core.errors import InflightError
 from core.trace.events import StepEvent
-from core.trace.phrases import count, reason, setting
+from core.trace.messages import english
+from core.trace.phrases import reason, setting
 from core.trace.trace import Trace
 
 
@@ -26,12 +27,12 @@ class Knob:
 
     def of(self, value: Any) -> str:
         """The limit at a value, in words."""
-        return setting(self.name, value)
+        return english(setting(self.name, value))
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first step that differs. aspect: what of it; before and after: that decision in each run, in words.
+    """The first step that differs. aspect: what of it; before and after: that decision in each run, as a text of `core.trace.messages`.
 
     steps: how long each run is. same_tokens: whether the two runs wrote the same in the end.
     """
@@ -50,12 +51,13 @@ class Divergence:
         with_before = f"With {_listed([k.of(k.before) for k in self.knobs])} " if self.knobs else "In the first run "
         with_after = f"with {_listed([k.of(k.after) for k in self.knobs])} " if self.knobs else "in the second "
         who = f"{name(self.request)} " if self.request else ""
-        return f"Fork at step {self.step}: {with_before[0].lower() + with_before[1:]}{who}{self.before}; {with_after}{who}{self.after}."
+        before, after = english(self.before), english(self.after)
+        return f"Fork at step {self.step}: {with_before[0].lower() + with_before[1:]}{who}{before}; {with_after}{who}{after}."
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         data["knobs"] = [{"name": k.name, "before": k.before, "after": k.after} for k in self.knobs]
-        return {**data, "sentence": self.sentence()}
+        return {**data, "before": english(self.before), "after": english(self.after), "sentence": self.sentence()}
 
 
 def divergence(before: Trace, after: Trace) -> Divergence | None:
@@ -134,12 +136,12 @@ def _segments(event: StepEvent) -> dict[str, tuple[Any, ...]]:
 
 def _work(event: StepEvent) -> str:
     tokens = sum(p.tokens for p in event.passes)
-    return f"computes {count(tokens, 'token')}"
+    return f"computes {tokens:,} [token|tokens]"
 
 
 def _preemption(event: StepEvent, request: str) -> str:
     lost = next((p.tokens_lost for p in event.preempted if p.request == request), None)
-    return "goes on" if lost is None else f"is preempted and loses its cache of {count(lost, 'token')}"
+    return "goes on" if lost is None else f"is preempted and loses its cache of {lost:,} [token|tokens]"
 
 
 def _admission(event: StepEvent, request: str) -> str:
@@ -156,7 +158,7 @@ def _computes(event: StepEvent, request: str) -> str:
         stalled = next((s.why for s in event.stalled if s.request == request), None)
         return f"computes nothing: {reason(stalled)}" if stalled else "computes nothing"
     length = sum(s.length for s in mine)
-    what = f"computes {count(length, 'token')}"
+    what = f"computes {length:,} [token|tokens]"
     return what if len(event.passes) < 2 else f"{what} in pass {mine[0].pass_index + 1} of {len(event.passes)}"
 
 
@@ -164,8 +166,8 @@ def _layout(event: StepEvent) -> str:
     """The passes in words."""
     tokens, padding = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
     passes = "one pass" if len(event.passes) == 1 else f"{len(event.passes)} passes"
-    pads = f" and {count(padding, 'pad')}" if padding else ", no padding"
-    return f"{passes} of {count(tokens, 'token')}{pads}"
+    pads = f" and {padding:,} [pad|pads]" if padding else ", no padding"
+    return f"{passes} of {tokens:,} [token|tokens]{pads}"
 
 
 def _token(event: StepEvent, request: str) -> str:

@@ -20,7 +20,7 @@ from core.recorders.raw import Recording, take
 from core.recorders.texts import LEFT_OUT, model_folder
 from core.trace.events import StepEvent
 from core.trace.header import Header
-from core.trace.phrases import count
+from core.trace.messages import english
 from core.trace.rules import Checker
 from core.workload.request import Request
 
@@ -214,7 +214,7 @@ class Follower:
             if self._is_lost and not _begins_empty(step):
                 return self._pass_over()
             if self._is_lost and self._lines:
-                passed = f" {count(self._passed, 'step')} after that cannot be shown." if self._passed else ""
+                passed = english(f" {self._passed:,} [step|steps] after that cannot be shown.") if self._passed else ""
                 self._anew(Recording(self.name, self._lines.header), [self._gap + passed], news)
                 self._said = ""
             if self._pending is not None:
@@ -254,8 +254,8 @@ class Follower:
         """Count a step that cannot be shown. It is said in round numbers, so that a long wait says little."""
         self._passed += 1
         if str(self._passed).rstrip("0") in ("1", "2", "5"):
-            so_far = "step has" if self._passed == 1 else "steps have"
-            self._said = f"{self._gap} {_UNTIL} At least {self._passed:,} {so_far} passed meanwhile."
+            passed = english(f"At least {self._passed:,} [step has|steps have] passed meanwhile.")
+            self._said = f"{self._gap} {_UNTIL} {passed}"
 
 
 def _begins_empty(step: Step) -> bool:

@@ -17,6 +17,7 @@ from core.engine.recorder import Recorder
 from core.errors import InflightError
 from core.trace.events import StepEvent
 from core.trace.header import Header
+from core.trace.messages import english
 from core.trace.trace import Trace
 from core.workload.request import Request
 
@@ -119,5 +120,5 @@ class _Run:
 
     @property
     def sentence(self) -> str:
-        steps = "1 later step was" if self.num_lost == 1 else f"{self.num_lost:,} later steps were"
+        steps = english(f"{self.num_lost:,} later [step was|steps were]")
         return f"The engine was busy without a pause for longer than the record has room: {steps} not kept."

@@ -43,6 +43,7 @@ SETTINGS = {
     "prefill_first": "prefill first",
 }
 
+_COUNTED = {"max_num_seqs": "[lane|lanes]", "num_blocks": "KV [block|blocks]"}
 
 ALIGNMENTS: dict[Alignment, str] = {
     "machine": "All ranks are on the clock of their machine.",
@@ -54,24 +55,24 @@ ALIGNMENTS: dict[Alignment, str] = {
 
 def reason(why: Why) -> str:
     """The scheduler's reason with its numbers: why a request waits or computes nothing."""
-    has, needs = _is(why.have), f"{why.need:,} {_is(why.need)} needed"
+    has, needs = f"[={why.have} is|are]", f"{why.need:,} [is|are] needed"
     match why.limit:
         case "lanes":
             return {1: "the only lane is taken", 2: "both lanes are taken"}.get(why.total, f"all {why.total:,} lanes are taken")
         case "budget" if why.have:
-            return f"{why.have:,} of {count(why.total, 'budget token')} {has} left, and {needs}"
+            return f"{why.have:,} of {why.total:,} budget [token|tokens] {has} left, and {needs}"
         case "budget":
-            return f"the budget of {count(why.total, 'token')} is spent, and {needs}"
+            return f"the budget of {why.total:,} [token|tokens] is spent, and {needs}"
         case "blocks":
-            return f"{why.have:,} of {count(why.total, 'KV block')} {has} free, and {needs}"
+            return f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and {needs}"
         case "barrier":
-            return f"the wave must end first, and {why.have:,} of {count(why.total, 'lane')} {has} still computing"
+            return f"the wave must end first, and {why.have:,} of {why.total:,} [lane|lanes] {has} still computing"
         case "prefill":
             return "another prompt is being computed, one at a time"
         case "margin":
-            return f"{why.have:,} of {count(why.total, 'KV block')} {has} free, and the last {why.need:,} are kept for decodes"
+            return f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and the last {why.need:,} are kept for decodes"
         case "reads":
-            return f"the step may read {why.have:,} more of {count(why.total, 'cached token')}, and {needs}"
+            return f"the step may read {why.have:,} more of {why.total:,} cached [token|tokens], and {needs}"
         case "recovery":
             return "somebody has given way for a KV block, and nobody joins until somebody finishes"
         case "phase":
@@ -97,8 +98,8 @@ def setting(name: str, value: Any) -> str:
         return f"{word} {'on' if value else 'off'}"
     if value is None:
         return f"enough {word}"
-    if name in ("max_num_seqs", "num_blocks"):
-        return f"{value} {word if value != 1 else word[:-1]}"
+    if name in _COUNTED:
+        return f"{value} {_COUNTED[name]}"
     return f"the policy {value}" if name == "policy" else f"a {word} of {value}"
 
 
@@ -115,12 +116,3 @@ def letters(trace: Trace) -> dict[str, str]:
     """The letter of every request, in order of arrival; those that never arrived come last."""
     arrived = [a.request for event in trace.events for a in event.arrived]
     return {request: letter(i) for i, request in enumerate(dict.fromkeys([*arrived, *trace.asked]))}
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun in the right number."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"

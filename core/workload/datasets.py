@@ -100,7 +100,7 @@ class Dataset:
         when = f"within {self.span / speed:,.1f} s" if self.span else "all at once"
         faster = "" if speed == 1 else f" ({speed:,.3g} times as fast as on record)"
         found = [
-            f"{_requests(len(self.shapes))} {when}{faster}, prompts of {_range(prompts)} and answers of {_range(outputs)} tokens."
+            f"Requests: {len(self.shapes):,} {when}{faster}, prompts of {_range(prompts)} and answers of {_range(outputs)} tokens."
         ]
         if self.scale < 1:
             found.append(f"Lengths are {100 * self.scale:.3g} % of those on record.")
@@ -112,7 +112,7 @@ class Dataset:
         else:
             found.append("Prompts are made-up tokens: of the real ones the length alone is kept.")
         if self.skipped:
-            found.append(f"{_requests(self.skipped)} without a prompt or an answer left out.")
+            found.append(f"Left out because a prompt or an answer is missing: {self.skipped:,}.")
         return found
 
     def hit_ratio(self) -> float:
@@ -137,10 +137,6 @@ class Dataset:
             sampling = SamplingParams(shape.output_tokens, ignore_eos=True)
             requests.append(Request(f"r{at}", prompt_token_ids=prompt, sampling=sampling, arrival=(shape.arrival or 0.0) / speed))
         return Workload(requests, self.name, "s")
-
-
-def _requests(count: int) -> str:
-    return f"{count:,} request{'' if count == 1 else 's'}"
 
 
 def _range(counts: Sequence[int]) -> str:

@@ -138,7 +138,7 @@ def test_the_command_shows_the_scale(mooncake, tmp_path, capsys):
     text = capsys.readouterr().out
     assert (
         done.value.code == 0
-        and "5 requests within 1.0 s" in text
+        and "Requests: 5 within 1.0 s" in text
         and "of those on record" in text
         and "Prefixes are shared" in text
     )

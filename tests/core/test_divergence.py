@@ -6,6 +6,7 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.divergence import divergence, knobs
+from core.trace.messages import english
 from worlds.small import memory_trace
 
 ROWS = ((5, 6), (4, 6), (6, 6, 1), (3, 4, 2))
@@ -48,7 +49,9 @@ def test_a_smaller_budget_cuts_a_prompt():
 def test_another_policy_lays_the_same_work_out_differently():
     found = fork(rows=((5, 3), (2, 3)), before={"policy": "dynamic"}, after={"policy": "continuous"})
     assert found.aspect == "layout"
-    assert found.before == "one pass of 7 tokens and 3 pads" and found.after == "one pass of 7 tokens, no padding"
+    assert (
+        english(found.before) == "one pass of 7 tokens and 3 pads" and english(found.after) == "one pass of 7 tokens, no padding"
+    )
 
 
 def test_too_few_blocks_preempt():
@@ -63,7 +66,7 @@ def test_one_run_ends_before_the_other():
     b = memory_trace((3, 4), max_num_seqs=1)
     b.events.pop()
     found = divergence(a, b)
-    assert found.step == 3 and found.after == "has nothing left to do" and found.before == "computes 1 token"
+    assert found.step == 3 and found.after == "has nothing left to do" and english(found.before) == "computes 1 token"
     assert not found.same_tokens and not found.knobs
     assert found.sentence().startswith("Fork at step 3: in the first run computes 1 token")
 

@@ -80,8 +80,8 @@ def lesson_words(language: str) -> set[str]:
     return words([s for path in (FOLDER / language).glob("*.toml") for s in strings(texts(language, path.stem))])
 
 
-GERMAN = lesson_words("de") | words([de for part in catalogue("de").values() for de in part.values()])
-ALL_ENGLISH = lesson_words("en") | words([en for part in catalogue("de").values() for en in part])
+GERMAN = lesson_words("de") | words(list(catalogue("de").values()))
+ALL_ENGLISH = lesson_words("en") | words(list(catalogue("de")))
 ENGLISH = ALL_ENGLISH - FIELD_TERMS - ALIKE - words(list(POLICIES))  # a policy is called by its name in any language
 
 
@@ -145,7 +145,7 @@ def walk(learn, world, names: set[str] | None = None, **how) -> None:
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("?")
     assert english(page.evaluate(SAID), quoted | pieces(page)) == []  # a canvas may have drawn tokens meanwhile
-    assert page.evaluate("[...inflight.speech.untold]") == []
+    assert page.evaluate("[...inflight.speech.missingKeys]") == []
 
 
 @pytest.mark.slow
@@ -233,7 +233,7 @@ def compare_in_german(visit, world, name: str, size: str) -> None:
         chart.scroll_into_view_if_needed()
     expect(page.locator(".chart .plot.waiting")).to_have_count(0)
     said += heard(page, "inflightCompare.present(true)") + heard(page, "inflightCompare.present(false)")
-    assert english(said, held) == [] and page.evaluate("[...inflightCompare.speech.untold]") == []
+    assert english(said, held) == [] and page.evaluate("[...inflightCompare.speech.missingKeys]") == []
     expect(page.locator(".compare .headline")).to_have_text(made["told"]["de"]["says"]["headline"])
     page.wait_for_function("location.hash.includes('lang=de') && location.hash.includes('part=compare')")
     page.evaluate("inflightLearn.speak('en')")
@@ -272,7 +272,7 @@ def test_live_and_what_is_measured_here_are_german(live_url, visit):
     control(live_url, shadow=None)
     assert (
         english(said, pieces(page) | words([live_url, "localhost"])) == []
-        and page.evaluate("[...inflightLive.speech.untold]") == []
+        and page.evaluate("[...inflightLive.speech.missingKeys]") == []
     )
 
 

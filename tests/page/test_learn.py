@@ -100,7 +100,7 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
                     [lesson["name"], stop["name"]],
                 )
                 drawn(page, lesson["name"], stop["name"])
-    assert page.evaluate("[...inflight.speech.untold]") == []
+    assert page.evaluate("[...inflight.speech.missingKeys]") == []
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
     settled(page, "document.documentElement.dataset.part === 'watch'")
     settled(page, "inflight.sentence().includes('schreib')")

@@ -147,8 +147,9 @@ def about(name: str, comparison: Comparison) -> str:
 def where(environment: Mapping[str, Any]) -> str:
     """The machine, in one line."""
     versions = environment.get("versions", {})
+    cpus, threads = t(f"{environment['cpus']} [CPU|CPUs]"), t(f"{environment['threads']} [thread|threads]")
     return (
-        f"{environment['hardware']} ({environment['device']}), {t(_counted(environment['cpus'], 'CPU'))}, {t(_counted(environment['threads'], 'thread'))}, "
+        f"{environment['hardware']} ({environment['device']}), {cpus}, {threads}, "
         f"{environment['dtype']}, {environment['model']['name']}, torch {versions.get('torch', '?')}"
     )
 
@@ -157,10 +158,6 @@ def notes(comparison: Comparison) -> list[str]:
     """The engines' notes about the machine, each once."""
     headers = [run.trace.header for run in comparison.runs.values() if run.trace is not None]
     return list(dict.fromkeys(note for header in headers for note in header.notes))
-
-
-def _counted(number: int | None, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _figures(shown: Shown) -> list[dict[str, Any]]:

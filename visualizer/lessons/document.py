@@ -1,7 +1,7 @@
 """The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
 
 {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
- "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "labels": of the player, by their English, "questions": a lesson, in which every stop is a question}
+ "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "catalogue": what the page says, by its English, "questions": a lesson, in which every stop is a question}
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def document(traces: Traces, language: str = "en", lessons: Sequence[Lesson] = L
         "words": texts(language, "page"),
         "lessons": [lesson_document(lesson, traces, language) for lesson in lessons],
         "terms": terms(traces, language),
-        "labels": catalogue(language)["labels"],
+        "catalogue": catalogue(language),
         "questions": lesson_document(QUESTIONS, traces, language),
     }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
 from core.threads import SHARES
+from core.trace.messages import english
 from visualizer.documents.replay import Deltas
 from visualizer.server.jobs import Job
 from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
@@ -42,7 +43,7 @@ class Run(Job):
         if not self.has_begun:
             return super().cancelled()
         steps = len(self.trace.events) if self.trace else 0
-        return f"The run was cancelled after {steps:,} step{'' if steps == 1 else 's'}."
+        return english(f"The run was cancelled after {steps:,} [step|steps].")
 
     def work(self) -> dict[str, Any]:
         """Compute it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from core.measure.compare import Comparison
 from core.measure.divergence import Divergence, divergence
-from core.trace.phrases import count, letters
+from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.words.findings import decision
 from visualizer.words.language import t
@@ -32,10 +32,10 @@ def decisions(comparison: Comparison) -> str:
     said = []
     if alike:
         tokens = sum(len(event.sampled) for event in ours.events)
-        steps, written = count(len(ours.events), "step"), count(tokens, "token")
-        one = f"{{who}} decides as {{mine}} in all {steps} and writes the same {written}."
-        several = f"{{who}} decide as {{mine}} in all {steps} and write the same {written}."
-        as_ours = one if len(alike) == 1 else several
+        as_ours = (
+            f"{{who}} [={len(alike)} decides|decide] as {{mine}} in all {len(ours.events):,} [step|steps] "
+            f"and [={len(alike)} writes|write] the same {tokens:,} [token|tokens]."
+        )
         said.append(t(as_ours, who=t(" and ").join(alike), mine=mine))
     said += [_parting(name, theirs[name], mine, p, letters(ours)) for name, p in found.items() if p is not None]
     return t("The same requests under the same limits: {said}", said=" ".join(said))
@@ -49,7 +49,7 @@ def _parting(name: str, trace: Trace, mine: str, found: Divergence, letter: Mapp
         engine=_engine(name, trace), mine=mine, name=name,
         before=who + decision(found.before), after=who + decision(found.after),
     )  # fmt: skip
-    took = f"It takes {count(found.steps[1], 'step')} instead of {found.steps[0]:,} and writes {{wrote}}."
+    took = f"It takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes {{wrote}}."
     return f"{parts} {t(took, wrote=t(wrote))}"
 
 

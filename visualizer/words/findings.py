@@ -13,7 +13,6 @@ from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
 from core.measure.metrics import metrics
-from core.trace.phrases import count as counted
 from core.trace.phrases import setting
 from core.trace.trace import Trace
 from visualizer.words.language import t
@@ -150,19 +149,19 @@ def pressure(comparison: Comparison) -> str:
         return [n for n, p in paid.items() if getattr(p, kind) == number], number
 
     (first, least), (last, steps) = those("steps", min), those("steps", max)
-    said = [t(f"{{first}} {'is' if len(first) == 1 else 'are'} done after {counted(least, 'step')}", first=listed(first))]
+    said = [t(f"{{first}} [={len(first)} is|are] done after {least:,} [step|steps]", first=listed(first))]
     said[0] += t(f", {{last}} after {steps:,}", last=listed(last)) if first != last else ""
-    for kind, what, several, unit in _PAID:
+    for kind, what, unit in _PAID:
         names, number = those(kind, max)
         if number:
-            said.append(f"{t(what if len(names) == 1 else several, name=listed(names))}, {t(counted(number, unit))}")
+            said.append(f"{t(what.replace('#', str(len(names))), name=listed(names))}, {t(f'{number:,} {unit}')}")
     return f"{'; '.join(said)}."
 
 
 _PAID = (
-    ("again", "{name} computes most again", "{name} compute most again", "token"),
-    ("frozen", *(("running requests stand still longest under {name}",) * 2), "lane-step"),
-    ("waited", *(("others wait longest under {name}",) * 2), "request-step"),
+    ("again", "{name} [=# computes|compute] most again", "[token|tokens]"),
+    ("frozen", "running requests stand still longest under {name}", "[lane-step|lane-steps]"),
+    ("waited", "others wait longest under {name}", "[request-step|request-steps]"),
 )
 
 

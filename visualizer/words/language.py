@@ -1,6 +1,5 @@
-"""Translates what is said. English is the source and the key: in a key every number, and every sum of numbers, is written #, so
-that one entry stands for all of them. Where an entry is missing, the English stays, and `missing` has its key for a test
-to find.
+"""Translates what is said. English is the source and the key (`core.trace.messages` has what a key is). Where an entry is missing, the English stays,
+and `missing_keys` has its key for a test to find.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from itertools import count
 from typing import TypeVar
 
 from core.assets import ASSETS
+from core.trace.messages import english, fill, key_of
 
 T = TypeVar("T")
 _HOLE = re.compile(r"\{\w+\}")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*")
-_said: ContextVar[Mapping[str, str] | None] = ContextVar("inflight_language", default=None)
-missing: set[str] = set()
+_SWAP = str.maketrans(",.", ".,")
+_spoken: ContextVar[str] = ContextVar("inflight_language", default="en")
+missing_keys: set[str] = set()
 
 
 OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
@@ -28,21 +27,19 @@ OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
 
 
 @cache
-def catalogue(language: str) -> Mapping[str, Mapping[str, str]]:
-    """By part, "sentences" about steps and "labels" of the player: English to another language; empty for English."""
-    if language == "en":
-        return {"sentences": {}, "labels": {}}
-    return json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
+def catalogue(language: str) -> Mapping[str, str]:
+    """From English to another language; empty for English. The page and Python share it."""
+    return {} if language == "en" else json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
 
 
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
     """Sentences composed inside are in this language."""
-    token = _said.set(None if language == "en" else catalogue(language)["sentences"])
+    token = _spoken.set(language)
     try:
         yield
     finally:
-        _said.reset(token)
+        _spoken.reset(token)
 
 
 def elsewhere(make: Callable[[], T]) -> dict[str, T]:
@@ -61,20 +58,19 @@ def t(text: str, **holes: str) -> str:
 
 
 def _translated(text: str) -> str:
-    words = _said.get()
-    if words is None:
-        return text
-    numbers = _NUMBER.findall(text)
-    key = _NUMBER.sub("#", text)
-    if key not in words:
-        if not re.search("[A-Za-z]", _HOLE.sub("", text)):
-            return _NUMBER.sub(lambda n: _as_written(n[0]), text)
-        missing.add(key)
-        return text
-    at = count()
-    return re.sub(r"#", lambda _: _as_written(numbers[next(at)]), words[key])
+    language = _spoken.get()
+    if language == "en":
+        return english(text)
+    key, given = key_of(text)
+    template = catalogue(language).get(key)
+    if template is not None:
+        return fill(template, given, language, _as_written)
+    if not re.search("[A-Za-z]", _HOLE.sub("", text)):
+        return fill(key, given, language, _as_written)
+    missing_keys.add(key)
+    return english(text)
 
 
-def _as_written(number: str) -> str:
-    """12,345.6 as 12.345,6."""
-    return number.translate(str.maketrans(",.", ".,"))
+def _as_written(part: str) -> str:
+    """12,345.6 as 12.345,6; quoted text as it is."""
+    return part if part.startswith("“") else part.translate(_SWAP)

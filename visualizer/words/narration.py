@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from core.trace.events import Segment
-from core.trace.phrases import brief, count, reason
+from core.trace.phrases import brief, reason
 from visualizer.words.context import StepContext
 from visualizer.words.vocabulary import (
     NAMED,
     Sentence,
-    agree,
-    ending,
     joined,
     names,
     once_more,
@@ -53,8 +51,8 @@ def _preempted(m: StepContext) -> Clause | None:
         return None
     lost = sum(p.tokens_lost for p in m.event.preempted)
     who = names([p.request for p in m.event.preempted])
-    short = [*who, f" {agree(m.event.preempted, 'loses its', 'lose their')} cache of {count(lost, 'token')}"]
-    return short, [*short, f", because the {count(m.event.kv.total, 'KV block')} ran out"]
+    short = [*who, f" [={len(m.event.preempted)} loses its|lose their] cache of {lost:,} [token|tokens]"]
+    return short, [*short, f", because the {m.event.kv.total:,} KV [block|blocks] ran out"]
 
 
 def _decodes(m: StepContext) -> Clause | None:
@@ -64,16 +62,16 @@ def _decodes(m: StepContext) -> Clause | None:
     if not writing:
         short = [
             *names([s.request for s in m.decodes]),
-            f" {agree(m.decodes, 'computes', 'compute')} without a new token",
+            f" [={len(m.decodes)} computes|compute] without a new token",
         ]
         return short, short
     then = "then " if m.prefills_come_first else ""
     rows = {(s.pass_index, s.request) for s in m.decodes}
     total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
     if total > len(writing):  # speculation
-        adds = f"{' adds' if len(writing) == 1 else ' add'} {total} tokens"
+        adds = f" [={len(writing)} adds|add] {total} [token|tokens]"
     else:
-        adds = " adds one token" if len(writing) == 1 else " each add one token"
+        adds = f" [={len(writing)} adds one token|each add one token]"
     short = [*([then] if then else []), *names(writing), adds]
     nothing_else = not (m.prefills or m.event.waiting.count or m.event.stalled or m.event.preempted)
     return short, [*short, ", and nobody waits"] if nothing_else else short
@@ -100,18 +98,18 @@ def _one_prefill(m: StepContext, s: Segment, who: Sentence) -> Clause:
     end, all_of_it = m.pending_end(s), s.kv_len == m.pending_end(s)
     limit = f", all that the budget of {m.event.budget.limit} leaves" if m.cut_by_budget(s) else ""
     if m.recomputed(s):
-        short = [*who, f" computes {count(s.length, 'token')}{once_more(m.recomputed(s), s.length)}"]
+        short = [*who, f" computes {s.length:,} [token|tokens]{once_more(m.recomputed(s), s.length)}"]
         return short, [*short, limit or ", lost when it was preempted"]
     first = " and writes its first token" if s.request in m.sampled else ""
     if not all_of_it:
-        short = [*who, f" reads {s.length} of its {count(end, 'prompt token')}"]
+        short = [*who, f" reads {s.length} of its {end:,} prompt [token|tokens]"]
         return short, [*short, limit]
     if s.start:
         cached = m.event.kv.cached_tokens.get(s.request)
         last = "the last" if s.length == 1 else f"the last {s.length}"
-        short = [*who, f" reads {last} of its {count(end, 'prompt token')}", first]
+        short = [*who, f" reads {last} of its {end:,} prompt [token|tokens]", first]
         return short, [*short, f", as {cached} were in the prefix cache" if cached else ""]
-    short = [*who, f" reads its {count(s.length, 'prompt token')}", first]
+    short = [*who, f" reads its {s.length:,} prompt [token|tokens]", first]
     return short, [*short, _room(m)]
 
 
@@ -129,7 +127,7 @@ def _stalled(m: StepContext) -> Clause | None:
     stalled = m.event.stalled
     if not stalled:
         return None
-    short = [*names([s.request for s in stalled]), f" {agree(stalled, 'computes', 'compute')} nothing"]
+    short = [*names([s.request for s in stalled]), f" [={len(stalled)} computes|compute] nothing"]
     return short, [*short, f", as {brief(stalled[0].why)}"]
 
 
@@ -138,7 +136,7 @@ def _padding(m: StepContext) -> Clause | None:
     if not padding:
         return None
     positions = sum(p.rows * p.width for p in m.event.passes)
-    short: Sentence = [f"{padding} of {count(positions, 'position')} {'is' if padding == 1 else 'are'} padding"]
+    short: Sentence = [f"{padding} of {positions:,} [position|positions] [={padding} is|are] padding"]
     return short, [*short, ", ", *padding_causes(m.event.passes)]
 
 
@@ -146,8 +144,8 @@ def _overrun(m: StepContext) -> Clause | None:
     over = m.event.overrun
     if not over:
         return None
-    short = [*names([o.request for o in over]), f" {agree(over, 'is', 'are')} computed for nothing"]
-    return short, [*short, f", as {agree(over, 'it', 'they')} had stopped"]
+    short = [*names([o.request for o in over]), f" [={len(over)} is|are] computed for nothing"]
+    return short, [*short, f", as [={len(over)} it|they] had stopped"]
 
 
 def _ends(m: StepContext) -> Clause | None:
@@ -155,15 +153,14 @@ def _ends(m: StepContext) -> Clause | None:
     if not ended:
         return None
     reasons = {f.finish_reason for f in ended}
-    verb = (
-        {"length": "finish", "stop": "stop", "cancelled": "leave", "error": "fail"}[reasons.pop()] if len(reasons) == 1 else "end"
-    )
+    verbs = {"length": "finishes|finish", "stop": "stops|stop", "cancelled": "leaves|leave", "error": "fails|fail"}
+    verb = verbs[reasons.pop()] if len(reasons) == 1 else "ends|end"
     who = names([f.request for f in ended])
-    short = [*who, f" {verb}{ending(ended, 'es' if verb == 'finish' else 's')}"]
+    short = [*who, f" [={len(ended)} {verb}]"]
     if len(ended) > 1:
         return short, short
     cause = {
-        "length": f" with the {count(m.written(ended[0].request), 'token')} it asked for", "stop": " at a stop",
+        "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for", "stop": " at a stop",
         "cancelled": ", cancelled", "error": ", as its logits were not finite",
     }[ended[0].finish_reason]  # fmt: skip
     return short, [*short, cause]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from core.trace.events import Admitted, Draft, Finished, Overrun, Preempted, Segment, Stalled, Why
-from core.trace.phrases import bound, count, reason
+from core.trace.phrases import bound, reason
 from visualizer.words.context import StepContext
-from visualizer.words.vocabulary import Sentence, agree, is_are, milliseconds, names, padding_causes
+from visualizer.words.vocabulary import Sentence, milliseconds, names, padding_causes
 
 
 def reasons(m: StepContext) -> list[Sentence]:
@@ -33,17 +33,17 @@ def reasons(m: StepContext) -> list[Sentence]:
 
 def _arrived(m: StepContext, request: str) -> Sentence:
     asked = m.asked.get(request)
-    wants = f", asking for up to {count(asked, 'token')}" if asked else ""
-    return [{"r": request}, f" arrives with a prompt of {count(m.prompt.get(request, 0), 'token')}{wants}."]
+    wants = f", asking for up to {asked:,} [token|tokens]" if asked else ""
+    return [{"r": request}, f" arrives with a prompt of {m.prompt.get(request, 0):,} [token|tokens]{wants}."]
 
 
 def _preempted(m: StepContext, p: Preempted) -> Sentence:
     growing = [c.request for c in m.event.kv.changes if c.added]
-    taken: Sentence = [", and ", *names(growing), f" {agree(growing, 'takes', 'take')} its place"] if growing else []
+    taken: Sentence = [", and ", *names(growing), f" [={len(growing)} takes|take] its place"] if growing else []
     return [
         {"r": p.request},
-        f" is preempted: too few of the {count(m.event.kv.total, 'KV block')} were free for the running requests to go on. "
-        f"{_gives_way(m.config.policy.victim)} gives way: it loses lane {p.lane} and its cache of {count(p.tokens_lost, 'token')}",
+        f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for the running requests to go on. "
+        f"{_gives_way(m.config.policy.victim)} gives way: it loses lane {p.lane} and its cache of {p.tokens_lost:,} [token|tokens]",
         *taken,
         "; its tokens are kept and will be computed again.",
     ]
@@ -60,14 +60,14 @@ def _decodes(m: StepContext) -> list[Sentence]:
         return []
     who = names([s.request for s in m.decodes], limit=12)
     cost = (
-        f", {count(sum(s.length for s in m.decodes), 'token')} of the budget of {m.event.budget.limit}"
+        f", {sum(s.length for s in m.decodes):,} [token|tokens] of the budget of {m.event.budget.limit}"
         if m.event.budget.limit
         else ""
     )
     return [
         [
             *who,
-            f" {agree(m.decodes, 'computes its', 'compute their')} newest token and {agree(m.decodes, 'gets', 'get')} the next{cost}.",
+            f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the next{cost}.",
         ]
     ]
 
@@ -89,11 +89,11 @@ def _share(m: StepContext, s: Segment, why: Why) -> Sentence:
     need = m.pending_end(s) - s.start
     limit = m.event.budget.limit
     if limit is None:
-        return [f"its {count(need, 'token')} are computed at once, as this policy has no token budget"]
+        return [f"its {need:,} [token|tokens] are computed at once, as this policy has no token budget"]
     left = why.have if why.limit == "budget" else _budget_before(m, s)
-    before = f"after {count(len(m.old_decodes), 'decode')} " if m.old_decodes and not m.config.prefill_first else ""
-    room = f"{before}{left} of {count(limit, 'budget token')} {is_are(left)} left: "
-    return [room + (f"its first chunk is {s.length} of {need}" if s.length < need else f"its {count(need, 'token')} fit")]
+    before = f"after {len(m.old_decodes):,} [decode|decodes] " if m.old_decodes and not m.config.prefill_first else ""
+    room = f"{before}{left} of {limit:,} budget [token|tokens] [={left} is|are] left: "
+    return [room + (f"its first chunk is {s.length} of {need}" if s.length < need else f"its {need:,} [token|tokens] fit")]
 
 
 def _budget_before(m: StepContext, s: Segment) -> int:
@@ -108,7 +108,7 @@ def _chunk(m: StepContext, s: Segment) -> Sentence:
     end, chunk = m.pending_end(s), m.state.chunks.get(s.request, 0) + 1
     cause = f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
     done = f"{s.kv_len} of its {end} are done" if s.kv_len < end else f"all its {end} are done"
-    return [{"r": s.request}, f" computes chunk {chunk}, {count(s.length, 'token')}{cause}; {done}."]
+    return [{"r": s.request}, f" computes chunk {chunk}, {s.length:,} [token|tokens]{cause}; {done}."]
 
 
 def _hit(m: StepContext, request: str, cached: int) -> Sentence:
@@ -116,8 +116,8 @@ def _hit(m: StepContext, request: str, cached: int) -> Sentence:
     blocks = cached // m.config.block_size
     return [
         {"r": request},
-        f" finds {cached} of its {count(known, 'token')} in the prefix cache ({count(blocks, 'block')}), so {known - cached} "
-        f"{is_are(known - cached)} left to compute.",
+        f" finds {cached} of its {known:,} [token|tokens] in the prefix cache ({blocks:,} [block|blocks]), so {known - cached} "
+        f"[is|are] left to compute.",
     ]
 
 
@@ -132,8 +132,8 @@ def _waiting(m: StepContext) -> list[Sentence]:
     since = m.state.since.get(waiting.request, m.event.step)
     steps = m.event.step - since
     others = waiting.count - 1
-    behind = f" {others} more {'waits' if others == 1 else 'wait'} behind it." if others else ""
-    how_long = f" since step {since}, {count(steps, 'step')} ago" if steps else ""
+    behind = f" {others} more [waits|wait] behind it." if others else ""
+    how_long = f" since step {since}, {steps:,} [step|steps] ago" if steps else ""
     again = ", preempted," if waiting.request in m.state.lost else ""
     return [[{"r": waiting.request}, f"{again} waits{how_long}: ", reason(waiting.why), f".{behind}"]]
 
@@ -144,7 +144,7 @@ def _budget(m: StepContext) -> list[Sentence]:
         return []
     used = budget.decode + budget.prefill
     return [[
-        f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of {count(budget.limit, 'token')}, "
+        f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of {budget.limit:,} [token|tokens], "
         f"{budget.unused} unused. ", bound(budget.binding), ".",
     ]]  # fmt: skip
 
@@ -156,8 +156,8 @@ def _padding(m: StepContext) -> list[Sentence]:
         if forward.padding:
             share = round(100 * forward.padding / positions)
             sentences.append([
-                f"The pass computes {count(forward.rows, 'row')} × {count(forward.width, 'position')} = {positions}; ",
-                f"{forward.padding} of them ({share} %) {is_are(forward.padding)} padding: ",
+                f"The pass computes {forward.rows:,} [row|rows] × {forward.width:,} [position|positions] = {positions}; ",
+                f"{forward.padding} of them ({share} %) [={forward.padding} is|are] padding: ",
                 *padding_causes([forward]),
                 ".",
             ])  # fmt: skip
@@ -175,7 +175,7 @@ def _graph(m: StepContext) -> list[Sentence]:
     beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
     return [
         [
-            f"The pass runs as a CUDA graph of {count(p.bucket or 0, 'position')}: {pads} of them {is_are(pads)} padding that belongs to no request."
+            f"The pass runs as a CUDA graph of {p.bucket or 0:,} [position|positions]: {pads} of them [is|are] padding that belongs to no request."
         ]
         for p, pads in beyond
         if pads > 0
@@ -185,13 +185,13 @@ def _graph(m: StepContext) -> list[Sentence]:
 def _draft(m: StepContext, d: Draft) -> Sentence:
     got = sum(s.request == d.request for s in m.event.sampled)
     forgotten = d.drafted - d.accepted
-    then = "" if not forgotten else f"; the {'other is' if forgotten == 1 else 'others are'} forgotten"
+    then = "" if not forgotten else f"; the [={forgotten} other is|others are] forgotten"
     if not d.accepted:
-        then = f"; {'it is' if forgotten == 1 else 'they are'} forgotten"
-    right = "none is right" if not d.accepted else f"{d.accepted} {'is' if d.accepted == 1 else 'are'} right"
+        then = f"; [={forgotten} it is|they are] forgotten"
+    right = "none is right" if not d.accepted else f"{d.accepted} [is|are] right"
     return [
         {"r": d.request},
-        f" guesses {count(d.drafted, 'token')} ahead: {right}, so the pass gives it {count(got, 'token')}{then}.",
+        f" guesses {d.drafted:,} [token|tokens] ahead: {right}, so the pass gives it {got:,} [token|tokens]{then}.",
     ]
 
 
@@ -203,9 +203,9 @@ def _overrun(m: StepContext, o: Overrun) -> Sentence:
         else "was cancelled while this step ran"
     )
     lane = m.leaving.get(o.request)
-    blocks = count(len(m.state.tables.get(o.request, ())), "block")
+    blocks = f"{len(m.state.tables.get(o.request, ())):,} [block|blocks]"
     then = "" if lane is None else f"; lane {lane} and {blocks} become free after it"
-    return [{"r": o.request}, f" {when}: {count(o.rows, 'position')} {_was(o.rows)} computed for nothing{then}."]
+    return [{"r": o.request}, f" {when}: {o.rows:,} [position|positions] [was|were] computed for nothing{then}."]
 
 
 def _device_waited(m: StepContext) -> list[Sentence]:
@@ -217,16 +217,16 @@ def _device_waited(m: StepContext) -> list[Sentence]:
 def _finished(m: StepContext, f: Finished) -> Sentence:
     written = m.written(f.request)
     cause = {
-        "length": f"it has the {count(written, 'token')} it asked for",
+        "length": f"it has the {written:,} [token|tokens] it asked for",
         "stop": f"its token number {written} is where it stops",
-        "cancelled": f"it was cancelled after {count(written, 'token')}",
+        "cancelled": f"it was cancelled after {written:,} [token|tokens]",
         "error": "its logits were not finite",
     }[f.finish_reason]
     lane = m.state.lane_of(f.request)
     if lane is None:
         then = ""
     elif f.request in m.leaving:
-        then = f", and gives back lane {lane} and {count(len(m.state.tables.get(f.request, ())), 'block')}"
+        then = f", and gives back lane {lane} and {len(m.state.tables.get(f.request, ())):,} [block|blocks]"
     elif m.config.policy.keeps_finished:
         then = f", but lane {lane} stays taken until its wave ends"
     else:
@@ -238,8 +238,4 @@ def _wave_ends(m: StepContext) -> list[Sentence]:
     if not m.config.policy.keeps_finished or not m.leaving:
         return []
     lanes = list(m.leaving.values())
-    return [[f"The wave is over: {count(len(lanes), 'lane')} {agree(lanes, 'becomes', 'become')} free for the next step."]]
-
-
-def _was(number: int) -> str:
-    return "was" if number == 1 else "were"
+    return [[f"The wave is over: {len(lanes):,} [lane|lanes] [becomes|become] free for the next step."]]

@@ -125,7 +125,7 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
     load, cpus = environment.get("load_average"), environment.get("cpus")
     if load is not None:
         busy = too_busy(load, cpus)
-        machine = t(f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} CPU{'' if cpus == 1 else 's'})")
+        machine = t(f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} [CPU|CPUs])")
         said.append(machine + (t(", so these times are not those of a quiet one") if busy else ""))
     said.append(t("Another machine or model gives other numbers"))
     return f"{'. '.join(said)}."

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
 
 from core.trace.events import Pass
-from core.trace.phrases import count
 from visualizer.words.language import t
 
 Span = str | dict[str, str]
@@ -33,7 +31,7 @@ def padding_causes(passes: Sequence[Pass]) -> Sentence:
     over = sum(len(p.finished_rows) for p in passes)
     positions_over = sum(len(p.finished_rows) * p.width for p in passes)
     shorter = sum(p.padding for p in passes) - positions_over
-    causes: Sentence = [f"{count(over, 'row')} of finished requests"] if over else []
+    causes: Sentence = [f"{over:,} [row|rows] of finished requests"] if over else []
     return causes + [" and "] * bool(over and shorter) + [f"{shorter} to fill rows up to the longest"] * bool(shorter)
 
 
@@ -68,21 +66,8 @@ def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
     return said(spans + [end] * bool(spans))
 
 
-def agree(actors: Sequence[Any], one: str, many: str) -> str:
-    """The verb that goes with so many actors."""
-    return one if len(actors) == 1 else many
-
-
-def ending(actors: Sequence[Any], ending: str) -> str:
-    return ending if len(actors) == 1 else ""
-
-
 def milliseconds(seconds: float) -> str:
     """As the player writes a duration: halves are rounded up, as JavaScript does."""
     ms = Decimal(seconds * 1000)
     places = "1" if ms >= 100 else "0.1" if ms >= 10 else "0.01"
     return f"{ms.quantize(Decimal(places), ROUND_HALF_UP)} ms"
-
-
-def is_are(number: int) -> str:
-    return "is" if number == 1 else "are"

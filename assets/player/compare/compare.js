@@ -2,7 +2,7 @@
 // there is one, measures others.
 
 import { download, h, setText } from "../parts/dom.js";
-import { plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
@@ -283,7 +283,7 @@ export class Compare {
     this.bar.draw();
     this._remember();
     const gap = race.gap();
-    setText(this.$(".gap"), gap ? t(`{first} is ${plural(gap[1], "token")} ahead of {last}`, { first: gap[0], last: gap[2] }) : race.now >= race.span ? t("all are done") : "");
+    setText(this.$(".gap"), gap ? t(`{first} is ${count(gap[1])} [token|tokens] ahead of {last}`, { first: gap[0], last: gap[2] }) : race.now >= race.span ? t("all are done") : "");
   }
 
   _top() {

@@ -1,7 +1,7 @@
 // One run of a race: its lanes on the race's axis, the requests that are done, its counters, the number it ends in.
 
 import { h, setAttr, setText } from "../parts/dom.js";
-import { count, duration, plural } from "../parts/format.js";
+import { count, duration } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
 import { HELD, countUpTo } from "../run/run.js";
@@ -67,7 +67,7 @@ export class Racer {
 
   /** The number that it ends in. */
   inAll() {
-    return t(this.race.clock ? duration(this.seconds) : plural(this.steps, "step"));
+    return t(this.race.clock ? duration(this.seconds) : `${count(this.steps)} [step|steps]`);
   }
 
   /** The step that stands at a moment of the race. */
@@ -133,7 +133,7 @@ export class Racer {
     }
     const rate = now > 0 && clock ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}` : "";
     const stepsDone = clock ? countUpTo(this._ends ?? (this._ends = run.events.map((e) => e.tEnd - this.start)), now + 1e-9) : Math.min(Math.floor(now), this.steps);
-    setText(this.numbers, race.layout === "phone" ? t(plural(tokens, "token")) : t(`${plural(tokens, "token")} in ${plural(stepsDone, "step")}`) + rate);
+    setText(this.numbers, race.layout === "phone" ? t(`${count(tokens)} [token|tokens]`) : t(`${count(tokens)} [token|tokens] in ${count(stepsDone)} [step|steps]`) + rate);
     this.final.hidden = !done;
     if (done) {
       setText(this.final, this.inAll());

@@ -85,7 +85,7 @@ export class Learn {
     this.language = this.doc.language;
     this.root.lang = this.language;
     const { title, question: shows, stops: asked } = this.doc.questions;
-    this.speech = this.language === "en" ? null : { name: this.language, labels: this.doc.labels, terms: this.doc.terms, asked: { title, shows, asked }, captions: (entry) => this._captions(entry.name) };
+    this.speech = this.language === "en" ? null : { name: this.language, words: this.doc.catalogue, terms: this.doc.terms, asked: { title, shows, asked }, captions: (entry) => this._captions(entry.name) };
     this._speak();
     this._labels();
     this.home.draw();

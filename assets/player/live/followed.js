@@ -1,7 +1,7 @@
 // Somebody else's engine, watched by the recording that it writes: what it is, which of several is shown, and that nobody here can steer it.
 
 import { h, setAttr, setText } from "../parts/dom.js";
-import { plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { speaking, t } from "../parts/speech.js";
 import { limitsOf } from "../watch/facts.js";
 import { inLanes } from "./words.js";
@@ -32,7 +32,7 @@ export class FollowedView {
     if (!followed) return;
     const engine = run?.header.engine;
     setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
-    setText(this.file, all ? t(`Recorded in a file for each of ${plural(followed.ranks.length, "rank")}`) : t("Recorded in {file}", { file: followed.file }));
+    setText(this.file, all ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`) : t("Recorded in {file}", { file: followed.file }));
     const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
     setText(this.note, [...notes, t("It is somebody else's engine: it can be watched, not steered."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
     setText(this.clock, followed.says.length ? followed.says.map((says) => t(says)).join(" ") : followed.streams.length > 1 ? t("These are no ranks of one engine: each recording is followed by itself.") : "");
@@ -51,7 +51,7 @@ export class FollowedView {
 
 /** Which rank of how many, as far as that is known. */
 function whose({ ranks, count, of }, all) {
-  if (all) return t(`, ${plural(ranks.length, "rank")}`);
+  if (all) return t(`, ${count(ranks.length)} [rank|ranks]`);
   const mine = ranks.find((rank) => rank.of === of);
   return mine && count > 1 ? t(`, rank ${mine.rank} of ${count}`) : "";
 }

@@ -2,7 +2,7 @@
 
 import { chip } from "../parts/chips.js";
 import { h, setText } from "../parts/dom.js";
-import { duration, plural } from "../parts/format.js";
+import { count, duration } from "../parts/format.js";
 import { speaking, t } from "../parts/speech.js";
 import { timesOf } from "../views/request_card.js";
 
@@ -34,7 +34,7 @@ export class Lately {
     this.list.replaceChildren(...over.map((request) => {
       const { ttft } = timesOf(run, request, run.length - 1);
       const words = h("span", { class: "lately-words" });
-      setText(words, [request.by, t(plural(run.numGenerated(request, run.length - 1), "token")), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
+      setText(words, [request.by, t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
       return h("li", {}, chip(app, request, false), words);
     }));
   }

@@ -3,7 +3,7 @@
 
 import { chip } from "../parts/chips.js";
 import { h, setText } from "../parts/dom.js";
-import { duration, plural } from "../parts/format.js";
+import { count, duration } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 
 const ENDS = { length: "finished", stop: "finished", cancelled: "cancelled", error: "failed" };
@@ -14,7 +14,7 @@ function whereabouts(run, own) {
   const { ended } = own;
   if (ended && ended.error) return t(ended.error);
   if (ended) {
-    const times = [ended.ttft_s !== null && t(`first token after ${duration(ended.ttft_s)}`), ended.e2e_s !== null && t(`${plural(ended.tokens, "token")} in ${duration(ended.e2e_s)}`)];
+    const times = [ended.ttft_s !== null && t(`first token after ${duration(ended.ttft_s)}`), ended.e2e_s !== null && t(`${count(ended.tokens)} [token|tokens] in ${duration(ended.e2e_s)}`)];
     return [t(ENDS[ended.finish_reason] || "done"), ...times.filter(Boolean)].join(", ");
   }
   const request = run && run.request(own.id);

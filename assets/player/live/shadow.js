@@ -1,7 +1,7 @@
 // Another policy on the same requests, run again on the same engine while nobody asks: its measured steps beside those that were served.
 
 import { h, setText } from "../parts/dom.js";
-import { count, duration, plural } from "../parts/format.js";
+import { count, duration } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 
 const ROWS = ["Steps", "Lanes in use", "Time to answer"];
@@ -46,8 +46,8 @@ function noteOf(told) {
   if (told?.sentence) return t(told.sentence);
   if (!told?.finished) return t("As soon as nobody asks, the same requests are run again under this policy.");
   const { requests, finished, other_texts: other } = told;
-  if (told.status !== "done") return t(`Run again whenever nobody asks: ${count(finished)} of ${plural(requests, "request")} so far.`);
-  const texts = t(other ? `${plural(other, "text")} came out otherwise` : "with the same texts");
-  const mean = t(`Time to answer: the mean of the ${plural(told.finished_in_both, "request")} that both have answered.`);
+  if (told.status !== "done") return t(`Run again whenever nobody asks: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
+  const texts = t(other ? `${count(other)} [text|texts] came out otherwise` : "with the same texts");
+  const mean = t(`Time to answer: the mean of the ${count(told.finished_in_both)} [request|requests] that both have answered.`);
   return `${mean} ${t("Run again while nobody asked: same model, same arrivals, {texts}.", { texts })}`;
 }

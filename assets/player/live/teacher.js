@@ -2,7 +2,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { bareCard } from "../parts/floating.js";
-import { plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { keep, kept } from "../parts/kept.js";
 import { t, tell } from "../parts/speech.js";
 import { paceWords } from "./words.js";
@@ -117,7 +117,7 @@ export class Teacher {
       h("div", { class: "pace" }, h("span", { class: "label" }, t("Pace")), this.pace, this.paceSays),
       h("div", { class: "acts" }, act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null })),
         act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")),
-      h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(plural(w.requests, "request"))}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name)))),
+      h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name)))),
       h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks);
   }
 

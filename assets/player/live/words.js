@@ -1,15 +1,15 @@
 // What the Live tab says of the batch, in a line. Knows no DOM.
 
-import { count, plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
 /** Limits and policy in words, as an engine has them. */
 function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
-  return [policy, t(plural(lanes, "lane")), budget && t(`budget ${count(budget)}`)].filter(Boolean).join(" · ");
+  return [policy, t(`${count(lanes)} [lane|lanes]`), budget && t(`budget ${count(budget)}`)].filter(Boolean).join(" · ");
 }
 
 export function paceWords(pace) {
-  return t(pace === null || pace === undefined ? "full speed" : pace === 0 ? "single steps" : `${plural(pace, "step")} a second`);
+  return t(pace === null || pace === undefined ? "full speed" : pace === 0 ? "single steps" : `${count(pace)} [step|steps] a second`);
 }
 
 /** How the engine is set now. */
@@ -29,7 +29,7 @@ export function says({ run, state, broken }, { skipped, teaches }) {
   if (!state.class) return t("The engine is being made ready, which takes some seconds.");
   if (set.changing) {
     const running = run ? inLanes(run) : 0;
-    const held = set.held ? t(` ${plural(set.held, "request")} ${set.held === 1 ? "waits" : "wait"} for it.`) : "";
+    const held = set.held ? t(` ${count(set.held)} [request|requests] [waits|wait] for it.`) : "";
     return `${running ? t(`At the barrier: ${running} still running. `) : ""}${t("Then comes {limits}.", { limits: limitsWords(set.next || set) })}${held}`;
   }
   if (state.late) return t("The engine was at work before anybody watched: it is shown from its next run on.");

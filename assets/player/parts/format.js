@@ -1,8 +1,7 @@
-// Numbers as words: counts, plurals, times. Knows no DOM.
+// Numbers as words: counts and times. Knows no DOM.
 
 /** 12,345: `toLocaleString` would cost more than all the rest of a step. */
 export const count = (n) => (n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ","));
-export const plural = (n, word, many = `${word}s`) => `${count(n)} ${n === 1 ? word : many}`;
 
 export function milliseconds(seconds) {
   const ms = seconds * 1000;

@@ -1,12 +1,10 @@
-// What the player says, in another language. English is the source and the key: in a key numbers stand as # and quoted text as “…”, so that
-// what a run holds is never looked up. What has no entry is said in English, and noted for a test to find. One language is spoken by all parts of
-// the page, each of which has a `Speech`. Knows no view.
+// What the player says, in another language; messages.js has what a key is. A text without an entry stays English, and its key is noted for a test
+// to find. All parts of the page speak one language; each has a `Speech`. Knows no view.
 
 import { setText } from "./dom.js";
+import { english, fill, keyOf } from "./messages.js";
 
-const PARTS = /“[^”]*”|\d+(?:[.,]\d+)*/g;
-
-/** @type {any} {name, labels: English to it, terms: see glossary.js, asked: see runs_card.js, captions: what is said of a recorded run, by its entry}; null for English. */
+/** @type {any} {name, words: English to it, terms: see glossary.js, asked: see runs_card.js, captions: what is said of a recorded run, by its entry}; null for English. */
 let spoken = null;
 let isChosen = false; // until then what the address asks for is on its way
 /** @type {Set<Speech>} */
@@ -29,8 +27,8 @@ export function speak(language) {
   for (const speech of speeches) speech.say();
 }
 
-/** Texts that had no entry, by key. */
-export const untold = new Set();
+/** The keys of texts that had no entry. */
+export const missingKeys = new Set();
 
 /**
  * A text in the language that is spoken. holes: what stands in it at {name}: names, and what is in that language already.
@@ -43,17 +41,12 @@ export function t(text, holes = null) {
 }
 
 function translated(text) {
-  if (!spoken) return text;
-  const words = spoken.labels;
+  if (!spoken) return english(text);
   if (!/[A-Za-z]/.test(text)) return asWritten(text);
-  const given = text.match(PARTS) || [];
-  const key = text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#"));
-  if (!Object.hasOwn(words, key)) {
-    untold.add(key);
-    return text;
-  }
-  let at = 0;
-  return words[key].replace(/#|“…”/g, () => asWritten(given[at++]));
+  const [key, given] = keyOf(text);
+  if (Object.hasOwn(spoken.words, key)) return fill(spoken.words[key], given, spoken.name, asWritten);
+  missingKeys.add(key);
+  return english(text);
 }
 
 /** 12,345.6 as 12.345,6; quoted text as it is. */
@@ -71,7 +64,7 @@ export class Speech {
   constructor(root, changed) {
     this.changed = changed;
     this.root = root;
-    this.untold = untold;
+    this.missingKeys = missingKeys;
     this.texts = [];
     const walker = document.createTreeWalker(root, 4 /* texts */);
     while (walker.nextNode()) {

@@ -3,7 +3,7 @@
 import { dims } from "../parts/colours.js";
 import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { count, plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { measure, setFont, shorten, Surface } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
 
@@ -113,7 +113,7 @@ export class LengthsView {
     if (!lane.request) return { request: null, lines: [[`lane ${lane.lane} is free`]] };
     const grown = lane.kvLen - lane.before;
     const note = grown ? `, ${grown} of them new in this step` : "";
-    return { request: lane.request, lines: [[{ request: lane.request }, ` holds ${plural(lane.kvLen, "position")}${note}`]] };
+    return { request: lane.request, lines: [[{ request: lane.request }, ` holds ${count(lane.kvLen)} [position|positions]${note}`]] };
   }
 
   places() {
@@ -173,7 +173,7 @@ export class BlocksView {
     const { run, frame, presenter, alone } = state;
     this.state = state;
     const { kv } = frame.event;
-    tell(this.key, `${count(kv.used)} of ${count(kv.total)} · ${plural(run.blockSize, "token")} each`);
+    tell(this.key, `${count(kv.used)} of ${count(kv.total)} · ${count(run.blockSize)} [token|tokens] each`);
     if (!surface.visible) return;
     const g = surface.begin();
     const total = kv.total;

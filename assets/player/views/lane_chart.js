@@ -5,7 +5,7 @@
 
 import { dims } from "../parts/colours.js";
 import { clamp } from "../parts/dom.js";
-import { milliseconds, plural } from "../parts/format.js";
+import { count, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { measure, resize, setFont, Surface } from "../parts/surface.js";
 import { clockLabel, countLaneSteps, indexAt, lanePieces, queueColumns, roundUnit } from "../run/lane_layout.js";
@@ -277,13 +277,13 @@ export class LaneChart {
     if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };
     const when = `step ${run.stepOf(i)}`;
     const lane = Math.floor((y - this.axis) / this.pitch);
-    if (lane >= run.numLanes) return { request: null, lines: [[`${when}: ${plural(run.numWaiting[i], "request")} waiting`]] };
+    if (lane >= run.numLanes) return { request: null, lines: [[`${when}: ${count(run.numWaiting[i])} [request|requests] waiting`]] };
     const stay = run.holders[i][lane] ?? -1;
     if (stay < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
     const { request } = run.stays[stay];
     const lines = [[{ request }, ` lane ${lane}, ${when}: ${doing(run.statuses[i][lane] || 0)}`]];
     const gone = run.events[i].preempted.find((p) => p.lane === lane);
-    if (gone) lines.push([{ request: run.request(gone.request) }, ` was preempted here and lost ${plural(gone.tokensLost, "cached token")}`]);
+    if (gone) lines.push([{ request: run.request(gone.request) }, ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`]);
     return { request, lines };
   }
 }

@@ -4,7 +4,7 @@
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
 import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { duration, milliseconds, plural } from "../parts/format.js";
+import { count, duration, milliseconds } from "../parts/format.js";
 import { measure } from "../parts/surface.js";
 import { doingOf, GUTTER, LaneChart } from "./lane_chart.js";
 
@@ -130,7 +130,7 @@ export class LanesView {
     const { run, name } = member;
     const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean); // as in the run on screen
     other.paint({ run, palette, focus: lit, presenter }, `${stamp}/${at}`, () => this._layout(state, run), (g) => {
-      const title = `${t(name)}: ${t(plural(run.length, "step"))}, ${t(duration(run.events.at(-1).tEnd - run.events[0].tStart))}`;
+      const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.events.at(-1).tEnd - run.events[0].tStart))}`;
       g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
     });
     const g = other.show(right);

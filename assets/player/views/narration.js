@@ -35,7 +35,7 @@ export class Narration {
       this.sentence.replaceChildren(...spans(state, this.say(frame), (r) => holding.has(r)));
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n;
-      if (n) tell(this.button.querySelector("span"), n === 1 ? "1 reason" : `${n} reasons`);
+      if (n) tell(this.button.querySelector("span"), `${n} [reason|reasons]`);
       if (!this.list.hidden) this._fill(state);
     }
     if (this._focus !== focus || this._dimmed !== this._caption) {

@@ -3,7 +3,7 @@
 import { dims } from "../parts/colours.js";
 import { canvasIn, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 
@@ -45,7 +45,7 @@ export class PackedRow {
 
   _sumOf(passes) {
     const tokens = passes.reduce((n, p) => n + p.tokens, 0);
-    return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${t(plural(passes.length, "more pass", "more passes"))}: ${t(plural(tokens, "token"))}` };
+    return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${t(`${count(passes.length)} more [pass|passes]`)}: ${t(`${count(tokens)} [token|tokens]`)}` };
   }
 
   _place(g, groups, style, left, width, height) {
@@ -83,7 +83,7 @@ export class PackedRow {
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
     const [guessed, right] = event.drafts.reduce(([n, m], d) => [n + d.drafted, m + d.accepted], [0, 0]);
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
-    tell(this.key, `${shape}${plural(tokens, "token")}${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${plural(pads, "pad")}` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
+    tell(this.key, `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];
@@ -128,7 +128,7 @@ export class PackedRow {
     this.cells = placed;
     const what = (i) => (i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`);
     setAttr(surface.canvas, "aria-label", `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes.map((p) => p.items
-      .map((i) => `${i.request.letter} ${t(what(i))}${i.pads ? ` ${t(`after ${plural(i.pads, "pad")}`)}` : ""}`).join(", ")).join("; ")}`);
+      .map((i) => `${i.request.letter} ${t(what(i))}${i.pads ? ` ${t(`after ${count(i.pads)} [pad|pads]`)}` : ""}`).join(", ")).join("; ")}`);
   }
 
   /** Too many even for one cell a request: as many as fit, then how many are left. */
@@ -136,8 +136,8 @@ export class PackedRow {
     const cells = passes.flatMap((p) => this._cellsOf(run, p, 0));
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
-      const count = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
-      const last = { ...rest[0], fold: count, from: null, text: `+${t(`${plural(count, "token")} of ${plural(rest.filter((c) => !c.graph).length, "request")}`)}`, sum: true };
+      const tokens = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
+      const last = { ...rest[0], fold: tokens, from: null, text: `+${t(`${count(tokens)} [token|tokens] of ${count(rest.filter((c) => !c.graph).length)} [request|requests]`)}`, sum: true };
       const placed = this._place(g, [[...cells.slice(0, n), last]], style, left, this.surface.w, this.surface.h);
       if (placed) return placed;
     }
@@ -212,21 +212,21 @@ export class PackedRow {
     const { item } = cell;
     const request = item.request;
     if (cell.sum) return { request: null, lines: [[cell.text]] };
-    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${plural(cell.bucket, "position")}, ${cell.graph} of them for nobody`]] };
+    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${count(cell.bucket)} [position|positions], ${cell.graph} of them for nobody`]] };
     if (cell.pads) {
       const why = item.finished ? "finished; its row is still computed until the wave ends" : "shorter than this pass is wide";
-      return { request, lines: [[{ request }, ` ${plural(cell.pads, "pad")}: ${why}`]] };
+      return { request, lines: [[{ request }, ` ${count(cell.pads)} [pad|pads]: ${why}`]] };
     }
     if (cell.fold) {
       const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
-      return { request, lines: [[{ request }, ` ${plural(cell.fold, "more token")}${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
+      return { request, lines: [[{ request }, ` ${count(cell.fold)} more [token|tokens]${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
     }
     if (cell.guess === "forgotten") return { request, lines: [[{ request }, ` position ${cell.position}: a token that was guessed and turned out wrong; it is forgotten`]] };
     const text = this.state.run.tokenText(request, cell.position);
     return {
       request,
       hot: { request, q: cell.position, keys: [cell.position, cell.position + 1] },
-      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed ahead by speculation, and right"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${plural(item.length, "prompt token")} in this pass`]],
+      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed ahead by speculation, and right"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`]],
     };
   }
 

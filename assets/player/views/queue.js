@@ -3,7 +3,7 @@
 import { dims } from "../parts/colours.js";
 import { find, h, setAttr, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { count, milliseconds, plural } from "../parts/format.js";
+import { count, milliseconds } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
 
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
@@ -101,7 +101,7 @@ export class QueueView {
       const prompt = run.promptLength(wait.request);
       const since = run.stepOf(wait.since);
       const { by } = wait.request;
-      setText(row.text, `${by ? `${by}: ` : ""}${t(wait.preempted ? "preempted, waits again" : `prompt of ${plural(prompt, "token")}`)}`);
+      setText(row.text, `${by ? `${by}: ` : ""}${t(wait.preempted ? "preempted, waits again" : `prompt of ${count(prompt)} [token|tokens]`)}`);
       tell(row.since, `since step ${since}`);
       setText(row.why, n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "");
     });
@@ -145,8 +145,8 @@ export class QueueView {
     });
     const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
     tell(this.split, (limit === null
-      ? `${decode} decode + ${prefill} prefill${pads ? ` + ${plural(pads, "pad")}` : ""}`
-      : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${plural(pads, "pad")} besides` : ""}`) + (over ? `; ${over} of it overrun` : ""));
+      ? `${decode} decode + ${prefill} prefill${pads ? ` + ${count(pads)} [pad|pads]` : ""}`
+      : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${count(pads)} [pad|pads] besides` : ""}`) + (over ? `; ${over} of it overrun` : ""));
     setAttr(bar, "aria-label", `${t("Token budget")}: ${this.split.textContent}`);
   }
 

@@ -2,7 +2,7 @@
 // sentence above its lanes says what happens in it. A click on a step opens that rank there.
 
 import { canvasIn, find, h, setAttr } from "../parts/dom.js";
-import { duration, plural } from "../parts/format.js";
+import { count, duration } from "../parts/format.js";
 import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
 import { Surface } from "../parts/surface.js";
@@ -80,7 +80,7 @@ class Band {
     const { member, run } = this;
     if (this._length !== run.length) {
       this._length = run.length;
-      setAttr(this.chart.canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${plural(run.length, "step")}`));
+      setAttr(this.chart.canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${count(run.length)} [step|steps]`));
       tell(this.share, `busy ${Math.round(100 * busy(member, ranks.from, ranks.span))} %`);
     }
     const { pill, say } = this.words();

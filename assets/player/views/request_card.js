@@ -2,7 +2,7 @@
 
 import { canvasIn, find, h } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { count, milliseconds, plural } from "../parts/format.js";
+import { count, milliseconds } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
 import { countUpTo } from "../run/run.js";
@@ -43,7 +43,7 @@ function cacheWords(run, n) {
   if (!bytes) return null;
   const total = n * bytes;
   const words = total >= 2 ** 20 ? `${(total / 2 ** 20).toFixed(2)} MiB` : `${(total / 2 ** 10).toFixed(total < 10240 ? 1 : 0)} KiB`;
-  return [words, `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${plural(run.header.model.layers, "layer")})`];
+  return [words, `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${count(run.header.model.layers)} [layer|layers])`];
 }
 
 export class RequestCard {
@@ -92,13 +92,13 @@ export class RequestCard {
     const here = request.arrived !== null && request.waits.length > 0 && request.waits[0][0] <= frame.i;
     this._row("Now", !here ? "has not arrived" : done ? `finished in step ${run.stepOf(request.finished.step)}` : lane ? `in lane ${lane.lane}` : "waits");
     this._row("Arrived", here ? `step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived)}` : "–");
-    this._row("Tokens", `${plural(run.promptLength(request), "prompt token")} + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`);
+    this._row("Tokens", `${count(run.promptLength(request))} prompt [token|tokens] + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`);
     this._row("Waited", here && waited !== null ? milliseconds(waited) : "–");
     this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");
     this._row("TPOT", tpot === null ? "–" : milliseconds(tpot));
     this._row("Preempted", preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never");
     const cache = lane ? cacheWords(run, lane.kvLen) : null;
-    this._row("Cache", cache ? cache[0] : lane ? plural(lane.kvLen, "position") : "none", cache && cache[1]);
+    this._row("Cache", cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none", cache && cache[1]);
     this._gaps(gaps, state.palette, request);
   }
 
@@ -112,7 +112,7 @@ export class RequestCard {
   _gaps(gaps, palette, request) {
     const { surface } = this;
     const most = Math.max(...gaps, 1e-9);
-    tell(this.gapsKey, gaps.length ? `${plural(gaps.length, "gap")}, longest ${milliseconds(most)}` : "none yet");
+    tell(this.gapsKey, gaps.length ? `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}` : "none yet");
     if (!surface.visible) return;
     const g = surface.begin();
     g.fillStyle = palette.empty;

@@ -1,7 +1,7 @@
 // The workload editor: requests, limits and sampling as a form. Its contents are a spec, which the engine runs.
 
 import { download, h, icon, setText } from "../parts/dom.js";
-import { plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
 import { optional } from "./what_if.js";
@@ -116,7 +116,7 @@ export class Editor {
     if (!(await this._follow())) throw new Error(this.frame.message.textContent);
     const fault = this._fault();
     if (fault) throw new Error(`The Watch tab's requests cannot be run: ${fault}`);
-    return { spec: this.spec(), says: `${plural(this.rows.length, "request")}, ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
+    return { spec: this.spec(), says: `${count(this.rows.length)} [request|requests], ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
   }
 
   /** Ask what can be run here, once; false where no engine answers. */
@@ -361,7 +361,7 @@ export class Editor {
   _titleOf(spec) {
     const asked = canonical(spec.workload);
     const preset = this.state.presets.find((p) => canonical(p.spec.workload) === asked);
-    return preset ? preset.title : `${plural(spec.workload.requests.length, "request")} of yours`;
+    return preset ? preset.title : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
   }
 
   /** The shortest that says the same: a preset and what differs from it, else everything. */

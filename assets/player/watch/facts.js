@@ -2,7 +2,7 @@
 
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
-import { count, plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
 const SOURCES = { recorded: "Recorded", live: "Run here", uploaded: "Uploaded", simulated: "Simulated" };
@@ -24,16 +24,16 @@ export function factsOf(run) {
   const { header } = run;
   const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;
   const size = model.parameters >= 1e6 ? t(`${(model.parameters / 1e6).toPrecision(3)} M parameters`) : model.parameters && t(`${count(model.parameters)} parameters`);
-  const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? t(plural(header.threads, "thread")) : ""];
+  const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? t(`${count(header.threads)} [thread|threads]`) : ""];
   const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
   return [
     [sourceOf(run), list([String(header.created || "").slice(0, 10), run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end")])],
     ["Engine", engine && list([`${engine.name} ${engine.version}`, engine.scheduler, engine.async && "asynchronous", engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`])],
-    ["Model", list([model.name, size, model.layers && t(plural(model.layers, "layer")), header.dtype])],
+    ["Model", list([model.name, size, model.layers && t(`${count(model.layers)} [layer|layers]`), header.dtype])],
     ["Device", list(device)],
     ["Leak", run.header.leak && "on purpose, every request also read the keys of the next one in the pass"],
-    ["Policy", list([header.policy, config.max_num_seqs && t(plural(run.numLanes, "lane")), run.numBlocks && t(`${plural(run.numBlocks, "KV block")} of ${plural(run.blockSize, "token")}`)])],
+    ["Policy", list([header.policy, config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`), run.numBlocks && t(`${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`)])],
     ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
     ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],
     ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
@@ -51,7 +51,7 @@ export function limitsOf(run) {
   return [
     ...(run.header.engine ? [[`${run.header.engine.name} ${run.header.engine.version}`, `recorded inside ${run.header.engine.name}`]] : []),
     [policy, `policy: ${policy}`],
-    [plural(run.numLanes, "lane"), `max_num_seqs = ${run.numLanes}`],
+    [`${count(run.numLanes)} [lane|lanes]`, `max_num_seqs = ${run.numLanes}`],
     ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`]] : []),
     ...(budget && !unlimited ? [[config.chunked_prefill ? "chunked" : "whole prompts", `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`]] : []),
     ...(run.numBlocks ? [[`${count(run.numBlocks)} blocks of ${run.blockSize}`, `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`]] : []),

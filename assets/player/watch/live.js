@@ -1,7 +1,7 @@
 // A run as it happens: keeps the last picture until the first step is here, and comes back to it if the run fails: what ran until then is one
 // click away. The session storage names the run under way, so that the page finds it when it is loaded again.
 
-import { plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
 import { Refusal, fetchJson } from "../parts/server.js";
 import { tell } from "../parts/speech.js";
@@ -89,7 +89,7 @@ export class Live {
     app.redraw();
     this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
     if (ended.error) this._failed(ended.error, app.run === this.run ? before : this._held(), tell);
-    else tell.done([ended.stopped, ended.unkept].filter(Boolean).join(" ") || (this.run ? `Done: ${plural(this.run.length, "step")}.` : "Done: there was nothing to compute."));
+    else tell.done([ended.stopped, ended.unkept].filter(Boolean).join(" ") || (this.run ? `Done: ${count(this.run.length)} [step|steps].` : "Done: there was nothing to compute."));
     return !ended.error;
   }
 
@@ -112,7 +112,7 @@ export class Live {
       this.show(shown);
       tell.failed(sentence, { text, act: () => offer(other, shown, shown === before ? "Back to the run before" : whole) });
     };
-    const whole = `Show the ${plural(failed.run.length, "step")} until it failed`;
+    const whole = `Show the ${count(failed.run.length)} [step|steps] until it failed`;
     return offer(before, failed, whole);
   }
 
@@ -154,9 +154,9 @@ export class Live {
 }
 
 function progressOf({ step, tokens, total_tokens: total, ahead }) {
-  if (ahead) return [0, `${plural(ahead, "run")} ahead of yours.`];
+  if (ahead) return [0, `${count(ahead)} [run|runs] ahead of yours.`];
   const where = Number.isInteger(step) ? `Step ${step}: ` : tokens ? "" : "Starting: ";
-  return [total ? tokens / total : 0, `${where}${tokens || 0} of ${plural(total || 0, "token")}.`];
+  return [total ? tokens / total : 0, `${where}${tokens || 0} of ${count(total || 0)} [token|tokens].`];
 }
 
 const remember = (run) => keep("visit", GOES_ON, run && JSON.stringify(run));

@@ -2,7 +2,7 @@
 
 import { bareCard } from "../parts/floating.js";
 import { h, icon } from "../parts/dom.js";
-import { duration, plural } from "../parts/format.js";
+import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { lanePieces } from "../run/lane_layout.js";
 import { OVERRUN, WASTED } from "../run/run.js";
@@ -32,7 +32,7 @@ function thumbnail(app, { lanes, steps }) {
 function recorded(app, dialog, entry) {
   return h("button", { type: "button", class: "run-choice", "aria-current": app.entry === entry ? "true" : null, onclick: () => { dialog.close(); app.open(entry); } },
     entry.lanes ? thumbnail(app, entry) : null,
-    h("span", { class: "run-words" }, h("b", {}, entry.title), h("small", {}, t(entry.shows)), h("small", { class: "run-facts" }, [entry.policy, entry.steps && t(plural(entry.steps, "step"))].filter(Boolean).join(" · "))));
+    h("span", { class: "run-words" }, h("b", {}, entry.title), h("small", {}, t(entry.shows)), h("small", { class: "run-facts" }, [entry.policy, entry.steps && t(`${count(entry.steps)} [step|steps]`)].filter(Boolean).join(" · "))));
 }
 
 function ofThisVisit(app, dialog, kept, again) {
@@ -41,7 +41,7 @@ function ofThisVisit(app, dialog, kept, again) {
   return h("div", { class: "visit-run", "aria-current": app.run === kept.run ? "true" : null },
     h("button", { type: "button", class: "run-choice", onclick: () => { dialog.close(); visit.open(kept); } }, thumbnail(app, kept),
       h("span", { class: "run-words" }, h("b", {}, h("bdi", {}, kept.title)), h("small", {}, kept.says),
-        h("small", { class: "run-facts" }, `${plural(kept.steps, "step")} · ${duration(kept.seconds)} · ${kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`))),
+        h("small", { class: "run-facts" }, `${t(`${count(kept.steps)} [step|steps]`)} · ${t(duration(kept.seconds))} · ${kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`))),
     h("span", { class: "visit-acts" },
       app.options.tabs.some((tab) => tab.name === "compare") ? act(t("Compare"), () => visit.compare(kept)) : null, act(t("Share"), () => visit.share(kept)),
       h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: () => { visit.remove(kept); again(); } }, icon("trash"))));
@@ -95,7 +95,7 @@ export class Visit {
     const { config } = run.header;
     this.runs.unshift({
       title, run, entry, spec, lanes: lanesOf(run), steps: run.length, at: new Date(), seconds: run.events.at(-1).tEnd - run.events[0].tStart,
-      says: [config.policy, `${run.numLanes} lane${run.numLanes === 1 ? "" : "s"}`, config.max_num_batched_tokens && `budget ${config.max_num_batched_tokens}`].filter(Boolean).join(", "),
+      says: [config.policy, t(`${run.numLanes} [lane|lanes]`), config.max_num_batched_tokens && `budget ${config.max_num_batched_tokens}`].filter(Boolean).join(", "),
     });
   }
 

@@ -3,16 +3,16 @@
 
 import { showCard } from "../parts/floating.js";
 import { h, setText } from "../parts/dom.js";
-import { plural } from "../parts/format.js";
+import { count } from "../parts/format.js";
 import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" }; // by the limit that bound
 /** @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n: number) => string][]} */
 const NUMBERS = [
-  ["max_num_seqs", "Lanes", (n) => [n * 2, Math.max(1, Math.floor(n / 2))], (n) => plural(n, "lane")],
+  ["max_num_seqs", "Lanes", (n) => [n * 2, Math.max(1, Math.floor(n / 2))], (n) => `${count(n)} [lane|lanes]`],
   ["max_num_batched_tokens", "Token budget", (n, config) => [n * 4, Math.max(config.max_num_seqs, Math.floor(n / 2))], (n) => `a token budget of ${n}`],
-  ["num_blocks", "KV blocks", (n) => [n * 2, Math.ceil(n / 2)], (n) => plural(n, "KV block")],
+  ["num_blocks", "KV blocks", (n) => [n * 2, Math.ceil(n / 2)], (n) => `${count(n)} KV [block|blocks]`],
 ];
 const SWITCHES = [["chunked_prefill", "Prompts in chunks"], ["prefill_first", "Prefill before decode"], ["prefix_caching", "Prefix cache"]];
 
@@ -84,7 +84,7 @@ async function fork(app, spec, { says, knob, value }, tell) {
     const members = runs.map((run, n) => ({ ...run, ...said.runs?.[n] })).map((replay, n) => ({ run: new Run(replay), entry: { name: null, ...answer.runs[n] }, replay, name: said.names[n] }));
     const [, changed] = members;
     const asked = { ...spec, config: changed.run.header.config };
-    await editor.keep(changed.run, changed.entry, asked, `${title}: ${says}`);
+    await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
     members[0].entry.spec = await editor.packed(spec);
     const [told, after] = said.says;
     app.pair.open({ members, step: doc.step, told, says: doc.step === null ? told[0] : after });

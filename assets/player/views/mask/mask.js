@@ -4,7 +4,7 @@
 import { dims } from "../../parts/colours.js";
 import { canvasIn, clamp, find, setAttr, setText } from "../../parts/dom.js";
 import { t, tell } from "../../parts/speech.js";
-import { plural } from "../../parts/format.js";
+import { count } from "../../parts/format.js";
 import { measure, setFont, Surface } from "../../parts/surface.js";
 import { inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
@@ -126,10 +126,10 @@ export class MaskView {
     inkHot(g, state.hot, palette, at, pass, right, bottom);
     this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
 
-    const pads = pass.padding ? `, of them ${plural(pass.padding, "pad")}` : "";
-    tell(this.key, `${plural(pass.nq, "query", "queries")}${pads} × ${plural(pass.nk, "key")}${at.exact ? "" : " · tiles"}`);
+    const pads = pass.padding ? `, of them ${count(pass.padding)} [pad|pads]` : "";
+    tell(this.key, `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
-      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${plural(pass.items.filter((i) => i.length).length, "request")} on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
+      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${count(pass.items.filter((i) => i.length).length)} [request|requests] on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
     this.drawn = { pass, at, window, weights };
   }
 

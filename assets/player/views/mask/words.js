@@ -1,6 +1,6 @@
 // A mask in words: which tokens meet in a cell, and why it is allowed or blocked.
 
-import { plural } from "../../parts/format.js";
+import { count } from "../../parts/format.js";
 import { onMinimap } from "./pointers.js";
 import { itemAt, overrunWords, visible } from "../../run/passes.js";
 
@@ -32,11 +32,11 @@ export function explainCell(mask, q, k) {
   else if (window !== null && position - keyPosition >= window) reason = "outside the window";
   const words = {
     "another request": "Blocked: the key belongs to another request",
-    "the future": `Blocked: the key is ${plural(keyPosition - position, "token")} in the future`,
+    "the future": `Blocked: the key is ${count(keyPosition - position)} [token|tokens] in the future`,
     "outside the window": `Blocked: ${position - keyPosition} tokens back, outside the window of ${window}`,
   };
   const allowed = reason === undefined;
-  const how = keyPosition === position ? "itself" : `${plural(position - keyPosition, "token")} back`;
+  const how = keyPosition === position ? "itself" : `${count(position - keyPosition)} [token|tokens] back`;
   if (query.overrun) lines.push(overrunWords(query));
   lines.push([allowed ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}` : words[reason]]);
   const weighed = allowed && mask.drawn.weights && mask.drawn.weights.get(query.request.id);
@@ -51,12 +51,12 @@ export function maskHit(mask, x, y) {
   if (onMinimap(mask, x, y)) return { request: null, stays: true, lines: [["The whole mask: drag to move the view"]] };
   if (cell.band && cell.inCols) {
     const item = itemAt(cell.pass, cell.k, "k");
-    return { request: item.request, lines: [[{ request: item.request }, ` ${plural(item.kvLen, "key")}: ${item.start} cached, ${item.length} new`]] };
+    return { request: item.request, lines: [[{ request: item.request }, ` ${count(item.kvLen)} [key|keys]: ${item.start} cached, ${item.length} new`]] };
   }
   if (!cell.inRows) return null;
   if (cell.side) {
     const item = itemAt(cell.pass, cell.q, "q");
-    return { request: item.request, hot: { request: item.request, row: cell.q }, lines: [[{ request: item.request }, ` ${plural(item.length, "query", "queries")}, ${item.phase}`], ...(item.overrun ? [overrunWords(item)] : [])] };
+    return { request: item.request, hot: { request: item.request, row: cell.q }, lines: [[{ request: item.request }, ` ${count(item.length)} [query|queries], ${item.phase}`], ...(item.overrun ? [overrunWords(item)] : [])] };
   }
   if (!cell.inCols) return null;
   const said = explainCell(mask, cell.q, cell.k);

@@ -1,0 +1,57 @@
+"""Sentences with numbers, in any language; assets/player/parts/messages.js does the same for the page.
+
+English is the key: in it every number, and every sum of numbers, stands as #, and quoted text as “…”. Where a form depends on a number, the forms
+stand side by side, one for each plural category of the language, in the order of `CATEGORIES`: "3 [token|tokens]". They go with the number before
+them (the first where none is before), or with one of their own, which is not shown: "[=3 waits|wait]". Knows no word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+_PARTS = re.compile(r"“[^”]*”|\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*")
+_HOLES = re.compile(r"\[(=# )?([^\[\]|]*(?:\|[^\[\]|]*)+)\]|#|“…”")
+CATEGORIES = ("zero", "one", "two", "few", "many", "other")
+
+
+def key_of(text: str) -> tuple[str, list[str]]:
+    """A text as a key, and what stands in its holes."""
+    return _PARTS.sub(lambda part: "“…”" if part[0].startswith("“") else "#", text), _PARTS.findall(text)
+
+
+def fill(template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str) -> str:
+    """A template with its holes filled, in order. written: how a number or a quote is written."""
+    parts, number = iter(given), next(iter(given), "0")
+
+    def filled(hole: re.Match[str]) -> str:
+        nonlocal number
+        own, forms = hole.groups()
+        part = next(parts) if own or forms is None else number
+        if hole[0] != "“…”":
+            number = part
+        return written(part) if forms is None else forms.split("|")[_place_of(language)(_value(part))]
+
+    return _HOLES.sub(filled, template)
+
+
+def english(text: str) -> str:
+    """An English text with the forms that its numbers ask for."""
+    return fill(*key_of(text), "en") if "[" in text else text
+
+
+@cache
+def _place_of(language: str) -> Callable[[float], int]:
+    """The place of a number's form among the forms."""
+    from babel import Locale  # an engine computes without a sentence
+
+    rule = Locale.parse(language).plural_form
+    used = [category for category in CATEGORIES if category in rule.tags or category == "other"]
+    return lambda number: used.index(rule(number))
+
+
+def _value(number: str) -> float:
+    """ "1,234 + 2" is 1236."""
+    value = sum(float(part.replace(",", "")) for part in number.split(" + "))
+    return int(value) if value.is_integer() else value
