@@ -53,5 +53,5 @@ def _place_of(language: str) -> Callable[[float], int]:
 
 def _value(number: str) -> float:
     """ "1,234 + 2" is 1236."""
-    value = sum(float(part.replace(",", "")) for part in number.split(" + "))
+    value = sum((float(part.replace(",", "")) for part in number.split(" + ")), 0.0)
     return int(value) if value.is_integer() else value
