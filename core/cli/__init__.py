@@ -1,20 +1,28 @@
 """The command line: `python -m core run | serve | compare | bench | show | presets | models | check | agree | import | watch | workload`.
 
-A command is a function in a module of this package, imported when it is asked for; `bench` has commands of its own. A refusal is one sentence on stderr and exit code 2.
+A command is a function in a module of this package, imported when it is asked for, so that `--help` waits for no torch; `bench` has commands of its
+own. A refusal is one sentence on stderr and exit code 2.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from core.cli.output import sentence
-from core.cli.program import Target
-from core.cli.program import program as program_of
 from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
+
+Target = str | Callable[..., None]
+"""A command: a function, or where in this package it is, as `module:function`."""
 
 COMMANDS: dict[str, Target] = {
     "run": "run:run",
@@ -24,32 +32,73 @@ COMMANDS: dict[str, Target] = {
     "presets": "lists:presets",
     "models": "lists:models",
     "check": "check:check",
-    "agree": "agree:agree",
+    "agree": "check:agree",
     "import": "import_:import_",
     "watch": "watch:watch",
     "workload": "workload:workload",
 }
-BENCHES: dict[str, Target] = {
-    "speed": "bench:speed",
-    "load": "bench_load:load",
-    "gpu": "bench:gpu",
-}
+BENCHES: dict[str, Target] = {"speed": "bench:speed", "load": "bench_load:load", "gpu": "bench:gpu"}
 
 PROGRAM = "python -m core"
 
 
-def program(commands: dict[str, Target]) -> typer.Typer:
+def program(commands: Mapping[str, Target]) -> typer.Typer:
     """A command line of these commands, and of the benchmarks."""
-    benches = program_of(BENCHES, "Measure speed, behaviour under load, or a GPU.")
-    about = "Inflight: continuous batching and its older relatives on a real model, every step on record."
-    return program_of(commands, about, {"bench": benches})
+    about = "Inflight: continuous batching and the policies before it on a real model, with every step recorded."
+    made = _group(commands, about)
+    made.add_typer(_group(BENCHES, "Measure speed, behaviour under load, or a GPU."), name="bench")
+    return made
+
+
+def _group(commands: Mapping[str, Target], help: str) -> typer.Typer:
+    made = _typer(cls=_Late, help=help, no_args_is_help=True)
+    for name, target in commands.items():
+        function = _stub(target) if isinstance(target, str) else target
+        made.command(name, short_help=_first_paragraph(function))(function)
+    return made
+
+
+def _typer(**options: Any) -> typer.Typer:
+    boxes = "rich" if sys.stdout.isatty() else None  # boxes are for terminals
+    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=boxes, **options)  # type: ignore[arg-type]
+
+
+def _first_paragraph(function: Callable[..., None]) -> str:
+    """What the list of commands says of one, whole: Typer would cut it after a line."""
+    return " ".join((function.__doc__ or "").split("\n\n")[0].split())
+
+
+def _stub(target: str) -> Callable[..., None]:
+    """A placeholder with the docstring of a command, which lists it without importing it."""
+    module, _, function = target.partition(":")
+    tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8"))
+
+    def stub() -> None: ...
+
+    stub.__doc__ = next(ast.get_docstring(n) for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+    stub.target = target  # type: ignore[attr-defined]
+    return stub
+
+
+class _Late(TyperGroup):
+    """Puts the command in place of its stub once it is asked for."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        target = getattr(getattr(command, "callback", None), "target", None)
+        if name is not None and target is not None:
+            module, _, function = target.partition(":")
+            alone = _typer()
+            alone.command(name)(getattr(import_module(f"{__package__}.{module}"), function))
+            command = typer.main.get_command(alone)
+        return name, command, rest
 
 
 app = program(COMMANDS)
 
 
 def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROGRAM) -> None:
-    """Run a command of `app` and exit: 0 done, 1 a trace that does not hold, 2 refused, 130 interrupted."""
+    """Run a command of `app` and exit: 0 done, 1 a trace that fails its check, 2 refused, 130 interrupted."""
     try:
         if world_size() > 1:
             _share(sys.argv[1:] if args is None else args)
@@ -63,8 +112,8 @@ def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROG
 
 
 def _share(args: list[str]) -> None:
-    """Under torchrun the first process speaks for all, and only `run` does the same in each of them."""
+    """Under torchrun the first process prints for all of them, and `run` is the only command."""
     if not is_first():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  for as long as the process lives
     if args[:1] != ["run"]:
-        raise InflightError("Under torchrun there is the command run, and no other.")
+        raise InflightError("Under torchrun only the command run is available.")

@@ -15,6 +15,7 @@ from core.bench.report import Options
 from core.bench.speed import BENCHMARKS
 from core.cli.options import Json, Out, Quick, Repeats, Threads, writable
 from core.cli.output import Work, finish, line, seconds, sentence, table
+from core.cli.report import measured_on
 from core.errors import InflightError
 from core.measure.environment import machine
 from core.models import load as models
@@ -36,7 +37,7 @@ def speed(
     if threads is not None:
         torch.set_num_threads(threads)
     versions = {"python": platform.python_version(), **models.versions()}
-    any_model = {"name": "as each benchmark says", "parameters": None}
+    any_model = {"name": "models as named above", "parameters": None}
     where = machine("cpu", platform.machine(), torch.get_num_threads(), "float32", any_model, versions)
     reports = []
     with Work("benchmarks", len(chosen)) as work:
@@ -47,18 +48,15 @@ def speed(
 
             reports.append(BENCHMARKS[name](Options(repeats, quick, on_run)).to_json())
     data = {"environment": where, "repeats": repeats, "quick": quick, "benchmarks": reports}
-    finish(data, _print_speed, out, json)
+    finish(data, _print_speed, json, out)
 
 
 def _print_speed(data: Mapping[str, Any]) -> None:
     for report in data["benchmarks"]:
         print_report(report)
         line()
-    where = data["environment"]
-    line(
-        f"Medians of {data['repeats']} rounds; the median of the rounds' ratios is not the ratio of the two medians. {where['hardware']}, {where['cpus']} CPUs, "
-        f"{where['threads']} threads; {_versions(where['versions'])}."
-    )
+    line(f"Medians of {data['repeats']} rounds; the median of the rounds' ratios is not the ratio of the two medians.")
+    line(measured_on(data["environment"]))
 
 
 def gpu(
@@ -81,7 +79,7 @@ def gpu(
     device = gpu_benchmark.Device(torch.device("cuda", torch.cuda.current_device()))
     scale = gpu_benchmark.TINY if quick else gpu_benchmark.FULL
     data = gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=sentence)
-    finish(data, print_gpu, None, json)
+    finish(data, print_gpu, json)
 
 
 def print_gpu(data: Mapping[str, Any]) -> None:
@@ -97,7 +95,8 @@ def print_gpu(data: Mapping[str, Any]) -> None:
     print_report(data["report"])
     line()
     key = data["key"]
-    line(f"{key['name']} ({key['device']}), bfloat16, random weights; {_versions(key['versions'])}.")
+    versions = ", ".join(f"{name} {version}" for name, version in key["versions"].items() if version is not None)
+    line(f"{key['name']} ({key['device']}), bfloat16, random weights; {versions}.")
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -130,10 +129,6 @@ def print_report(report: Mapping[str, Any]) -> None:
         line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}")
     if report["load_average"]:
         line(f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after")
-
-
-def _versions(found: Mapping[str, str | None]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.items() if version is not None)
 
 
 def _verdict(met: bool | None, bar: str) -> str:

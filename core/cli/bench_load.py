@@ -27,7 +27,7 @@ from core.cli.options import (
     writable,
 )
 from core.cli.output import Work, finish, line, number, percent, percentile, seconds, sentence, table
-from core.cli.report import fit_error
+from core.cli.report import fit_error, measured_on
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.errors import InflightError
@@ -51,32 +51,29 @@ _WINDOW = 20_000  # tokens whose steps a stream keeps; older ones live on in its
 def load(
     rate: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Requests a second, may be given several times, or auto: fractions of the capacity.", show_default="auto"
-        ),
+        typer.Option(help="Requests per second, repeatable; or auto: fractions of the measured capacity.", show_default="auto"),
     ] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option(help="May be given several times.", show_default="static, continuous")
-    ] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="A policy; repeatable.", show_default="static, continuous")] = None,
     model: Model = None,
     burstiness: Burstiness = 1.0,
     seed: Seed = 0,
-    point_seconds: Annotated[float, typer.Option(help="Time of a point, at most 20.")] = POINT_SECONDS,
+    point_seconds: Annotated[float, typer.Option(help="Seconds per point, at most 20.")] = POINT_SECONDS,
     prompt_tokens: Tokens = _DEFAULT.prompt,
     output_tokens: Tokens = _DEFAULT.output,
     lengths: Annotated[
-        Path | None, typer.Option(help="Lengths and arrivals: JSONL of our own or Mooncake's, Azure's or BurstGPT's CSV.")
+        Path | None,
+        typer.Option(help="Take lengths and arrivals from this file: JSONL of ours or Mooncake's, CSV of Azure's or BurstGPT's."),
     ] = None,
     slo: SLO = None,
     simulate: Annotated[
         str | None,
         typer.Option(
-            help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.",
+            help="Simulate without a forward pass: a trace to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.",
             rich_help_panel=_SIMULATE,
         ),
     ] = None,
     requests: Annotated[
-        int | None, typer.Option(min=1, help="A stream of this many requests.", rich_help_panel=_SIMULATE)
+        int | None, typer.Option(min=1, help="Simulate a stream of this many requests.", rich_help_panel=_SIMULATE)
     ] = None,
     out: Out = None,
     json: Json = False,
@@ -84,7 +81,7 @@ def load(
     limits: dict[str, Any],
     place: Place,
 ) -> None:
-    """Measure throughput against latency as ever more requests arrive, policy by policy."""
+    """Measure throughput against latency as the load grows, policy by policy."""
     writable(out)
     sweep = Sweep(
         _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
@@ -100,7 +97,7 @@ def load(
     else:
         name = model or DEFAULT_MODEL
         data, printed = _load(simulate, configs, sweep, name, place), _print_load
-    finish(data, printed, out, json)
+    finish(data, printed, json, out)
 
 
 def _rates(given: list[str] | None) -> tuple[float, ...] | None:
@@ -138,42 +135,32 @@ def _load(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, 
 
 def _print_load(data: dict[str, Any]) -> None:
     if data["source"] == "simulated":
-        line("SIMULATED: a cost model in place of the forward pass.")
+        line("SIMULATED: a cost model stands in for the forward pass.")
     if data["capacity_requests_per_s"]:
         line(f"Measured capacity: {data['capacity_requests_per_s']:.2f} requests/s.")
     columns = (
-        "policy",
-        "rate",
-        "offered",
-        "finished",
-        "req/s",
-        "out tok/s",
-        "TTFT p50",
-        "TTFT p99",
-        "TPOT p50",
-        "ITL p99",
-        "E2E p50",
-        "E2E p99",
-        "good req/s",
-        "",
-    )
+        "policy", "rate", "offered", "finished", "req/s", "out tok/s", "TTFT p50", "TTFT p99", "TPOT p50", "ITL p99", "E2E p50", "E2E p99",
+        "good req/s", "",
+    )  # fmt: skip
+    times = (("ttft_s", "p50"), ("ttft_s", "p99"), ("tpot_s", "p50"), ("itl_s", "p99"), ("e2e_s", "p50"), ("e2e_s", "p99"))
     rows = []
     for point in data["points"]:
         n = point["numbers"]
         rows.append(
             (
-                point["policy"], f"{point['rate']:g}", str(point["offered"]), str(n["finished"]), number(n["requests_per_s"]), number(n["output_tok_s"]),
-                percentile(n["ttft_s"], "p50"), percentile(n["ttft_s"], "p99"), percentile(n["tpot_s"], "p50"), percentile(n["itl_s"], "p99"),
-                percentile(n["e2e_s"], "p50"), percentile(n["e2e_s"], "p99"), number(n["goodput"]["requests_per_s"]), _left_out(point),
+                point["policy"], f"{point['rate']:g}", str(point["offered"]), str(n["finished"]), number(n["requests_per_s"]),
+                number(n["output_tok_s"]), *(percentile(n[name], p) for name, p in times), number(n["goodput"]["requests_per_s"]), _left_out(point),
             )
         )  # fmt: skip
     table(columns, rows, right=columns[1:-1])
     line(
-        f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most {data['seconds_a_point']:g} s a point; cut: its time was up, and ≥ stands before lower bounds."
+        f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most {data['seconds_a_point']:g} s per point. Cut: its time was up; ≥ marks lower bounds."
     )
     for name, beyond in data.get("beyond", {}).items():
         if beyond:
             line(f"{name}: {beyond}")
+    if data["source"] != "simulated":
+        line(measured_on(data["environment"]))
 
 
 def _left_out(point: Mapping[str, Any]) -> str:
@@ -222,7 +209,7 @@ def _drawn(sweep: Sweep, requests: int) -> Iterator[Request]:
 
 def _print_stream(data: dict[str, Any]) -> None:
     totals = data["totals"]
-    line("SIMULATED: a cost model in place of the forward pass.")
+    line("SIMULATED: a cost model stands in for the forward pass.")
     line(
         f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in {totals['steps']:,} steps: {totals['wall_s']:,.1f} simulated seconds, "
         f"{number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s, {totals['preemptions']:,} preemptions, "

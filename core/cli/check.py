@@ -1,15 +1,17 @@
-"""`check`: is a trace what it says?"""
+"""`check` verifies a trace; `agree` compares our scheduler with a recorded one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.cli.options import Json, Place, TraceFile, engine_for
-from core.cli.output import line, print_json, sentence
+from core.cli.options import Json, Place, TraceFile, engine_for, existing
+from core.cli.output import finish, line, sentence
 from core.config import Execution
 from core.errors import InflightError, InvalidTrace
+from core.measure.agree import agree as replay_workloads
 from core.measure.verify import PROOFS, Verdict, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace.file import lines_of
@@ -21,31 +23,55 @@ if TYPE_CHECKING:
 
 def check(
     trace: TraceFile,
-    rerun: Annotated[bool, typer.Option("--rerun", help="Run the model again, and compare its tokens and margins.")] = False,
+    rerun: Annotated[bool, typer.Option("--rerun", help="Run the model again and compare tokens and margins.")] = False,
     json: Json = False,
 ) -> None:
-    """Check a trace: checksums, the rules of every run, and every decision taken again by the scheduler under the recorded policy.
+    """Verify a trace: checksums, the rules that hold for every run, and every decision, which the scheduler takes again.
 
-    Exit code 1 and the line at fault if it fails. At the end it says what was proved and what had to be believed.
+    Exit code 1 and the line at fault if it fails. The last lines say what was proved and what was taken on trust.
     """
-    if not trace.is_file():
-        raise InflightError(f"There is no file {trace}.")
+    existing(trace)
     try:
         found = verify(lines_of(trace), local_tokenizer, _engine if rerun else None)
     except InvalidTrace as error:
-        if json:
-            print_json({"valid": False, "line": error.line, "fault": str(error)})
-        else:
-            sentence(f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}")
+        where = f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}"
+        finish({"valid": False, "line": error.line, "fault": str(error)}, lambda _: sentence(where), json)
         raise typer.Exit(1) from None
-    if json:
-        counts = {"complete": found.complete, "steps": found.num_steps, "tokens": found.num_tokens, "rerun": found.rerun}
-        print_json(
-            {"valid": True, **counts, "never_bound": found.never_bound, "proofs": {fact: found.proof_of(fact) for fact in PROOFS}}
-        )
-        return
+    data = {
+        "valid": True,
+        "complete": found.complete,
+        "steps": found.num_steps,
+        "tokens": found.num_tokens,
+        "rerun": found.rerun,
+        "never_bound": found.never_bound,
+        "proofs": {fact: found.proof_of(fact) for fact in PROOFS},
+    }
+    finish(data, lambda _: _print_verdict(trace.name, found), json)
+
+
+def agree(
+    workloads: Annotated[Path, typer.Argument(help="Recorded workloads, .jsonl or .jsonl.gz.", metavar="FILE")],
+    json: Json = False,
+) -> None:
+    """Replay workloads recorded from another engine's scheduler on ours, decision by decision; exit code 1 if any differs."""
+    existing(workloads)
+    found = replay_workloads(workloads)
+    finish(found.to_json(), _print_agreement, json)
+    if found.identical < found.workloads:
+        raise typer.Exit(1)
+
+
+def _print_agreement(data: dict[str, Any]) -> None:
+    line(
+        f"{data['identical']:,} of {data['workloads']:,} workloads are decided alike in every step; the other engine took {data['steps']:,} steps."
+    )
+    for kind, count in data["first_differences"].items():
+        line(f"    {count:,} differ first in: {kind}")
+
+
+def _print_verdict(name: str, found: Verdict) -> None:
     cut = "" if found.complete else "; the run was cut short"
-    line(f"{trace.name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
+    line(f"{name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
     for text in findings(found):
         line(text)
 

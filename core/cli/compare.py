@@ -1,4 +1,4 @@
-"""`compare`: the same requests under two or more policies, timed."""
+"""`compare`: times the same requests under two or more policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from core.cli.options import (
     with_options,
     writable,
 )
-from core.cli.output import Work, line, number, percent, print_json, seconds, table
+from core.cli.output import Work, finish, line, number, percent, seconds, table
+from core.cli.report import measured_on
 from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure.baselines import NAMES as BASELINES
@@ -29,7 +30,6 @@ from core.measure.compare import Comparison, engine_contender, greedily
 from core.measure.compare import compare as timed
 from core.measure.environment import environment
 from core.measure.rounds import Progress
-from core.trace.messages import english
 
 
 @with_options
@@ -38,25 +38,24 @@ def compare(
     workload: WorkloadFile = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="A policy; give two or more, the first is the baseline.", show_default="static, continuous"),
+        typer.Option(help="A policy; repeatable, the first one is the baseline.", show_default="static, continuous"),
     ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(help=f"Also {', '.join(BASELINES)}; then all requests are answered greedily, to full length."),
+        typer.Option(help=f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full length."),
     ] = None,
     model: Model = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")] = 5,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the comparison here as JSON.")] = None,
-    traces: Annotated[Path | None, typer.Option(help="Save each policy's run of median time in this folder.")] = None,
+    traces: Annotated[Path | None, typer.Option(help="Save the trace of each policy's median run in this folder.")] = None,
     json: Json = False,
     *,
     limits: dict[str, Any],
     place: Place,
 ) -> None:
-    """Time the same requests under each policy in turn and compare their outputs.
+    """Time the same requests under each policy in turn, and compare the outputs token by token.
 
-    After a warm-up every round runs all of them, in an order that rotates; ratios are taken within a round. Outputs are compared
-    token by token. What you give overrides what the preset recommends.
+    After a warm-up, every round runs all policies in rotating order; ratios are taken within a round. Options override the preset.
     """
     policies = policy or ["static", "continuous"]
     for name in policies:
@@ -89,20 +88,15 @@ def compare(
 
         result = timed(contenders, repeats, on_run=on_run)
     data = {"workload": asked.workload.name, "environment": where, **result.to_json()}
-    if out is not None:
-        out.write_text(_dumps(data), encoding="utf-8")
     if traces is not None:
         for name, run in result.runs.items():
             if run.trace is not None:
                 run.trace.save(traces / f"{name}.jsonl")
-    if json:
-        print_json(data)
-    else:
-        print_comparison(result, data)
+    finish(data, lambda _: _print_comparison(result, data), json, out)
 
 
-def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
-    """A row a contender, then what the outputs and the spread say, and where it was measured."""
+def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
+    """One row per contender, then what the outputs and the spread say, and where it was measured."""
     columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "in rounds", "run by run", "steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste", "lane occupancy")  # fmt: skip
     rows = []
     for name in result.names:
@@ -128,21 +122,15 @@ def print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     )
     apart = ", ".join(f"{name} {seconds(a['setup_s'])} and {seconds(a['teardown_s'])}" for name, a in result.apart.items())
     line(f"Setup and teardown, not in these times: {apart}.")
-    line(outputs_sentence(result))
+    line(_outputs_sentence(result))
     if len(result.names) > 2:
         line(f"The fastest: {result.fastest}.")
     for warning in result.warnings:
         line(f"Warning: {warning}")
-    where = data["environment"]
-    threads = where["threads"]
-    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
-    line(
-        f"Measured on {where['hardware']} ({where['device']}, {where['cpus']} CPUs, {english(f'{threads} [thread|threads]')}, load {where['load_average']}), "
-        f"{where['dtype']}, {where['model']['name']}; {versions}."
-    )
+    line(measured_on(data["environment"]))
 
 
-def outputs_sentence(result: Comparison) -> str:
+def _outputs_sentence(result: Comparison) -> str:
     """Identical, or the first difference and its margin."""
     if result.outputs_identical:
         return "Outputs: identical, token for token."
@@ -153,12 +141,6 @@ def outputs_sentence(result: Comparison) -> str:
         f"Outputs differ: {first['policy']} departs from {result.baseline} in request {first['request']} at token {first['position']}"
         f"{margin}{others}."
     )
-
-
-def _dumps(data: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
 
 
 def _get(numbers: Any, *keys: str) -> Any:

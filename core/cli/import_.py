@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import Json
-from core.cli.output import line, print_json, sentence
+from core.cli.output import finish, line, sentence
 from core.recorders.convert import to_trace
 from core.recorders.opening import those_that_open
 from core.recorders.raw import Recording, read_raw
@@ -19,18 +19,18 @@ from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 
-RawFiles = Annotated[list[Path], typer.Argument(help="Raw recordings: all parts and all ranks of one run.", show_default=False)]
+RawFiles = Annotated[list[Path], typer.Argument(help="Raw recordings: every part and every rank of one run.", show_default=False)]
 
 
 def import_(
     raw: RawFiles,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the trace goes; with several ranks, one file each.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Save the trace here; with several ranks, one file each.")],
     tokenizer: Annotated[
-        str | None, typer.Option(help="Folder or hub id of a tokenizer.", show_default="the model's, if it is here")
+        str | None, typer.Option(help="Folder or hub id of a tokenizer.", show_default="the model's, if available")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Open what `inflight-vllm` or another recorder wrote, check it, and save it as a trace that the page and `show` open."""
+    """Convert a recording by `inflight-vllm` or another recorder into a trace that the page and `show` open, and check it."""
     recordings = read_raw(raw)
     told = named_tokenizer(tokenizer) if tokenizer else None
     opened = those_that_open((recording.name, partial(to_trace, recording, told)) for recording in recordings)
@@ -47,9 +47,10 @@ def import_(
         sentence(fault)
     if len(ranks.ranks) > 1:
         sentence(ALIGNMENTS[ranks.alignment])
-    if json:
-        print_json(rows)
-        return
+    finish(rows, _print, json)
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         line(
             f"{row['path']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "

@@ -1,4 +1,4 @@
-"""`presets` and `models`: what there is to run."""
+"""`presets` and `models`: lists of both."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from rich.text import Text
 
 from core.assets import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.cli.options import Json
-from core.cli.output import line, print_json, table
+from core.cli.output import finish, line, table
 from core.config import EngineConfig
 from core.trace.messages import english
 from core.workload.presets import PRESETS, Preset
 
 
 def presets(json: Json = False) -> None:
-    """List the presets: named workloads, each with the model, policy and limits it is best seen with."""
-    if json:
-        print_json([_preset_json(preset) for preset in PRESETS.values()])
-        return
+    """List the presets: named workloads, each with the model, policy and limits that show it best."""
+    finish([_preset_json(preset) for preset in PRESETS.values()], _print_presets, json)
+
+
+def _print_presets(_: object) -> None:
     for preset in PRESETS.values():
         count = len(preset.workload)
         text = Text(preset.name, style="bold")
@@ -30,10 +31,10 @@ def presets(json: Json = False) -> None:
 
 def models(json: Json = False) -> None:
     """List the built-in models; `--model` also takes a local folder or a hub id."""
-    found = [describe_model(name) for name in BUILTIN_MODELS]
-    if json:
-        print_json(found)
-        return
+    finish([describe_model(name) for name in BUILTIN_MODELS], _print_models, json)
+
+
+def _print_models(found: list[dict[str, Any]]) -> None:
     rows = [
         (
             m["name"],
@@ -49,7 +50,7 @@ def models(json: Json = False) -> None:
     columns = ("model", "architecture", "parameters", "layers", "context", "vocabulary", "weights")
     table(columns, rows, right=columns[2:])
     line()
-    line("--model also takes a local folder or a hub id; a model that cannot be run exactly is refused with the reason.")
+    line("--model also takes a local folder or a hub id. A model that cannot be run exactly is refused, with the reason.")
 
 
 def describe_model(name: str) -> dict[str, Any]:

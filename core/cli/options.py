@@ -1,4 +1,4 @@
-"""What the commands have in common: options, what they add up to, and the engine they ask for. Loads no torch before that."""
+"""What the commands share: their options, the run that these describe, and the engine for it. Loads no torch before that."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 Model = Annotated[
     str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")
 ]
-PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset by name; see `presets`.")]
-WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) instead of a preset.")]
+PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset; `presets` lists them.")]
+WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) in place of a preset.")]
 MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than help; many thousand end the process
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Small shapes: proves that everything runs, measures nothing.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing.")]
 Order = Literal["request", "cached-new"]
 SLO = Annotated[
     list[str] | None,
-    typer.Option("--slo", help="A limit for goodput, in seconds: ttft=0.5, tpot=0.05 or e2e=3; may be given several times."),
+    typer.Option("--slo", help="A goodput limit in seconds: ttft=0.5, tpot=0.05 or e2e=3; repeatable."),
 ]
-Burstiness = Annotated[float, typer.Option(help="1 is Poisson, below 1 burstier.")]
-Seed = Annotated[int, typer.Option(help="Seed of arrivals and lengths.")]
-Tokens = Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")]
-TraceFile = Annotated[Path, typer.Argument(help="A recorded trace (JSON lines).", show_default=False)]
+Burstiness = Annotated[float, typer.Option(help="1 is Poisson; below 1 is burstier.")]
+Seed = Annotated[int, typer.Option(help="Seed for arrivals and lengths.")]
+Tokens = Annotated[str, typer.Option(help="Tokens of a request: N, LOW-HIGH or ~MEAN.")]
+TraceFile = Annotated[Path, typer.Argument(help="A trace file (JSON lines).", show_default=False)]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model runs, and in which numbers. threads: of torch on the CPU, None for as many as it takes by itself."""
+    """Where a model runs, and in which dtype. threads: of torch on the CPU, None for torch's own choice."""
 
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto"
@@ -55,21 +55,21 @@ class Place:
 
 
 LIMITS: dict[str, str] = {
-    "max_num_seqs": "Lanes: requests running at once.",
+    "max_num_seqs": "Lanes: how many requests run at once.",
     "max_num_batched_tokens": "Token budget of a step (continuous, split-chunked).",
     "block_size": "Tokens in a KV block.",
     "num_blocks": "Blocks in the KV pool.",
-    "chunked_prefill": "Prompts may be computed in pieces.",
-    "prefix_caching": "Full blocks of equal prefixes are shared (continuous).",
-    "prefill_first": "Prefill chunks take budget before decodes.",
+    "chunked_prefill": "Split prompts into chunks.",
+    "prefix_caching": "Share full blocks of equal prefixes (continuous).",
+    "prefill_first": "Prefill chunks take the budget before decodes.",
 }
 EXECUTION: dict[str, str] = {
     "attention": "auto, triton (the paged kernel) or sdpa (a call for each sequence).",
-    "cuda_graphs": "Replay passes of few tokens as CUDA graphs.",
-    "asynchronous": "Launch the next step before this one is read.",
+    "cuda_graphs": "Replay small passes as CUDA graphs.",
+    "asynchronous": "Launch the next step before this one is read back.",
     "fused_sampling": "One kernel from logits to tokens.",
     "fused_norms": "One kernel for an RMS norm.",
-    "gpu_memory_utilization": "Share of the GPU's memory that may be used, KV pool included.",
+    "gpu_memory_utilization": "Share of GPU memory to use, KV pool included.",
 }
 _TYPES: dict[str, Any] = {"int": int, "int | None": int, "bool": bool, "bool | None": bool, "float": float, "Attention": str}
 
@@ -113,7 +113,7 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to run: requests, model by name, where, and the limits before a policy is chosen."""
+    """What is to run: requests, the model by name, where, and the limits before a policy is chosen."""
 
     workload: Workload
     model: str
@@ -127,7 +127,7 @@ class Plan:
 
 
 def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], place: Place) -> Plan:
-    """A preset or a workload file, and what was given by name on top of it; raises InflightError."""
+    """A preset or a workload file, overridden by the options that were given; raises InflightError."""
     if (preset is None) == (workload is None):
         raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
     if workload is not None:
@@ -140,13 +140,20 @@ def plan(preset: str | None, workload: Path | None, model: str | None, limits: M
     return Plan(chosen.workload, model or chosen.model, chosen.config, limits, place)
 
 
+def existing(path: Path) -> Path:
+    """Raises InflightError where there is no such file."""
+    if not path.is_file():
+        raise InflightError(f"There is no file {path}.")
+    return path
+
+
 def check_policy(policy: str) -> None:
     if policy not in POLICIES:
         raise InvalidConfig(f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}.")
 
 
 def engine_for(model: str, config: EngineConfig, place: Place, execution: Execution | None = None) -> Engine:
-    """Load a model without its progress bars: this program prints its own lines."""
+    """Load a model without its progress bars: this program prints its own."""
     import torch  # takes seconds, which reading a trace does not need
     from transformers.utils import logging
 

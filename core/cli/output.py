@@ -41,15 +41,14 @@ def line(text: str | Text = "") -> None:
     out().print(Text(text) if isinstance(text, str) else text, soft_wrap=True)
 
 
-def print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def finish(data: dict[str, Any], print_it: Callable[[dict[str, Any]], None], out: Path | None, as_json: bool) -> None:
-    """Save a result where that was asked for, then print it, as JSON or for people."""
-    if out is not None:
-        out.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    (print_json if as_json else print_it)(data)
+def finish(data: Any, print_it: Callable[[Any], object], as_json: bool, save_to: Path | None = None) -> None:
+    """End a command: save its result as JSON where that was asked for, then print it, as JSON or for people."""
+    if save_to is not None:
+        save_to.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        print_it(data)
 
 
 def table(

@@ -1,4 +1,4 @@
-"""A trace as tables: its requests, its totals, its steps."""
+"""A trace as tables: its requests, its totals, its steps; and where something was measured."""
 
 from __future__ import annotations
 
@@ -99,6 +99,16 @@ def circumstances(header: Header) -> list[str]:
         sizes = ", ".join(f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB" for name in ("weights", "kv_pool", "peak"))
         lines.append(f"memory: {sizes}")
     return lines + fit_error(header.cost or {}) + list(header.notes)
+
+
+def measured_on(environment: Mapping[str, Any]) -> str:
+    """`core.measure.environment.environment` as a sentence."""
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version is not None)
+    threads = english(f", {environment['threads']} [thread|threads]") if environment["threads"] else ""
+    return (
+        f"Measured on {environment['hardware']} ({environment['device']}, {english(str(environment['cpus']) + ' [CPU|CPUs]')}{threads}, "
+        f"load {environment['load_average']}), {environment['dtype']}, {environment['model']['name']}; {versions}."
+    )
 
 
 def fit_error(cost: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`run`: a workload through the engine, and what happened."""
+"""`run`: runs a workload and prints what happened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from core.cli.options import (
     with_options,
     writable,
 )
-from core.cli.output import Work, print_json, sentence
+from core.cli.output import Work, finish, sentence
 from core.cli.report import print_steps, print_summary, summary
 from core.config import Execution
 from core.engine.engine import Engine
@@ -36,14 +36,15 @@ def run(
     preset: PresetName = None,
     workload: WorkloadFile = None,
     model: Model = None,
-    policy: Annotated[str | None, typer.Option(help="How requests are batched.", show_default="the preset's")] = None,
+    policy: Annotated[str | None, typer.Option(help="The batching policy.", show_default="the preset's")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the trace here.")] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="Print every step too.")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Print every step as well.")] = False,
     slo: SLO = None,
     simulate: Annotated[
         str | None,
         typer.Option(
-            help="No forward pass: a trace file to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.", show_default=False
+            help="Simulate without a forward pass: a trace to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.",
+            show_default=False,
         ),
     ] = None,
     json: Json = False,
@@ -54,7 +55,7 @@ def run(
 ) -> None:
     """Run a preset or a workload file and print what happened.
 
-    What you give overrides what the preset recommends. Ctrl-C ends the run and keeps the trace so far.
+    Options override the preset. Ctrl-C ends the run and keeps the trace so far.
     """
     if not is_first():
         out = None
@@ -66,18 +67,19 @@ def run(
         if simulate
         else engine_for(asked.model, config, asked.place, Execution(**execution))
     )
-    done = _work(engine, asked.workload)
+    done = _run_to_end(engine, asked.workload)
     trace = engine.trace
     if out is not None:
         trace.save(out)
-    if json:
-        print_json(summary(trace, slos))
-    else:
+
+    def print_run(_: object) -> None:
         if steps:
             print_steps(trace)
         print_summary(trace, slos)
         if isinstance(engine, SimulatedEngine) and engine.beyond:
             sentence(engine.beyond)
+
+    finish(summary(trace, slos), print_run, json)
     if out is not None:
         sentence(f"Saved {out.name}: {len(trace.events)} steps, {out.stat().st_size / 1024:,.0f} KB.")
     if not done:
@@ -85,8 +87,8 @@ def run(
         raise typer.Exit(INTERRUPTED)
 
 
-def _work(engine: Engine, workload: Workload) -> bool:
-    """Run to the end; False if Ctrl-C came first."""
+def _run_to_end(engine: Engine, workload: Workload) -> bool:
+    """False if Ctrl-C came first."""
     total = sum(request.sampling.max_new_tokens for request in workload)
     tokens = 0
     events = engine.stream(workload)

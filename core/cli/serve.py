@@ -21,30 +21,32 @@ LANES = 16  # more than a run to look at has
 @with_options
 def serve(
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id; clients can ask for no other.")
+        str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id: the only one served.")
     ] = DEFAULT_MODEL,
-    policy: Annotated[str, typer.Option(help="How requests are batched.")] = "continuous",
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets the network in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 8000,
+    policy: Annotated[str, typer.Option(help="The batching policy.")] = "continuous",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 makes the server reachable from the network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
     api_key: Annotated[
-        str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="What clients must send as a bearer token.", show_default=False)
+        str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="Bearer token that clients must send.", show_default=False)
     ] = None,
     teacher: Annotated[
         bool, typer.Option("--teacher", help="Print a token for /control: pace, single steps, policy, limits, waves, clearing.")
     ] = False,
     show_texts: Annotated[
-        bool, typer.Option("--show-texts", help="Tell those who watch /events prompts, tokens and nicknames.")
+        bool, typer.Option("--show-texts", help="Expose prompts, tokens and nicknames to viewers of /events.")
     ] = False,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(help="A page that may call from a browser; may be given several times.", show_default=False),
+        typer.Option(help="Origin of a page that may call from a browser; repeatable.", show_default=False),
     ] = None,
-    max_requests: Annotated[int, typer.Option(min=1, help="Requests under way at once, waiting ones included.")] = 1024,
-    max_requests_per_client: Annotated[int, typer.Option(min=1, help="The same, for one address.")] = 1024,
+    max_requests: Annotated[int, typer.Option(min=1, help="Most requests in progress at once, waiting ones included.")] = 1024,
+    max_requests_per_client: Annotated[int, typer.Option(min=1, help="The same, per client address.")] = 1024,
     max_prompt_tokens: Annotated[int, typer.Option(min=1, help="Most prompt tokens of a request.")] = 16_384,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Most new tokens of a request.")] = 4096,
     drain_seconds: Annotated[
-        float, typer.Option(min=0, help="Seconds that requests under way get to finish when the server is told to end.")
+        float, typer.Option(min=0, help="Seconds that requests in progress get to finish on shutdown.")
     ] = 30,
     *,
     limits: dict[str, Any],
@@ -53,7 +55,7 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: /generate, OpenAI's /v1, /health, /metrics and live /events; /docs describes them.
 
-    It listens on loopback unless told otherwise. SIGTERM or Ctrl-C lets requests under way finish.
+    Listens on loopback by default. SIGTERM or Ctrl-C lets requests in progress finish.
     """
     wait_passively()  # nothing has loaded torch yet
     from core.serving.engine import ServingEngine
@@ -82,7 +84,7 @@ def serve(
     )
     at_home = host in LOOPBACK
     if not at_home and api_key is None:
-        sentence(f"Anybody who reaches {host} may use this server: give --api-key to ask for a key.")
+        sentence(f"Anyone who can reach {host} can use this server: give --api-key to require a key.")
     token = secrets.token_urlsafe(16) if teacher else None
     if token is not None:
         sentence(f"The teacher's token, for the header X-Teacher-Token of /control: {token}")

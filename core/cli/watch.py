@@ -1,4 +1,4 @@
-"""`watch`: an engine at work, from the recording that it writes meanwhile."""
+"""`watch`: follows an engine through the recording that it writes."""
 
 from __future__ import annotations
 
@@ -63,10 +63,11 @@ class _Engine:
 
 def watch(
     raw: Annotated[
-        list[Path], typer.Argument(help="Growing raw recordings, one a rank, or a folder with the newest.", show_default=False)
+        list[Path],
+        typer.Argument(help="Growing raw recordings, one per rank, or a folder: the newest in it.", show_default=False),
     ],
 ) -> None:
-    """Follow an engine that `inflight-vllm` records: its latest step, at most ten times a second, until it ends or Ctrl-C."""
+    """Follow an engine that `inflight-vllm` records: print its latest step, at most ten times a second, until it ends or Ctrl-C."""
     engines = [_Engine(place, f"{place.name}  " if len(raw) > 1 else "") for place in raw]
     while True:
         for engine in engines:

@@ -9,7 +9,7 @@ import typer
 
 from core.assets import DEFAULT_MODEL
 from core.cli.options import Json
-from core.cli.output import line, print_json
+from core.cli.output import finish, line
 from core.errors import InvalidWorkload
 from core.models.sizes import sizes_of
 from core.workload.datasets import Dataset, read_dataset
@@ -19,28 +19,29 @@ def workload(
     file: Annotated[
         Path, typer.Argument(help="Mooncake JSONL, Azure LLM or BurstGPT CSV, ShareGPT JSON, or lengths of our own.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the workload goes; `run --workload` takes it.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Save the workload here; `run --workload` takes it.")],
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Whose vocabulary and context the requests must fit.")
+        str, typer.Option("--model", "-m", help="Model whose vocabulary and context the requests must fit.")
     ] = DEFAULT_MODEL,
-    requests: Annotated[int, typer.Option(min=1, help="How many, from the start of the file.")] = 50,
-    speed: Annotated[float, typer.Option(min=0.0, help="Factor by which arrivals are faster than on record.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of the made-up tokens.")] = 0,
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests, from the start of the file.")] = 50,
+    speed: Annotated[float, typer.Option(min=0.0, help="Factor by which arrivals are sped up.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed for the made-up tokens.")] = 0,
     json: Json = False,
 ) -> None:
-    """Turn what a real service recorded into requests that this model can run: lengths are scaled to its context, and the scale is shown."""
+    """Turn a trace that a real service published into requests for this model: lengths are scaled to its context, and the scale is shown."""
     if speed <= 0:
         raise InvalidWorkload(f"The speed must be above 0, not {speed:g}.")
     sizes = sizes_of(model)
     dataset = read_dataset(file, sizes.count, requests).scaled(sizes.context)
     dataset.workload(sizes.vocab_size, speed, seed).save(out)
-    if json:
-        print_json(_about(dataset, speed))
-        return
-    for number, words in enumerate(dataset.sentences(speed)):
-        line(words if number else f"{out.name}: {words}")
-    if dataset.hash_ids:
-        line(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
+
+    def print_it(_: object) -> None:
+        for number, words in enumerate(dataset.sentences(speed)):
+            line(words if number else f"{out.name}: {words}")
+        if dataset.hash_ids:
+            line(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
+
+    finish(_about(dataset, speed), print_it, json)
 
 
 def _about(dataset: Dataset, speed: float) -> dict[str, Any]:

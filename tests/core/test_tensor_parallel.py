@@ -117,7 +117,7 @@ def test_arrivals_by_the_clock_are_refused():
 def test_only_run_is_there_under_torchrun(two_processes, capsys):
     with pytest.raises(SystemExit) as exit:
         main(["compare", "--preset", "gpt2-six"])
-    assert exit.value.code == 2 and "Under torchrun there is the command run" in capsys.readouterr().err
+    assert exit.value.code == 2 and "Under torchrun only the command run" in capsys.readouterr().err
 
 
 def test_the_page_runs_in_one_process(two_processes):

@@ -100,7 +100,7 @@ def bookkeeping(quick: Quick = False, out: Out = None, json: Json = False) -> No
     with Work("parts", 3) as work:
         parts = iter(range(3))
         report = run(Options(quick=quick, on_run=lambda what: work.update(next(parts), what)))
-    finish(report.to_json(), print_report, out, json)
+    finish(report.to_json(), print_report, json, out)
 
 
 if __name__ == "__main__":

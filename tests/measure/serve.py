@@ -278,7 +278,7 @@ def serve(
         "limits": config.to_json(),
         "environment": environment(header),
     }
-    finish(data, _print, out, json)
+    finish(data, _print, json, out)
 
 
 def _print(data: dict[str, Any]) -> None:

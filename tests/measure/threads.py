@@ -93,7 +93,7 @@ def threads(
     with Work("measurements", len(WAYS) * len(CONDITIONS) * (repeats + 1)) as work:
         waits = measure(repeats, quick, work.update)
     data = {"seconds": waits.seconds, "worst": {way: waits.worst(way) for way in WAYS}, "best": waits.best, "serving": SERVING}
-    finish(data | {"repeats": repeats, "quick": quick}, _print, out, json)
+    finish(data | {"repeats": repeats, "quick": quick}, _print, json, out)
 
 
 def _print(data: dict[str, Any]) -> None:

@@ -140,7 +140,7 @@ def viewers(
     with nullcontext(url) if url is not None else server(options) as at, Work("times", 2 * rounds) as work:
         at = at.rstrip("/")
         data = asyncio.run(fan_out(at, events or f"{at}/events", viewers, lanes, tokens, rounds, seconds, work.update))
-    finish(data, _print, out, json)
+    finish(data, _print, json, out)
 
 
 def _print(data: dict[str, Any]) -> None:
