@@ -9,9 +9,8 @@ import pytest
 from core.measure.metrics import request_times
 from core.trace.trace import Trace
 from core.workload.presets import GROUPS, PRESETS
-from visualizer.documents.catalogue import TRACES, entry, questions
+from visualizer.documents.catalogue import QUESTIONS, TRACES, entry, questions
 from visualizer.documents.replay import replay
-from visualizer.words.questions import QUESTIONS
 from worlds.browser import seek, settled
 
 

@@ -80,8 +80,13 @@ def lesson_words(language: str) -> set[str]:
     return words([s for path in (FOLDER / language).glob("*.toml") for s in strings(texts(language, path.stem))])
 
 
-GERMAN = lesson_words("de") | words(list(catalogue("de").values()))
-ALL_ENGLISH = lesson_words("en") | words(list(catalogue("de")))
+def forms(template: str) -> str:
+    """A template with its plural forms one after the other."""
+    return re.sub(r"\[(?:=# )?([^\[\]]*)\]", lambda found: found[1].replace("|", " "), template)
+
+
+GERMAN = lesson_words("de") | words([forms(german) for german in catalogue("de").values()])
+ALL_ENGLISH = lesson_words("en") | words([forms(english) for english in catalogue("de")])
 ENGLISH = ALL_ENGLISH - FIELD_TERMS - ALIKE - words(list(POLICIES))  # a policy is called by its name in any language
 
 

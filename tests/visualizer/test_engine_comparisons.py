@@ -8,7 +8,7 @@ from core.errors import InflightError
 from core.measure.divergence import divergence
 from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.documents.record import record_engines
-from visualizer.words import engines as engine_words
+from visualizer.words import verdicts
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def test_other_engines_are_compared_decision_by_decision(engines):
     event = theirs.events[30]
     (first, *others) = event.sampled
     theirs.events[30] = event._replace(sampled=(first._replace(token_id=first.token_id + 1), *others))
-    assert "vLLM 0.32.0 decides otherwise from step 30" in engine_words.decisions(comparison)
+    assert "vLLM 0.32.0 decides otherwise from step 30" in verdicts.decisions(comparison)
     theirs.events[30] = event._replace(segments=event.segments[1:])
-    assert "from step 30 on" in engine_words.decisions(comparison) and "computes nothing" in engine_words.decisions(comparison)
+    assert "from step 30 on" in verdicts.decisions(comparison) and "computes nothing" in verdicts.decisions(comparison)
 
 
 def test_what_another_engine_did_not_record_stays_absent(engines):

@@ -25,7 +25,7 @@ from core.trace.trace import Texts, Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.documents.replay import replay
-from visualizer.words.totals import totals
+from visualizer.words.findings import totals
 from worlds import small
 from worlds.asynchronous import real_run
 

@@ -6,16 +6,50 @@ import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.assets import ASSETS
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from core.workload.presets import PRESETS, Preset
+from core.workload.presets import GROUPS, PRESETS, Preset
 from visualizer.charts.theme import deal
-from visualizer.words.questions import QUESTIONS, question_of
 
 TRACES = ASSETS / "traces"
+
+
+class Question(NamedTuple):
+    """title: what a visitor may ask. answer: one line under it."""
+
+    title: str
+    answer: str
+
+
+QUESTIONS: dict[str, Question] = {
+    "waiting": Question(
+        "Why did mine wait?", "A request joins the moment a lane is free; until then it waits, and the page says for what."
+    ),
+    "long-prompts": Question(
+        "A long prompt arrives",
+        "Read whole it holds everybody up for one step; in chunks it shares each step, and somebody has to come first.",
+    ),
+    "memory": Question(
+        "Memory runs out",
+        "The KV cache is cut into blocks: too few of them force preemptions, prompts that begin alike share them.",
+    ),
+    "no-help": Question(
+        "When does it not help?", "Equal lengths leave no lane to refill early; padding costs whatever the policy is."
+    ),
+    "one-by-one": Question(
+        "One policy after the other", "The same short requests under each policy, as the lessons go through them."
+    ),
+    "in-company": Question(
+        "Is the text the same in company?",
+        "Token for token in float32; in bf16 rounding decides between tokens that are nearly tied.",
+    ),
+    "articles": Question("The articles' own", "The runs that the articles compute by hand, on this engine."),
+    "engines": Question("Other engines", "Their own steps, recorded inside them; Compare has ours beside them."),
+}
+"""By group of `core.workload.presets.GROUPS`, in the same order, and last what no engine of ours ran."""
 
 
 def _elsewhere(preset: str, name: str, title: str, shows: str, **limits: Any) -> dict[str, Preset]:
@@ -86,6 +120,11 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "lanes": thumbnail(trace),
         "recorded": _day(trace.header.created),
     }
+
+
+def question_of(preset: str) -> int:
+    """Which of `QUESTIONS` a recorded run answers."""
+    return next((n for n, group in enumerate(GROUPS.values()) if preset in {p.name for p in group}), len(GROUPS))
 
 
 def questions() -> list[dict[str, Any]]:

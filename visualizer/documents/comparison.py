@@ -33,7 +33,7 @@ from visualizer.charts import cost
 from visualizer.charts.comparison import FIGURES
 from visualizer.charts.theme import contender_hues
 from visualizer.documents.replay import replay, spoken
-from visualizer.words import engines, findings, verdicts
+from visualizer.words import findings, verdicts
 from visualizer.words.language import elsewhere, t
 
 RECORDED = ASSETS / "comparisons"
@@ -97,7 +97,7 @@ def document(shown: Shown) -> dict[str, Any]:
         "names": comparison.names,
         "hues": contender_hues(comparison.names),
         "about": {name: about(name, comparison) for name in comparison.names},
-        "race": comparison.names if engines.others(comparison) else verdicts.racing(comparison),
+        "race": comparison.names if verdicts.others(comparison) else verdicts.racing(comparison),
         "walls": comparison.walls,
         **_said(shown),
         "csv": csv_text(comparison),
@@ -113,12 +113,12 @@ def _said(shown: Shown) -> dict[str, Any]:
     comparison = shown.comparison
     return {
         "says": {
-            "headline": engines.decisions(comparison) or verdicts.total_time(comparison),
+            "headline": verdicts.decisions(comparison) or verdicts.total_time(comparison),
             "outputs": findings.outputs(comparison),
             "sure": verdicts.sure(comparison, shown.environment),
             "method": verdicts.method(comparison),
             "where": where(shown.environment),
-            "notes": [*map(t, notes(comparison)), *engines.caveats(comparison)],
+            "notes": [*map(t, notes(comparison)), *verdicts.caveats(comparison)],
         },
         "figures": _figures(shown),
         "table": table(comparison),

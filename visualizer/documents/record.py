@@ -38,7 +38,6 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
 from visualizer.documents.catalogue import LEAKS, OTHER_ENGINES, TRACES
 from visualizer.documents.comparison import RECORDED, Shown, save
-from visualizer.words.engines import GROUP
 
 Say = Callable[[str], None]
 
@@ -257,7 +256,7 @@ def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, sa
     say(f"{chosen.name}: loading vLLM")
     with Vllm(asked, python, torch.get_num_threads()) as other:
         contenders = [vllm(asked, other), engine_contender(engine, asked.workload), transformers_batching(asked, adapter.model)]
-        shown = _compared(contenders, f"engines-{chosen.name}", chosen, engine.trace.header, repeats, say, GROUP)
+        shown = _compared(contenders, f"engines-{chosen.name}", chosen, engine.trace.header, repeats, say, "Other engines")
     if (run := f"vllm-{chosen.name}") in OTHER_ENGINES and (trace := shown.comparison.runs["vLLM"].trace) is not None:
         trace.save(traces / f"{run}.jsonl")
     return shown

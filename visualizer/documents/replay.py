@@ -18,8 +18,8 @@ from core.trace.phrases import letters
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
+from visualizer.words.findings import totals
 from visualizer.words.language import OTHERS, elsewhere, speaking
-from visualizer.words.totals import totals
 
 SCHEMA = 2
 _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one

@@ -1,4 +1,4 @@
-"""The findings of a comparison, in sentences with computed numbers, whichever run wins. Knows no colours and no page.
+"""The findings of a run or a comparison, in sentences with computed numbers, whichever run wins. Knows no colours and no page.
 
 Who won and how sure that is stands in `visualizer.words.verdicts`.
 """
@@ -12,11 +12,11 @@ from core.config import EngineConfig
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
-from core.measure.metrics import metrics
+from core.measure.metrics import DEFINITIONS, metrics
 from core.trace.phrases import setting
 from core.trace.trace import Trace
 from visualizer.words.language import t
-from visualizer.words.vocabulary import Sentence
+from visualizer.words.vocabulary import Sentence, milliseconds
 
 WASTE = {
     "padding": "finished rows computed until their wave ends",
@@ -268,3 +268,39 @@ def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
 def token_times(trace: Trace) -> Sequence[float]:
     """When each token came, seconds since the run began."""
     return [event.passes[s.pass_index].t_end for event in trace.events for s in event.sampled]
+
+
+def totals(trace: Trace) -> list[dict[str, str]]:
+    """`{"name", "value", "means"}` (times: the median and the worst) of a run's latencies, throughput and waste; nothing where no token came."""
+    if not any(event.sampled for event in trace.events):
+        return []
+    found = metrics(trace)
+    shown = {
+        "ttft_s": ("TTFT", _times(found["ttft_s"])),
+        "itl_s": ("ITL", _times(found["itl_s"])),
+        "output_tok_s": ("Output", _formatted(found["output_tok_s"], "{:,.0f} tok/s")),
+        "lane_occupancy": ("Lanes in use", _share(found["lane_occupancy"])),
+        "padding_waste": ("Padding", _share(found["padding_waste"] or None)),
+    }
+    return [{"name": t(name), "value": t(value), "means": t(DEFINITIONS[key])} for key, (name, value) in shown.items() if value]
+
+
+def _formatted(number: float | None, form: str) -> str | None:
+    return None if number is None else form.format(number).replace("%", " %")
+
+
+def _share(share: float | None) -> str | None:
+    """In whole percent, and finer where that would say none or all of what is neither."""
+    return _formatted(share, "{:.0%}" if share in (0, None, 1) or 0.005 < share < 0.995 else "{:.2%}")
+
+
+def _times(spread: dict[str, Any]) -> str | None:
+    """The median and the worst; at least those, where some have not come yet."""
+    if not spread["count"]:
+        return None
+    least = "≥ " if spread["left_out"] else ""
+    return f"{least}{_duration(spread['p50'])}, worst {least}{_duration(spread['max'])}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else milliseconds(seconds)
