@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from core.config import EngineConfig
-    from core.engine.engine import Engine
     from core.errors import InflightError
     from core.measure.metrics import metrics
+    from core.runner.engine import Engine
     from core.trace.events import StepEvent
     from core.trace.trace import Trace
     from core.workload.request import Request, SamplingParams
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Engine": "engine.engine",
+    "Engine": "runner.engine",
     "EngineConfig": "config",
     "InflightError": "errors",
     "Request": "workload.request",

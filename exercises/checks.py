@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from core.config import EngineConfig
-from core.simulate.runner import simulated_engine
+from core.simulate.cost import cost_named
+from core.simulate.engine import SimulatedEngine
 from core.trace.events import Pass, Segment, StepEvent
 from core.trace.mask import mask_of
 from core.trace.messages import english
@@ -136,7 +137,7 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
             )
             for i in range(draw.randint(2, 7))
         ]
-        trace = simulated_engine("h100:8b", config, "shakespeare-bpe").run(Workload(requests, name=f"exercise: {policy}"))
+        trace = SimulatedEngine(cost_named("h100:8b"), config).run(Workload(requests, name=f"exercise: {policy}"))
         state = RunState.of(trace.prompt_lengths)
         for number, event in enumerate(trace.events):
             waiting = [_seen(state, r) for r in (*state.waiting, *(a.request for a in event.arrived))]

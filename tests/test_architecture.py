@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +12,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = {"gradio", "plotly", "visualizer", "app"}
-# No room here reaches torch or transformers, not even through others: deciding, recording and drawing need no model.
-NO_TORCH = ("core.config", "core.workload", "core.trace", "core.scheduler", "core.measure.metrics", "visualizer.ui")
+# None of these reaches anything but the standard library, not even through others: an engine needs no torch until it computes.
+PLAIN = (
+    "core.errors", "core.policy", "core.config", "core.workload", "core.trace", "core.scheduler", "core.engine", "core.simulate",
+    "core.measure.metrics", "core.measure.replay", "core.measure.verify",
+)  # fmt: skip
+# Nor do these reach torch or transformers: drawing needs no model.
+NO_TORCH = ("visualizer.ui",)
 _JS_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";', re.MULTILINE)
 
 
@@ -104,18 +110,30 @@ def test_only_the_app_and_the_player_know_gradio():
     assert knows == {"visualizer.ui", "visualizer.page.player"}
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(NO_TORCH)])
-def test_what_needs_no_model_imports_no_torch(name):
-    seen, todo = set(), [name]
+def reached(name: str) -> dict[str, frozenset[str]]:
+    """A module and all of ours that it imports, at once or through others, and what each of them imports."""
+    found: dict[str, frozenset[str]] = {}
+    todo = [name]
     while todo:
         module = todo.pop()
-        if module in seen or module not in ALL:
-            continue
-        seen.add(module)
-        found = imports(ALL[module], top_only=True)
-        heavy = {m for m in found if m.split(".")[0] in ("torch", "transformers")}
+        if module in ALL and module not in found:
+            found[module] = imports(ALL[module], top_only=True)
+            todo += found[module] - {"core"}
+    return found
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(NO_TORCH)])
+def test_what_needs_no_model_imports_no_torch(name):
+    for module, names in reached(name).items():
+        heavy = {m for m in names if m.split(".")[0] in ("torch", "transformers")}
         assert not heavy, f"{module} imports {', '.join(heavy)}"
-        todo += found - {"core"}
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN)])
+def test_an_engine_needs_the_standard_library_alone(name):
+    for module, names in reached(name).items():
+        others = {m for m in names if m.split(".")[0] not in {"core", *sys.stdlib_module_names}}
+        assert not others, f"{module} imports {', '.join(others)}"
 
 
 @pytest.mark.parametrize("package", list(MODULES))

@@ -19,7 +19,6 @@ from core.assets import DEFAULT_MODEL
 from core.bench.report import Bar, Options, Report, race
 from core.bench.synthetic import gpt2, greedy, mixed, requests
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.measure import baselines
 from core.measure.baselines.article import article_rows, article_step
 from core.measure.baselines.generate import generate_waves
@@ -30,6 +29,7 @@ from core.measure.rounds import Contender, Run
 from core.models import load as models
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
+from core.runner.engine import Engine
 from core.trace.trace import Trace
 from core.workload.presets import preset
 

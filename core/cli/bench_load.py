@@ -29,14 +29,14 @@ from core.cli.options import (
 from core.cli.output import Work, finish, line, number, percent, percentile, seconds, sentence, table
 from core.cli.report import fit_error, measured_on
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure.environment import environment
 from core.measure.load import POINT_SECONDS, Sweep, sweep_load
 from core.measure.metrics import SLOs
 from core.measure.rounds import load_average
+from core.runner.engine import Engine
 from core.simulate.cost import cost_named
-from core.simulate.runner import SimulatedEngine
+from core.simulate.engine import SimulatedEngine
 from core.simulate.totals import flow
 from core.workload.arrivals import Lengths, arrivals, request
 from core.workload.datasets import read_dataset
@@ -112,7 +112,7 @@ def _rates(given: list[str] | None) -> tuple[float, ...] | None:
 def _load(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, place: Place) -> dict[str, Any]:
     if simulate:
         cost = cost_named(simulate)
-        engines: dict[str, Engine] = {name: SimulatedEngine(cost, config) for name, config in configs.items()}
+        engines: dict[str, Engine | SimulatedEngine] = {name: SimulatedEngine(cost, config) for name, config in configs.items()}
     else:
         first = engine_for(model, next(iter(configs.values())), place)
         engines = {name: Engine(first.adapter, first.tokenizer, config) for name, config in configs.items()}

@@ -18,7 +18,7 @@ from core.trace.file import lines_of
 from core.trace.header import Header
 
 if TYPE_CHECKING:
-    from core.engine.engine import Engine
+    from core.runner.engine import Engine
 
 
 def check(

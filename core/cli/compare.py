@@ -21,7 +21,6 @@ from core.cli.options import (
 )
 from core.cli.output import Work, finish, line, number, percent, seconds, table
 from core.cli.report import measured_on
-from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure.baselines import NAMES as BASELINES
 from core.measure.baselines import contender as baseline_contender
@@ -30,6 +29,7 @@ from core.measure.compare import Comparison, engine_contender, greedily
 from core.measure.compare import compare as timed
 from core.measure.environment import environment
 from core.measure.rounds import Progress
+from core.runner.engine import Engine
 
 
 @with_options

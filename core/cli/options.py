@@ -21,7 +21,7 @@ from core.workload.saved import Saved
 from core.workload.workload import Workload
 
 if TYPE_CHECKING:
-    from core.engine.engine import Engine
+    from core.runner.engine import Engine
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")
@@ -157,7 +157,7 @@ def engine_for(model: str, config: EngineConfig, place: Place, execution: Execut
     import torch  # takes seconds, which reading a trace does not need
     from transformers.utils import logging
 
-    from core.engine.engine import Engine
+    from core.runner.engine import Engine
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()

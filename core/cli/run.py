@@ -22,10 +22,12 @@ from core.cli.options import (
 )
 from core.cli.output import Work, finish, sentence
 from core.cli.report import print_steps, print_summary, summary
-from core.config import Execution
-from core.engine.engine import Engine
+from core.config import EngineConfig, Execution
+from core.models.sizes import sizes_of
 from core.models.tensor_parallel import is_first
-from core.simulate.runner import SimulatedEngine, simulated_engine
+from core.runner.engine import Engine
+from core.simulate.cost import cost_named
+from core.simulate.engine import SimulatedEngine
 from core.workload.workload import Workload
 
 INTERRUPTED = 130
@@ -63,7 +65,7 @@ def run(
     config = asked.config(policy)
     writable(out)
     engine = (
-        simulated_engine(simulate, config, asked.model)
+        _simulated(simulate, config, asked.model)
         if simulate
         else engine_for(asked.model, config, asked.place, Execution(**execution))
     )
@@ -87,7 +89,13 @@ def run(
         raise typer.Exit(INTERRUPTED)
 
 
-def _run_to_end(engine: Engine, workload: Workload) -> bool:
+def _simulated(spec: str, config: EngineConfig, model: str) -> SimulatedEngine:
+    """For requests meant for `model`, whose tokenizer and context it uses; its weights are not loaded."""
+    sizes = sizes_of(model)
+    return SimulatedEngine(cost_named(spec), config, sizes.tokenizer, vocab_size=sizes.vocab_size, max_model_len=sizes.context)
+
+
+def _run_to_end(engine: Engine | SimulatedEngine, workload: Workload) -> bool:
     """False if Ctrl-C came first."""
     total = sum(request.sampling.max_new_tokens for request in workload)
     tokens = 0

@@ -11,7 +11,7 @@ from core.assets import DEFAULT_MODEL
 from core.cli.options import Json
 from core.cli.output import finish, line
 from core.errors import InvalidWorkload
-from core.models.sizes import sizes_of
+from core.models.sizes import MOST_CONTEXT, sizes_of
 from core.workload.datasets import Dataset, read_dataset
 
 
@@ -32,7 +32,7 @@ def workload(
     if speed <= 0:
         raise InvalidWorkload(f"The speed must be above 0, not {speed:g}.")
     sizes = sizes_of(model)
-    dataset = read_dataset(file, sizes.count, requests).scaled(sizes.context)
+    dataset = read_dataset(file, sizes.count, requests).scaled(sizes.context or MOST_CONTEXT)
     dataset.workload(sizes.vocab_size, speed, seed).save(out)
 
     def print_it(_: object) -> None:

@@ -1,32 +1,27 @@
-"""The engine: schedule, execute, update, and an event for every step. Wires the rooms together and checks what comes in."""
+"""The engine: schedule, execute, update, and an event for every step. It is given what computes the passes, and knows no model of its own."""
 
 from __future__ import annotations
 
+import datetime
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-import torch
-
-from core.attention.spec import Backend
-from core.config import EngineConfig, Execution
-from core.engine.describe import as_executed, header_of, model_facts
-from core.engine.pool_size import PoolSize
+from core.config import EngineConfig
 from core.engine.recorder import Recorder
 from core.engine.requests import Pending, validate_request
+from core.engine.runner import Executor, PassResult, Runner
 from core.engine.step import Step
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
-from core.models.load import load_adapter
-from core.models.probe import probe
-from core.runner.base import PassResult, Runner
-from core.runner.choose import Choice, choose_attention, failure_reason, is_device_failure, new_runner
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
 from core.trace.detokenize import StopWatch
 from core.trace.events import Arrived, StepEvent, to_microseconds
+from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
@@ -34,15 +29,14 @@ from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 _MOST_SLEEP = 60.0  # seconds in one step
 
 
-class Engine:
-    """Continuous batching, or an older policy, on a transformers model.
+class EngineCore:
+    """Continuous batching, or an older policy, on whatever computes the passes: a model (`core.runner.engine.Engine`), or a cost model
+    (`core.simulate.engine.SimulatedEngine`).
 
-    model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
-    execution: how passes are computed. backend: another attention, see `core.attention.spec`. runner: makes what computes the
-    passes, for a pool of so many blocks; by default what `core.runner.choose` finds for the device. recorder: keeps what happened, by
-    default all of it; another may take its place between runs. clock: seconds, and sleep: how to wait, for tests and simulations.
+    tokenizer: needed for text prompts and stop strings, else None. recorder: keeps what happened, by default all of it; another may take
+    its place between runs. clock: seconds, and sleep: how to wait, for tests and simulations.
 
-    Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that cannot be had here.
+    Raises InvalidConfig for limits under which the executor cannot run its model.
     """
 
     _num_steps: int  # taken; the number of the next one
@@ -51,64 +45,47 @@ class Engine:
 
     def __init__(
         self,
-        model: Any,
+        executor: Executor,
         tokenizer: Any | None = None,
         config: EngineConfig | None = None,
         *,
-        execution: Execution | None = None,
-        backend: Backend | None = None,
-        runner: Callable[[int], Runner] | None = None,
         recorder: Recorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.adapter = probe(model) if isinstance(model, torch.nn.Module) else model
-        self.tokenizer, self.config, self.execution = tokenizer, config or EngineConfig(), execution or Execution()
-        self.model = model_facts(self.adapter)
-        self._clock, self._sleep = clock, sleep
-        self._backend, self._choice = backend, choose_attention(self.adapter, self.config, self.execution, backend)
-        self._new_runner = runner or self._chosen_runner
+        self.model, self.tokenizer, self.config = executor.model, tokenizer, config or EngineConfig()
         self.recorder = recorder or Recorder()
-        self._on_cuda = self.adapter.device.type == "cuda"  # asking a model takes longer than recording a step
-        self._pool_size = PoolSize(self.adapter, self.execution, self._drop_pool)
+        self._executor, self._clock, self._sleep = executor, clock, sleep
+        executor.check_config(self.config)
         self._num_pool_blocks, self._made_runner = 0, None
         self._reset("step", INTERACTIVE, None)
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str,
-        config: EngineConfig | None = None,
-        device: str = "auto",
-        dtype: str | torch.dtype = "auto",
-        execution: Execution | None = None,
-    ) -> Engine:
-        """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
-
-        Under torchrun the model is shared out among its processes, which must then all do the same with their engines.
-        """
-        adapter, tokenizer = load_adapter(name, device, dtype)
-        return cls(adapter, tokenizer, config, execution=execution)
 
     # -- a whole workload --------------------------------------------------------------------------------------------
 
     def run(self, workload: Workload) -> Trace:
-        """Run a workload from an empty engine to its end; the trace. On Ctrl-C the trace so far is in `engine.trace`."""
+        """Run a workload from an empty engine to its end; the trace. On Ctrl-C the trace so far is in `engine.trace`.
+
+        Raises what `stream` and `step` raise.
+        """
         for _ in self.stream(workload):
             pass
         return self.trace
 
     def stream(self, workload: Workload) -> Iterator[StepEvent]:
-        """Run a workload, handing out each step's event as it happens. All requests are checked before the first step."""
+        """Run a workload, handing out each step's event as it happens. All requests are checked before the first step.
+
+        Raises InflightError while other requests are at work, InvalidWorkload and InvalidRequest for what could never run, and ExecutionFailed
+        where the KV pool cannot be made; then, step by step, what `step` raises.
+        """
         if self.has_work:
             raise InflightError("The engine is still at work on other requests.")
-        if self.adapter.tensor_parallel > 1 and workload.arrival_unit == "s":
+        if self._executor.header.get("tensor_parallel", 1) > 1 and workload.arrival_unit == "s":
             raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
         prompts = [self._validated(request) for request in workload]
         longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
-        num_blocks = self._pool_size.num_blocks(self.config, longest, self._choice.backend)
+        num_blocks = self._num_blocks_for(longest)
         for prompt, request in zip(prompts, workload, strict=True):
-            self._pool_size.check_request(request, prompt, self.config, num_blocks)
+            self._check_room(request, prompt, num_blocks)
         self._reset(workload.arrival_unit, workload.name, num_blocks)
         self._start()
         for prompt, request in zip(prompts, workload, strict=True):
@@ -140,14 +117,14 @@ class Engine:
         limits that cannot be had here, and ExecutionFailed where the KV pool cannot.
         """
         if config is not None and config != self.config:
-            self._choice = self._choice_for(config)
+            self._executor.check_config(config)
             self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)
         self._start()
 
     def check_config(self, config: EngineConfig) -> None:
         """Raises InvalidConfig for limits that `begin` would refuse."""
-        self._choice_for(config)
+        self._executor.check_config(config)
 
     def add_request(self, request: Request, prompt: tuple[int, ...] | None = None) -> None:
         """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run.
@@ -157,7 +134,7 @@ class Engine:
         prompt = self._validated(request) if prompt is None else prompt
         if self.recorder.knows(request.id):
             raise InvalidRequest(f"There is already a request {request.id!r}.")
-        self._pool_size.check_request(request, prompt, self.config, self._num_pool_blocks)
+        self._check_room(request, prompt, self._num_pool_blocks)
         self._enqueue(request, prompt)
 
     def cancel(self, request: str) -> None:
@@ -205,7 +182,8 @@ class Engine:
     def step(self) -> StepEvent | None:
         """One step: schedule, execute, update. None if nothing could run.
 
-        With asynchronous execution the next step has been launched, too, by the time this one is read and returned.
+        With asynchronous execution the next step has been launched, too, by the time this one is read and returned. Raises ExecutionFailed
+        where the device fails: the requests stay as they were before the step, and the pool's memory is given back.
         """
         step, self._in_flight = self._in_flight, None
         if step is None:
@@ -215,7 +193,7 @@ class Engine:
                     self._wait_for_arrival()
                 return None
             if self._runner.asynchronous and step.launched:
-                self._go_on(step)
+                self._launch_rest(step)
         if self._runner.asynchronous and step.launched:
             self._overlap(step)
         else:
@@ -252,12 +230,13 @@ class Engine:
         try:
             yield
         except Exception as error:
-            if not is_device_failure(error):
+            reason = self._executor.failure(error)
+            if reason is None:
                 raise
             self._made_runner = None
-            raise ExecutionFailed(f"{failure}: {failure_reason(error, self.adapter.device)}.") from error
+            raise ExecutionFailed(f"{failure}: {reason}.") from error
 
-    def _go_on(self, step: Step) -> None:
+    def _launch_rest(self, step: Step) -> None:
         """Launch what is left of a step, its tokens unread."""
         while True:
             self._scheduler.advance(step.latest)
@@ -299,7 +278,7 @@ class Engine:
             self._record(step)
             raise failure
         if self._in_flight is not None:
-            self._go_on(self._in_flight)
+            self._launch_rest(self._in_flight)
 
     def _close(self, step: Step) -> None:
         """Everything is planned: what happens from now on belongs to the next step."""
@@ -313,22 +292,28 @@ class Engine:
     def _reset(self, unit: ArrivalUnit, name: str, num_blocks: int | None) -> None:
         """An empty engine at step 0."""
         if num_blocks is None:
-            num_blocks = self._pool_size.num_blocks(self.config, self.adapter.max_model_len or 2048, self._choice.backend)
+            num_blocks = self._num_blocks_for(self.model.context or 2048)
         if self._num_pool_blocks != num_blocks:
             self._drop_pool()
             self._num_pool_blocks = num_blocks
         self._drop_work()
         self._unit, self._num_steps, self._origin = unit, 0, self._clock()
         self._num_requests, self._last_end = 0, 0.0
-        header = header_of(self.adapter, self.config, name, unit, num_blocks, self._choice.backend.leaks)
+        header = Header(
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            model=self.model,
+            config=self.config,
+            num_blocks=num_blocks,
+            workload=name,
+            arrival_unit=unit,
+            **{"source": "live", **self._executor.header},
+        )
         self.recorder.begin(header, self.tokenizer)
 
     def _start(self) -> None:
         """Have everything ready, and the clock at zero."""
         self._describe()
         self._runner.begin()
-        if self._on_cuda:
-            torch.cuda.reset_peak_memory_stats(self.adapter.device)
         self._origin = self._clock()
 
     @property
@@ -336,23 +321,36 @@ class Engine:
         """Made when it is first needed: it takes the pool's memory."""
         if self._made_runner is None:
             with self._computing("The KV pool and its passes could not be prepared"):
-                self._made_runner = self._new_runner(self._num_pool_blocks)
+                self._made_runner = self._executor.new_runner(self.config, self._num_pool_blocks, self._clock)
             self._describe()
         return self._made_runner
 
-    def _choice_for(self, config: EngineConfig) -> Choice:
-        self._pool_size.check_config(config)
-        return choose_attention(self.adapter, config, self.execution, self._backend)
+    def _num_blocks_for(self, longest: int) -> int:
+        """Blocks of the KV pool: as configured, or room for a request of `longest` tokens in every lane, as far as memory goes."""
+        config = self.config
+        if config.num_blocks is not None:
+            return config.num_blocks
+        wanted = -(-longest // config.block_size) * config.num_lanes
+        most = self._executor.most_blocks(config, longest, self._drop_pool)
+        return wanted if most is None else max(1, min(wanted, most))
 
-    def _chosen_runner(self, num_blocks: int) -> Runner:
-        return new_runner(self.adapter, self.config, self.execution, self._choice, num_blocks, self._clock)
+    def _check_room(self, request: Request, prompt: Sequence[int], num_blocks: int) -> None:
+        """Raises InvalidRequest for a request that needs more than the whole pool. prompt: its token ids."""
+        new, size = request.sampling.max_new_tokens, self.config.block_size
+        if len(prompt) + new > num_blocks * size:
+            sized = self._executor.memory_sentence if self.config.num_blocks is None else ""
+            raise InvalidRequest(
+                f"{len(prompt)} prompt tokens and {new} new ones exceed the whole KV pool of {num_blocks} blocks of {size} tokens"
+                f"{'; ' + sized if sized else ''}.",
+                request.id,
+            )
 
     def _drop_pool(self) -> None:
         self._num_pool_blocks, self._made_runner = 0, None
 
     def _drop_work(self) -> None:
         """Nobody running, waiting or still to arrive; the trace stays."""
-        self._scheduler = Scheduler(self.config, self._num_pool_blocks, self.adapter.eos_token_ids)
+        self._scheduler = Scheduler(self.config, self._num_pool_blocks, frozenset(self.model.eos_token_ids or ()))
         self._budget = self.config.max_num_batched_tokens if self.config.policy.token_budget else None
         self._requests: dict[str, RequestState] = {}  # unfinished
         self._params: dict[str, SamplingParams] = {}
@@ -426,11 +424,11 @@ class Engine:
     def _event(self, step: Step) -> StepEvent:
         """The event of a step."""
         start, end = step.started, self.now
-        if self._on_cuda:
+        ahead, own_clock = self._runner.asynchronous, self._runner.own_clock
+        if own_clock:
             step.not_before(self._last_end + self._origin)
             start = max(start, self._last_end)
-        ahead = self._runner.asynchronous
-        if step.results and (ahead or self._on_cuda):
+        if step.results and (ahead or own_clock):
             last = to_microseconds(step.results[-1].t_end - self._origin)
             end = last if ahead else max(end, last)
             if ahead:  # the host's own times overlap: the device's are in order
@@ -439,5 +437,6 @@ class Engine:
 
     def _describe(self) -> None:
         """What the header says of how passes are computed: known in full once they have been."""
-        pool_bytes = self._num_pool_blocks * self.config.block_size * self.adapter.kv_bytes_per_token
-        self.trace.header = as_executed(self.trace.header, self.adapter, self._runner, self._choice.notes, pool_bytes)
+        runner, header = self._runner, self.trace.header
+        notes = tuple(runner.notes) or header.notes
+        self.trace.header = replace(header, execution=runner.execution, memory=runner.memory, notes=notes)

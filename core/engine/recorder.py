@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from core.trace.events import StepEvent
@@ -14,16 +13,13 @@ from core.workload.request import Request
 
 
 class Recorder:
-    """Keeps a run whole. about: header fields that replace what the engine says of itself."""
+    """Keeps a run whole."""
 
     trace: Trace
 
-    def __init__(self, about: Mapping[str, Any] | None = None) -> None:
-        self._about = dict(about or {})
-
     def begin(self, header: Header, tokenizer: Any | None) -> None:
         """A run begins: a new trace, the one before stays as it is."""
-        self.trace = Trace(replace(header, **self._about), {}, [], complete=False, tokenizer=tokenizer)
+        self.trace = Trace(header, {}, [], complete=False, tokenizer=tokenizer)
 
     def knows(self, request: str) -> bool:
         """Whether a request of this id is on record."""
@@ -43,8 +39,7 @@ class Recorder:
 class Window(Recorder):
     """Keeps the end of a run: the steps of its last `tokens` tokens at least, and the requests in them or still to come."""
 
-    def __init__(self, tokens: int, about: Mapping[str, Any] | None = None) -> None:
-        super().__init__(about)
+    def __init__(self, tokens: int) -> None:
         self._most = tokens
 
     def begin(self, header: Header, tokenizer: Any | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from core.runner.base import Launched, PassResult
+from core.engine.runner import Launched, PassResult
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import StepFacts
 from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings, to_microseconds
@@ -33,7 +33,8 @@ class Step:
 
     def not_before(self, time: float) -> None:
         """Move what seems earlier: the device's clock and the host's agree to some microseconds only."""
-        self.results = [r._replace(t_start=max(r.t_start, time), t_end=max(r.t_end, time)) for r in self.results]
+        for result in self.results:
+            result.t_start, result.t_end = max(result.t_start, time), max(result.t_end, time)
 
     def event(self, origin: float, start: float, end: float, num_blocks: int, budget: int | None) -> StepEvent:
         """What happened, on record.

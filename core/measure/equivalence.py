@@ -16,10 +16,10 @@ from transformers import GenerationConfig
 from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.engine.runner import observing
 from core.measure.mistakes import leaky_engine
 from core.models.adapter import ModelAdapter
-from core.runner.base import observing
+from core.runner.engine import Engine
 from core.scheduler.output import SchedulerOutput
 from core.trace.events import StepEvent
 from core.trace.trace import Trace

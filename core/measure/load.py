@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from typing import Any
 
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.errors import InflightError
 from core.measure.metrics import SLOs, metrics
 from core.measure.rounds import rotated
@@ -67,9 +67,9 @@ class Point:
         return asdict(self)
 
 
-def workload(sweep: Sweep, rate: float, engine: Engine) -> Workload:
+def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
     """The requests of one point: those that arrive within three quarters of its time, at least one."""
-    vocab_size, context = engine.adapter.vocab_size, engine.adapter.max_model_len
+    vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     until = sweep.seconds * _ARRIVE_WITHIN
     requests: list[Request] = []
     for index, (at, shape) in enumerate(zip(_times(sweep, rate), _shapes(sweep), strict=False)):
@@ -97,9 +97,9 @@ def _shapes(sweep: Sweep) -> Iterator[Shape]:
                 return
 
 
-def capacity(sweep: Sweep, engine: Engine, requests: int = 64) -> float:
+def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
     """Requests a second that the engine finishes when all of them arrive at the start; measured within a point's time."""
-    vocab_size, context = engine.adapter.vocab_size, engine.adapter.max_model_len
+    vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     many = [request(i, shape, 0.0, vocab_size, context, sweep.seed) for i, shape in enumerate(islice(_shapes(sweep), requests))]
     trace, _ = _run(engine, Workload(many, "capacity", "s"), sweep.seconds)
     return _requests_per_s(trace)
@@ -116,7 +116,7 @@ def _requests_per_s(trace: Trace) -> float:
 
 
 def sweep_load(
-    engines: Mapping[str, Engine], sweep: Sweep, on_point: Callable[[str, float], None] = lambda policy, rate: None
+    engines: Mapping[str, EngineCore], sweep: Sweep, on_point: Callable[[str, float], None] = lambda policy, rate: None
 ) -> dict[str, Any]:
     """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain data.
 
@@ -150,7 +150,7 @@ def sweep_load(
     }
 
 
-def _run(engine: Engine, requests: Workload, seconds: float) -> tuple[Trace, bool]:
+def _run(engine: EngineCore, requests: Workload, seconds: float) -> tuple[Trace, bool]:
     """Run until the end or until its time is up; whether it was cut."""
     steps = engine.stream(requests)
     cut = False

@@ -14,9 +14,9 @@ from core.attention.batch import PackedBatch
 from core.attention.dense import attend_under, dense_mask
 from core.attention.spec import AttentionSpec, Backend, scores_to_output
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.errors import InflightError
 from core.models.adapter import ModelAdapter
+from core.runner.engine import Engine
 
 
 def leaky_engine(

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 
+from core.engine.runner import PassResult, Sample
 from core.engine.step import Step
 from core.errors import shown
-from core.runner.base import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
@@ -206,10 +207,10 @@ class Replay:
         index = len(step.results)
         drawn = {s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0) for s in event.sampled if s.pass_index == index}
         samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
-        result = _NOT_READ._replace(samples=samples)
+        result = replace(_NOT_READ, samples=samples)
         if index < len(event.passes):
             forward = event.passes[index]
-            result = result._replace(t_start=forward.t_start, t_end=forward.t_end, bucket=forward.bucket)
+            result = replace(result, t_start=forward.t_start, t_end=forward.t_end, bucket=forward.bucket)
         step.results.append(result)
 
     def _stopped(self, event: StepEvent) -> frozenset[str]:

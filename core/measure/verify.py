@@ -26,7 +26,7 @@ from core.workload.request import Request
 from core.workload.workload import Workload
 
 if TYPE_CHECKING:
-    from core.engine.engine import Engine
+    from core.engine.engine import EngineCore
 
 Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
 
@@ -96,7 +96,7 @@ class Verdict:
 def verify(
     lines: Iterable[str],
     tokenizer: Callable[[str], Any | None] = lambda model: None,
-    engine: Callable[[Header], Engine] | None = None,
+    engine: Callable[[Header], EngineCore] | None = None,
 ) -> Verdict:
     """Check a trace; raises InvalidTrace naming the line at fault.
 
@@ -119,7 +119,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], Engine] | None) -> Verdict:
+def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], EngineCore] | None) -> Verdict:
     header = reader.header
     is_installed = not isinstance(header.policy, RecordedPolicy)
     replay = Replay(header) if header.engine is None and is_installed else None
@@ -243,7 +243,7 @@ def _compare_models(here: Header, on_record: Header) -> None:
             raise InvalidTrace(f"the model's {name} is {shown(told)} on record, and {shown(found)} here.", 1)
 
 
-def _rerun(engine: Engine, header: Header, written: _Written) -> int:
+def _rerun(engine: EngineCore, header: Header, written: _Written) -> int:
     """Run the requests again, all arriving at once, and compare what each wrote; the number of tokens compared.
 
     Requests share other batches than on record, which must not change a token: that is the engine's promise, tested here. Of

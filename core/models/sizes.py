@@ -1,29 +1,35 @@
-"""What of a model a workload must fit: vocabulary, context, and how many tokens a text is. Loads no weights."""
+"""What a workload, or a simulated engine, has to know of a model: vocabulary, context and tokenizer. Loads no weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from core.assets import ASSETS
+from core.assets import model_source
 from core.errors import UnsupportedModel
+
+MOST_CONTEXT = 2**31 - 1  # tokens, of a model whose config names no context
 
 
 class Sizes(NamedTuple):
+    """context: in tokens, None if the model's config names none."""
+
     vocab_size: int
-    context: int
-    count: Callable[[str], int]  # the tokens of a text
+    context: int | None
+    tokenizer: Any
+
+    def count(self, text: str) -> int:
+        """The tokens of a text."""
+        return len(self.tokenizer(text).input_ids)
 
 
 def sizes_of(name: str) -> Sizes:
     """Of a built-in model, a folder or a hub id; raises UnsupportedModel."""
     from transformers import AutoConfig, AutoTokenizer  # seconds to import: `--help` must not wait for them
 
-    folder = ASSETS / "models" / name
-    source = str(folder) if folder.is_dir() else name
+    source = model_source(name)
     try:
         config = AutoConfig.from_pretrained(source).get_text_config()
         tokenizer = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError, KeyError) as error:
         raise UnsupportedModel(f"The model {name!r} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    return Sizes(config.vocab_size, config.max_position_embeddings, lambda text: len(tokenizer(text).input_ids))
+    return Sizes(config.vocab_size, getattr(config, "max_position_embeddings", None), tokenizer)

@@ -12,15 +12,15 @@ import torch
 from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
+from core.engine.runner import Runner
 from core.errors import InvalidConfig
 from core.models.adapter import ModelAdapter
-from core.runner.base import Runner
 from core.runner.eager import ModelRunner
 
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
 
-class Choice(NamedTuple):
+class AttentionChoice(NamedTuple):
     """How passes are computed here, and a sentence for each thing that one would expect and cannot have."""
 
     paged: bool
@@ -29,7 +29,9 @@ class Choice(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def choose_attention(adapter: ModelAdapter, config: EngineConfig, execution: Execution, backend: Backend | None) -> Choice:
+def choose_attention(
+    adapter: ModelAdapter, config: EngineConfig, execution: Execution, backend: Backend | None
+) -> AttentionChoice:
     """Whether the paged kernel runs this model on its device. A backend that the caller gives is always used as it is.
 
     Raises InvalidConfig where the kernel is asked for by name and cannot be had.
@@ -50,12 +52,18 @@ def choose_attention(adapter: ModelAdapter, config: EngineConfig, execution: Exe
         ahead = execution.asynchronous
         if ahead is None:
             ahead = adapter.device.type == "cuda" and not split
-        return Choice(True, triton_paged.BACKEND, ahead, (_NO_GRAPHS,) if graphless else ())
+        return AttentionChoice(True, triton_paged.BACKEND, ahead, (_NO_GRAPHS,) if graphless else ())
     if execution.asynchronous:
         reason = obstacle or f"attention is {execution.attention!r} on {adapter.device.type}"
         raise InvalidConfig(f"Asynchronous execution needs the paged kernel, which is not in use: {reason}.")
-    missed = execution.attention == "auto" and adapter.device.type == "cuda" and backend is None
-    return Choice(False, backend or cpu.BACKEND, notes=(f"Without the paged kernel, so slower: {obstacle}.",) if missed else ())
+    notes: tuple[str, ...] = ()
+    if adapter.device.type == "cuda":
+        if execution.attention == "auto" and backend is None:
+            notes += (f"Without the paged kernel, so slower: {obstacle}.",)
+        major, minor = torch.cuda.get_device_capability(adapter.device)
+        if adapter.dtype == torch.float16 and major < 8:
+            notes += (f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.",)
+    return AttentionChoice(False, backend or cpu.BACKEND, notes=notes)
 
 
 def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
@@ -78,15 +86,14 @@ def new_runner(
     adapter: ModelAdapter,
     config: EngineConfig,
     execution: Execution,
-    choice: Choice,
+    choice: AttentionChoice,
     num_blocks: int,
     clock: Callable[[], float],
 ) -> Runner:
     """The runner for a pool of `num_blocks` blocks."""
     if not choice.paged:
-        return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock)
-    from core.runner.gpu.graphs import CudaCapture
-    from core.runner.gpu.runner import PagedRunner  # imports triton
+        return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock, choice.notes)
+    from core.runner.gpu.runner import CudaCapture, PagedRunner  # imports triton
 
     on_cuda = adapter.device.type == "cuda"
     runner = PagedRunner(
@@ -100,6 +107,7 @@ def new_runner(
         CudaCapture() if execution.cuda_graphs and on_cuda and adapter.tensor_parallel == 1 else None,
         choice.asynchronous,
         choice.backend,
+        choice.notes,
     )
     if config.policy.layout == "packed":
         runner.prepare(config.max_num_batched_tokens if config.policy.token_budget else config.num_lanes)

@@ -11,8 +11,9 @@ from core.attention import cpu
 from core.attention.batch import pack
 from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
+from core.engine.runner import PassResult, current_observer
 from core.models.adapter import ModelAdapter
-from core.runner.base import PassResult, current_observer
+from core.runner.pool_size import memory_used
 from core.runner.sampling import rows_of, sample
 from core.runner.weights import packed_weights
 from core.scheduler.output import SchedulerOutput
@@ -22,9 +23,8 @@ from core.workload.request import SamplingParams
 class ModelRunner:
     """A model and its KV pool of `num_blocks` blocks."""
 
-    asynchronous = False
+    asynchronous = own_clock = False
     execution = None
-    notes: Sequence[str] = ()
 
     def __init__(
         self,
@@ -33,16 +33,24 @@ class ModelRunner:
         block_size: int,
         backend: Backend = cpu.BACKEND,
         clock: Callable[[], float] = time.perf_counter,
+        notes: Sequence[str] = (),
     ) -> None:
-        self.adapter, self.backend, self.clock = adapter, backend, clock
+        self.adapter, self.backend, self.clock, self.notes = adapter, backend, clock, notes
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._weights = packed_weights(getattr(adapter, "model", None))
 
+    @property
+    def memory(self) -> dict[str, int] | None:
+        """See `Runner`."""
+        return memory_used(self.adapter, self.pool)
+
     def begin(self) -> None:
         """See `Runner`."""
+        if self.adapter.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.adapter.device)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """Compute a pass. params: sampling by request id."""
+        """See `Runner`: computed at once."""
         t0 = self.clock()
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = rows_of(output, params)

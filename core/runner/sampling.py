@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from core.runner.base import Sample
+from core.engine.runner import Sample
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 

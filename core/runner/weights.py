@@ -10,7 +10,7 @@ Only a pass of an engine uses the copy: outside `in_use()` the model is as it wa
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,6 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 from core.models.adapter import model_lock
-from core.runner.replaced import forwards_replaced
 
 MOST_BYTES = 2**30  # of the copies of one model
 _LEAST_WEIGHTS = 2**18  # below that torch's own kernel is as fast
@@ -26,6 +25,20 @@ _ROWS = 32  # what the layout is chosen for; any number can be multiplied
 _MOST_ROWS = (
     64  # beyond, the gain is small, and oneDNN prepares itself anew (half a millisecond) for every number of rows it meets
 )
+
+
+@contextmanager
+def forwards_replaced(forwards: Iterable[tuple[dict[str, Any], Callable[..., Any]]]) -> Iterator[None]:
+    """Inside, modules compute by other functions. forwards: a module's `__dict__` and its function. Hold the model's lock around it."""
+    replaced = []
+    try:
+        for names, forward in forwards:
+            names["forward"] = forward
+            replaced.append(names)
+        yield
+    finally:
+        for names in replaced:
+            del names["forward"]
 
 
 class _Layer:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.errors import InflightError, InvalidRequest
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import as_sentence
@@ -34,7 +34,7 @@ class Admission:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineCore,
         runs: Runs,
         delivery: OutputProcessor,
         take_step: Callable[[], None],

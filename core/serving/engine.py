@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.errors import InvalidRequest, Unavailable
 from core.serving.admission import Admission, When
 from core.serving.engine_thread import EngineThread
@@ -45,12 +45,12 @@ class ServingEngine:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineCore,
         limits: ServingLimits | None = None,
         name: str | None = None,
         hidden: Hidden = Hidden(),  # noqa: B008 (frozen)
     ) -> None:
-        self.engine, self.limits, self.name = engine, limits or ServingLimits(), name or engine.adapter.name
+        self.engine, self.limits, self.name = engine, limits or ServingLimits(), name or engine.model.name or ""
         # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, a third to those who check.
         self.tokenizer, self._intake = copy.deepcopy(engine.tokenizer), RequestValidator(engine, self.limits, self.name)
         self.feed, self._session = Feed(hidden=hidden), Session(self.limits.kept_tokens)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.serving.admission import Admission
 from core.serving.output_processor import OutputProcessor
 from core.serving.runs import Runs
@@ -18,7 +18,7 @@ _log = logging.getLogger("inflight.serving")
 
 
 def recover(
-    error: Exception, engine: Engine, session: Session, delivery: OutputProcessor, runs: Runs, admission: Admission
+    error: Exception, engine: EngineCore, session: Session, delivery: OutputProcessor, runs: Runs, admission: Admission
 ) -> None:
     """error: what the step raised. The reason goes to the log alone, since it may quote a prompt."""
     _log.error("A step failed; the server goes on without the requests in it.", exc_info=error)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.engine.requests import validate_request
 from core.errors import InvalidRequest, TooManyRequests, first_sentence
 from core.serving.limits import ServingLimits
@@ -29,13 +29,13 @@ _UNSEEN = re.compile(
 class RequestValidator:
     """name: what clients call the model."""
 
-    def __init__(self, engine: Engine, limits: ServingLimits, name: str) -> None:
+    def __init__(self, engine: EngineCore, limits: ServingLimits, name: str) -> None:
         self._model, self._limits, self._name = engine.model, limits, name
         self._tokenizer, self._encoding = copy.deepcopy(engine.tokenizer), threading.Lock()  # tokenizers are not thread-safe
         self._under_way: Counter[str] = Counter()  # by client
         self._counting = threading.Lock()
 
-    def check(self, prompt: str | Sequence[int], sampling: SamplingParams, engine: Engine) -> tuple[int, ...]:
+    def check(self, prompt: str | Sequence[int], sampling: SamplingParams, engine: EngineCore) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest if this server would not run it. May take a while: not for an event loop."""
         limits = self._limits
         if isinstance(prompt, str) and len(prompt) > 64 * limits.max_prompt_tokens:  # not even worth tokenizing

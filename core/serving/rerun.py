@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.engine.recorder import Window
 from core.errors import InflightError, InvalidConfig, first_sentence
+from core.runner.engine import Engine
 from core.serving.output_processor import Message
 from core.serving.pace import Pace
 from core.threads import SHARES
@@ -63,12 +64,14 @@ class StoppedClock:
 class Twin(NamedTuple):
     """clock: the engine's."""
 
-    engine: Engine
+    engine: EngineCore
     clock: StoppedClock
 
     @staticmethod
-    def check_room(engine: Engine) -> None:
+    def check_room(engine: EngineCore) -> None:
         """Raises InvalidConfig for an engine beside which there is no room for another."""
+        if not isinstance(engine, Engine):
+            raise InvalidConfig("There are no weights here for a second engine, which another policy beside this one needs.")
         adapter = engine.adapter
         if adapter.device.type != "cpu" or adapter.tensor_parallel > 1:
             raise InvalidConfig(
@@ -78,8 +81,9 @@ class Twin(NamedTuple):
             raise InvalidConfig("The model is too large for a second engine, which another policy beside this one needs.")
 
     @classmethod
-    def of(cls, engine: Engine) -> Twin:
-        """An idle engine on the same weights, none of whose passes makes one of the other wait."""
+    def of(cls, engine: EngineCore) -> Twin:
+        """An idle engine on the same weights, none of whose passes makes one of the other wait; for one that `check_room` lets pass."""
+        assert isinstance(engine, Engine)
         adapter, clock = engine.adapter, StoppedClock()
         made = Engine(
             adapter.twin(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.serving.output_processor import OutputProcessor
 from core.serving.session import Session
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("inflight.serving")
 class Runs:
     """session: the engine's recorder. works: False while the engine could not be made ready."""
 
-    def __init__(self, engine: Engine, session: Session, delivery: OutputProcessor) -> None:
+    def __init__(self, engine: EngineCore, session: Session, delivery: OutputProcessor) -> None:
         self._engine, self._session, self._delivery = engine, session, delivery
         self.works = True
 

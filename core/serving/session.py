@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +27,7 @@ _REQUEST = 16  # a request takes the room of this many tokens beside its prompt
 class Session(Recorder):
     """tokens: prompts' and new ones', of all runs together; a step without any counts as one."""
 
-    def __init__(self, tokens: int, about: Mapping[str, Any] | None = None) -> None:
-        super().__init__(about)
+    def __init__(self, tokens: int) -> None:
         self._most, self._lock = tokens, threading.Lock()  # the lock: for readers in other threads than the engine's
         self._runs: deque[_Run] = deque()
         self.run = -1  # its number, from 0

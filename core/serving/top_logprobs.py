@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from core.runner.base import observing
+from core.engine.runner import observing
 from core.runner.sampling import SamplingRow, adjusted
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams

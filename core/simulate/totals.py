@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.trace.events import StepEvent
 from core.workload.request import Request
 
@@ -105,7 +105,7 @@ class Totals:
         }
 
 
-def flow(engine: Engine, requests: Iterable[Request], on_step: Callable[[Totals], None] = lambda totals: None) -> Totals:
+def flow(engine: EngineCore, requests: Iterable[Request], on_step: Callable[[Totals], None] = lambda totals: None) -> Totals:
     """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals of all events.
 
     What is left in `engine.trace` is its recorder's choice. Set `num_blocks`, or the pool is as large as every lane at the longest

@@ -20,12 +20,12 @@ from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_rea
 from core.bench.gpu.session import report
 from core.cli.bench import print_gpu
 from core.config import EngineConfig, Execution
-from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure.baselines import jobs
 from core.models.probe import probe
+from core.runner.engine import Engine
 from core.simulate.cost import cost_named
-from core.simulate.runner import SimulatedEngine
+from core.simulate.engine import SimulatedEngine
 from worlds.clock import Clock
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from core.errors import InflightError
 from core.measure.difference import FINISHED, IDLE, KV, MIXED, PADDING, PASSES, REST, TOKENS, WORK, difference
 from core.measure.metrics import metrics, wall_s
 from core.simulate.cost import Linear, Load
-from core.simulate.runner import SimulatedEngine
+from core.simulate.engine import SimulatedEngine
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 from worlds.small import requests

@@ -329,7 +329,7 @@ def test_end_of_sequence_and_stop_strings() -> None:
 
 
 def test_a_pool_that_cannot_be_allocated_after_all(monkeypatch) -> None:
-    monkeypatch.setattr("core.engine.pool_size._memory_of", lambda device: None)  # as where a device does not say what it has
+    monkeypatch.setattr("core.runner.pool_size._memory_of", lambda device: None)  # as where a device does not say what it has
     engine = memory_engine(num_blocks=2**20, block_size=2**31 - 1)
     with pytest.raises(ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: .*\.$") as caught:
         engine.run(Workload(requests((3, 4)), name="huge"))

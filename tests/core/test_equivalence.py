@@ -11,10 +11,10 @@ from core import Engine, EngineConfig, Workload
 from core.attention.batch import pack
 from core.attention.dense import attend, dense_mask
 from core.attention.spec import AttentionSpec
+from core.engine.runner import observing
 from core.errors import InflightError
 from core.measure.equivalence import equivalence
 from core.measure.mistakes import leaky_mask, unmasked_pads
-from core.runner.base import observing
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 from core.workload.presets.preset import requests_of

@@ -13,7 +13,7 @@ from core import EngineConfig, InflightError
 from core.measure.load import Sweep, capacity, sweep_load, workload
 from core.measure.metrics import SLOs
 from core.simulate.cost import Linear, Load
-from core.simulate.runner import SimulatedEngine
+from core.simulate.engine import SimulatedEngine
 from core.workload.arrivals import Lengths, Shape, arrivals, request, shapes_in
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))

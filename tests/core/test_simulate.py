@@ -10,7 +10,7 @@ import pytest
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.measure.metrics import metrics
 from core.simulate.cost import Linear, Load, Roofline, cost_named, fit, fit_loads, measured
-from core.simulate.runner import SimulatedEngine
+from core.simulate.engine import SimulatedEngine
 from core.simulate.totals import Histogram, flow
 from worlds.small import MemoryModel
 

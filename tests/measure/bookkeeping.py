@@ -22,9 +22,9 @@ from core.cli.bench import print_report
 from core.cli.options import Json, Out, Quick, writable
 from core.cli.output import Work, finish
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.measure.rounds import load_average
 from core.models import load as models
+from core.runner.engine import Engine
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
 from core.workload.presets import preset

@@ -35,10 +35,10 @@ from core.cli.options import Burstiness, Json, Model, Out, Place, Seed, Tokens, 
 from core.cli.output import Work, finish, line, number, seconds, table
 from core.cli.serve import LANES
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure.environment import environment
 from core.measure.metrics import distribution, metrics
+from core.runner.engine import Engine
 from core.workload.arrivals import Lengths, arrivals, request
 from core.workload.request import Request
 from core.workload.workload import Workload

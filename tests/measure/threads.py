@@ -145,8 +145,8 @@ def _serve(quick: bool) -> None:
     """The program: as many runs at once as each line of stdin says, as the page runs them; the seconds they took together."""
     from core.bench.synthetic import gpt2, mixed
     from core.config import EngineConfig
-    from core.engine.engine import Engine
     from core.models.probe import probe
+    from core.runner.engine import Engine
 
     model = gpt2(1, 24, 2, 97) if quick else gpt2(4, 384, 6, 8192)
     adapter = probe(model, "bench")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.errors import InflightError
+from core.runner.engine import Engine
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.server.attention_weights import attention_weights

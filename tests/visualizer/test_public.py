@@ -10,7 +10,9 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from core.simulate.runner import simulated_engine
+from core.models.sizes import sizes_of
+from core.simulate.cost import cost_named
+from core.simulate.engine import SimulatedEngine
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
 from visualizer.server.address import address_of
@@ -21,9 +23,15 @@ from worlds.visitors import endless, spec
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda p: p.name)
 def test_every_preset_and_every_default_of_compare_runs_on_a_space(preset):
-    asked = check(preset_entry(preset)["spec"], SPACE)
+    asked, sizes = check(preset_entry(preset)["spec"], SPACE), sizes_of(preset.model)
     for policy in dict.fromkeys((preset.config.policy.name, "static", "continuous")):
-        engine = simulated_engine("h100:124m", asked.config.under(policy), preset.model)
+        engine = SimulatedEngine(
+            cost_named("h100:124m"),
+            asked.config.under(policy),
+            sizes.tokenizer,
+            vocab_size=sizes.vocab_size,
+            max_model_len=sizes.context,
+        )
         steps = sum(1 for _ in engine.stream(asked.workload))
         check_tokens(engine.trace.prompts, asked.workload, SPACE)
         assert steps <= SPACE.steps, f"{preset.name} takes {steps} steps under {policy}"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from core.assets import BUILTIN_FOLDER
-from core.engine.engine import Engine
 from core.errors import InvalidTrace
 from core.measure.mistakes import leaky_engine
 from core.measure.verify import verify
 from core.models.cache import Models
 from core.recorders.raw import lines_of
+from core.runner.engine import Engine
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace

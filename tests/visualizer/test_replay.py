@@ -10,7 +10,7 @@ import pytest
 
 from core.assets import BUILTIN_FOLDER
 from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.runner.engine import Engine
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams

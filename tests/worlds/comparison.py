@@ -3,9 +3,9 @@
 from itertools import count
 
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.measure.compare import Comparison, compare, engine_contender
 from core.measure.cost_curve import CostCurve, Point
+from core.runner.engine import Engine
 from core.workload.workload import Workload
 from worlds.small import MemoryModel, requests
 

@@ -16,8 +16,7 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import AttentionSpec, Backend, scores_to_output
 from core.config import Execution
 from core.models.probe import probe
-from core.runner.gpu.graphs import Capture
-from core.runner.gpu.runner import PagedRunner
+from core.runner.gpu.runner import Capture, PagedRunner
 from worlds.small import VOCAB_SIZE, MemoryModel, next_token
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.engine.recorder import Recorder
-from core.runner.base import PassResult, Sample
+from core.engine.runner import PassResult, Sample
+from core.runner.engine import Engine
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
@@ -25,7 +25,7 @@ def request(name: str, prompt: int, new: int, arrival: int = 0, first: int = 0) 
 class _Inventing:
     """A runner and its clock: a pass takes a millisecond, and every token is `TOKEN`."""
 
-    asynchronous, execution, notes = False, None, ()
+    asynchronous, own_clock, execution, notes, memory = False, False, None, (), None
     now = 0.0
 
     def begin(self) -> None: ...

@@ -19,7 +19,6 @@ import torch
 
 from core.attention.spec import Attend, Backend
 from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.errors import InflightError
 from core.measure import baselines
 from core.measure.baselines.recorded import transformers_batching, vllm
@@ -33,6 +32,7 @@ from core.measure.rounds import Contender, load_average
 from core.models.cache import Models
 from core.recorders.asked import Asked
 from core.recorders.vllm.record import Vllm, needed_python
+from core.runner.engine import Engine
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset

@@ -26,9 +26,9 @@ from visualizer.server.runs import bounded, lengths_checked, refusal
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
-    from core.engine.engine import Engine
     from core.measure.rounds import Progress
     from core.models.cache import Models
+    from core.runner.engine import Engine
     from core.trace.trace import Trace
 
 _COST_SECONDS = 4.0
@@ -52,7 +52,7 @@ class Measurement(Job):
         return refusal(error, self._asked.workload)
 
     def _engine(self, config: EngineConfig) -> Engine:
-        from core.engine.engine import Engine  # with torch, which the first paint does not wait for
+        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
 
         return Engine(*self._models.get(self._asked.model, self._asked.device), config, sleep=self.sleep)
 

@@ -39,7 +39,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
 def main() -> None:
     """The reader: see above."""
-    from core.models.sizes import sizes_of
+    from core.models.sizes import MOST_CONTEXT, sizes_of
     from core.workload.datasets import dataset_of
 
     asked = json.loads(sys.argv[1])
@@ -51,7 +51,7 @@ def main() -> None:
 
     def read(text: str) -> dict[str, Any]:
         found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), asked["name"], sizes.count, asked["requests"])
-        found = found.within(sizes.context, asked["output"], asked["total"], asked["block"])
+        found = found.within(sizes.context or MOST_CONTEXT, asked["output"], asked["total"], asked["block"])
         speed = max(1.0, found.span / SECONDS)
         return {
             "workload": found.workload(sizes.vocab_size, speed).to_json(),

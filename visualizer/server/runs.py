@@ -16,8 +16,8 @@ from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, ch
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
-    from core.engine.engine import Engine
     from core.models.cache import Models
+    from core.runner.engine import Engine
     from core.trace.events import StepEvent
     from core.trace.trace import Trace
     from core.workload.workload import Workload
@@ -65,7 +65,7 @@ class Run(Job):
         return engine, bounded(engine, self._spec.workload, self, self._limits)
 
     def _engine(self, device: str) -> Engine:
-        from core.engine.engine import Engine  # with torch, which the first paint does not wait for
+        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
 
         return Engine(*self._models.get(self._spec.model, device), self._spec.config, sleep=self.sleep)
 

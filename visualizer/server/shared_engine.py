@@ -56,7 +56,7 @@ class SharedEngine:
 
         On the CPU, so that the GPU is left to those who run a workload of their own.
         """
-        from core.engine.engine import Engine  # with torch, which the first paint does not wait for
+        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
         from core.serving.classroom import Classroom
         from core.serving.engine import ServingEngine
         from core.serving.feed import Hidden

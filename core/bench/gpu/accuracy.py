@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 
 from core.bench.gpu.runs import engine_for
 from core.bench.gpu.scale import Scale
+from core.engine.runner import observing
 from core.errors import InflightError
 from core.measure.baselines import jobs
 from core.measure.baselines.generate import generate_serial
 from core.measure.compare import first_differences
 from core.measure.rounds import Run
 from core.models.probe import probe
-from core.runner.base import observing
 from core.scheduler.output import SchedulerOutput
 from core.trace.trace import Trace
 from core.workload.workload import Workload

@@ -22,11 +22,11 @@ from torch.utils.benchmark import Timer
 
 from core.bench.gpu.scale import Scale, Shape
 from core.config import EngineConfig, Execution
-from core.engine.engine import Engine
 from core.engine.recorder import Recorder
 from core.errors import InflightError
 from core.models import load as models
 from core.models.adapter import ModelAdapter
+from core.runner.engine import Engine
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.workload import Workload

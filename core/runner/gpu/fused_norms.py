@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from core.models.adapter import model_lock
-from core.runner.replaced import forwards_replaced
+from core.runner.weights import forwards_replaced
 
 _MOST_SIZE = 16384  # of a row, which one program holds in registers
 

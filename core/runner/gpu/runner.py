@@ -6,7 +6,7 @@ token of every lane stays on the device, so that a pass can be launched whose in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,21 +17,55 @@ from core.attention.kv_pool import KVPool
 from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
 from core.attention.spec import Backend
 from core.config import Execution
+from core.engine.runner import PassResult, Sample, current_observer
 from core.models.adapter import ModelAdapter
-from core.runner.base import PassResult, current_observer
-from core.runner.gpu.buffers import Buffers, Shape, Staged
+from core.runner.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
 from core.runner.gpu.device_clock import CudaClock, DeviceClock, HostClock
 from core.runner.gpu.fused_norms import FusedNorms
-from core.runner.gpu.graphs import Capture
-from core.runner.gpu.host_pass import HostPass, LaneTables, lay_out
 from core.runner.gpu.sampling_kernel import sample_rows
-from core.runner.sampling import Sample, as_samples, choose, noise_key, rows_of
+from core.runner.pool_size import memory_used
+from core.runner.sampling import as_samples, choose, noise_key, rows_of
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 
 MOST_GRAPH = 2048  # positions of the largest CUDA graph: a longer pass computes for longer than its launches take
 LEAST_GRAPH = 64  # of the smallest for prompts
+
+
+Capture = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
+"""From a function over fixed tensors, one that does the same work again and answers with the same tensor."""
+
+_WARM_UPS = 2  # libraries choose their kernels and take their workspaces in the first calls, which no graph may hold
+
+
+class CudaCapture:
+    """A `Capture` into CUDA graphs, which share one pool of memory: they run one after the other."""
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        """Raises RuntimeError where the function waits for the device or does something else that no graph can hold."""
+        current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        aside.wait_stream(current)
+        with torch.cuda.stream(aside):
+            for _ in range(_WARM_UPS):
+                function()
+        current.wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                result = function()
+        except RuntimeError:
+            torch.cuda.set_stream(current)  # a capture that fails leaves its own behind
+            raise
+
+        def replay() -> torch.Tensor:
+            graph.replay()
+            return result
+
+        return replay
 
 
 class _Planned(NamedTuple):
@@ -62,8 +96,9 @@ class PagedRunner:
         capture: Capture | None,
         asynchronous: bool,
         backend: Backend,
+        notes: Sequence[str] = (),
     ) -> None:
-        self.adapter, self.asynchronous = adapter, asynchronous
+        self.adapter, self.asynchronous, self.notes = adapter, asynchronous, list(notes)
         self._place = device = adapter.device  # asking a model takes microseconds
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
         self._clock, self._execution, self._capture, self._backend = clock, execution, capture, backend
@@ -78,13 +113,14 @@ class PagedRunner:
         self._queries = queries_per_tile(-(-adapter.num_heads // self._num_kv_heads))
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
         self._norms = FusedNorms(adapter.model) if execution.fused_norms else None
-        self._replays: dict[Shape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
-        self.notes: list[str] = []
+        self._replays: dict[PassShape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
 
     def begin(self) -> None:
         """See `Runner`."""
         with self._device():
-            self._device_clock = CudaClock(self._clock) if self._place.type == "cuda" else HostClock(self._clock)
+            self._device_clock = CudaClock(self._clock) if self.own_clock else HostClock(self._clock)
+            if self.own_clock:
+                torch.cuda.reset_peak_memory_stats()
 
     def prepare(self, most_tokens: int) -> None:
         """Capture the graphs of all packed passes of up to `most_tokens` before the first request waits for one."""
@@ -95,6 +131,16 @@ class PagedRunner:
                     shape = self._bucket("packed", tokens, mixed)
                     self._replay(shape)
                     tokens = shape.positions + 1
+
+    @property
+    def own_clock(self) -> bool:
+        """See `Runner`."""
+        return self._place.type == "cuda"
+
+    @property
+    def memory(self) -> dict[str, int] | None:
+        """See `Runner`."""
+        return memory_used(self.adapter, self.pool)
 
     @property
     def execution(self) -> ExecutionFacts:
@@ -156,7 +202,7 @@ class PagedRunner:
             tiles = self._tiles(host, shape.prefill_tiles, shape.decode_tiles)
             return _Planned(buffers, buffers.stage(host, tiles), replay, shape.positions)
         tiles = self._tiles(host)
-        shape = Shape(host.layout, host.rows, host.width, count, len(tiles.prefill_first), len(tiles.decode_first))
+        shape = PassShape(host.layout, host.rows, host.width, count, len(tiles.prefill_first), len(tiles.decode_first))
         buffers = self._buffers(shape)
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
@@ -169,7 +215,7 @@ class PagedRunner:
             host.query_lens, host.kv_lens, self._num_kv_heads, self._queries, prefill, decode, num_processors=self._processors
         )
 
-    def _buffers(self, shape: Shape) -> Buffers:
+    def _buffers(self, shape: PassShape) -> Buffers:
         return Buffers(shape, self._device_tables, self.pool.block_size, self._queries, self.pool.trash_slot)
 
     # -- graphs ------------------------------------------------------------------------------------------------------
@@ -181,20 +227,20 @@ class PagedRunner:
             return None
         return self._replay(self._bucket(host.layout, positions, mixed))
 
-    def _bucket(self, layout: str, positions: int, mixed: bool) -> Shape:
+    def _bucket(self, layout: str, positions: int, mixed: bool) -> PassShape:
         """The shape that passes of about this size share: a power of two of tokens, or in the padded layout just these rows."""
         decodes = decode_capacity(min(positions, self.num_lanes), self._num_kv_heads, self._processors)
         if layout == "padded":
-            return Shape(layout, positions, 1, positions, 0, decodes)
+            return PassShape(layout, positions, 1, positions, 0, decodes)
         tokens = 1 << (positions - 1).bit_length()
         if mixed:
             tokens = max(tokens, LEAST_GRAPH)
         lanes = min(tokens, self.num_lanes)
         decodes = decode_capacity(lanes, self._num_kv_heads, self._processors)
         prefills = prefill_capacity(tokens, lanes, self._queries) if mixed else 0
-        return Shape(layout, 1, tokens, lanes, prefills, decodes)
+        return PassShape(layout, 1, tokens, lanes, prefills, decodes)
 
-    def _replay(self, shape: Shape) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
+    def _replay(self, shape: PassShape) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
         """The graph of a shape, captured now if it is new; a model that no graph can hold is computed anew from then on."""
         found = self._replays.get(shape)
         if found is None and self._capture is not None:

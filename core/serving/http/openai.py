@@ -24,7 +24,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
     started = int(time.time())
 
     def described() -> dict[str, Any]:
-        length = serving.engine.adapter.max_model_len
+        length = serving.engine.model.context
         return {"id": serving.name, "object": "model", "created": started, "owned_by": "inflight", "max_model_len": length}
 
     @router.get("/models", summary="The model that is served")
@@ -53,7 +53,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
     async def chat(body: ChatBody, request: Request) -> Response:
         _check_model(serving, body.model)
         ids = await asyncio.to_thread(serving.chat, [message.plain for message in body.messages])
-        context = serving.engine.adapter.max_model_len or 2**31 - 1
+        context = serving.engine.model.context or 2**31 - 1
         room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
         samplings = body.samplings(body.max_completion_tokens or body.max_tokens or room)
         ids = await asyncio.to_thread(serving.check, ids, samplings[0])

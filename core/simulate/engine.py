@@ -11,23 +11,17 @@ Tokens are made up (always the same one), so an end-of-sequence token never come
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-import torch
-from transformers import AutoConfig, AutoTokenizer
-
-from core.assets import model_source
-from core.attention.kv_pool import KVShape
 from core.config import EngineConfig
-from core.engine.engine import Engine
+from core.engine.engine import EngineCore
 from core.engine.recorder import Recorder, Window
-from core.errors import UnsupportedModel
-from core.runner.base import PassResult, Sample
+from core.engine.runner import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
-from core.simulate.cost import Cost, Linear, Load, cost_named
-from core.trace.header import SIMULATED
+from core.simulate.cost import Cost, Linear, Load
+from core.trace.header import SIMULATED, ModelFacts
 from core.workload.request import SamplingParams
 
 TOKEN = Sample(0, 0.0, 0.0)
@@ -48,10 +42,10 @@ class SimulatedClock:
 
 
 class SimulatedRunner:
-    """`ModelRunner` without a model: every pass takes what it costs, every sample is the same token."""
+    """A `Runner` without a model: every pass takes what it costs, every sample is the same token."""
 
-    asynchronous = False
-    execution = None
+    asynchronous = own_clock = False
+    execution = memory = None
     notes: Sequence[str] = ()
     eos_token_ids: frozenset[int] = frozenset()  # of its made-up tokens
 
@@ -86,31 +80,39 @@ class SimulatedRunner:
         )
 
 
-class SimulatedModel:
-    """What an engine asks of a model, without one."""
+class SimulatedExecutor:
+    """The `Executor` of a cost model: all the memory in the world, and always the same runner. model: that it stands for."""
 
-    plug = "none"
-    tensor_parallel = 1
+    memory_sentence = ""
 
-    def __init__(
-        self,
-        name: str,
-        cost: Cost,
-        vocab_size: int = 50257,
-        max_model_len: int | None = None,
-        eos_token_ids: frozenset[int] = frozenset(),
-    ) -> None:
-        self.name, self.vocab_size, self.max_model_len = name, vocab_size, max_model_len
-        self.shapes: dict[int, KVShape] = {}
-        self.windows: dict[int, int | None] = {0: None}
-        self.eos_token_ids = eos_token_ids
-        self.device, self.dtype = torch.device("meta"), torch.float16  # nothing is stored anywhere
-        self.kv_bytes_per_token = cost.kv_bytes_per_token
-        self.config = SimpleNamespace(model_type=SIMULATED)
-        self.num_parameters = round(getattr(cost, "weight_bytes", 0) / 2)
+    def __init__(self, model: ModelFacts, runner: SimulatedRunner) -> None:
+        self.model, self._runner = model, runner
+        cost = runner.cost
+        device = getattr(cost, "accelerator", None) or getattr(cost, "about", {}).get("device", "cpu")
+        self.header = {
+            "source": SIMULATED,
+            "device": f"{SIMULATED} {device}",
+            "device_name": SIMULATED,
+            "dtype": "float16",
+            "versions": {"python": platform.python_version()},
+            "cost": cost.to_json(),
+        }
+
+    def check_config(self, config: EngineConfig) -> None:
+        """See `Executor`."""
+
+    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> None:
+        """See `Executor`: nothing is stored anywhere."""
+
+    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> SimulatedRunner:
+        """See `Executor`."""
+        return self._runner
+
+    def failure(self, error: Exception) -> None:
+        """See `Executor`: there is no device to fail."""
 
 
-class SimulatedEngine(Engine):
+class SimulatedEngine(EngineCore):
     """An engine whose forward pass is a cost model. name: of the model it stands for. tokenizer: for text prompts.
 
     window: keep the steps of the last so many tokens alone. runner: what makes up the tokens.
@@ -130,14 +132,23 @@ class SimulatedEngine(Engine):
     ) -> None:
         clock = SimulatedClock()
         self.cost, self._simulated = cost, runner(cost, clock)
+        model = ModelFacts(
+            name=name or cost.to_json().get("model") or SIMULATED,
+            type=SIMULATED,
+            parameters=round(getattr(cost, "weight_bytes", 0) / 2),
+            layers=0,
+            vocab_size=vocab_size,
+            context=max_model_len,
+            eos_token_ids=tuple(self._simulated.eos_token_ids),
+            windows=(None,),
+            plug="none",
+            kv_bytes_per_token=cost.kv_bytes_per_token,
+        )
         super().__init__(
-            SimulatedModel(
-                name or cost.to_json().get("model") or SIMULATED, cost, vocab_size, max_model_len, self._simulated.eos_token_ids
-            ),
+            SimulatedExecutor(model, self._simulated),
             tokenizer,
             config,
-            runner=lambda num_blocks: self._simulated,
-            recorder=Window(window, _about(cost)) if window else Recorder(_about(cost)),
+            recorder=Window(window) if window else Recorder(),
             clock=clock,
             sleep=clock.advance,
         )
@@ -155,26 +166,3 @@ class SimulatedEngine(Engine):
                 f"{most.kv_bytes / 2**20:,.1f} MiB of KV in a pass): there the model is extrapolated."
             )
         return "No pass of this accelerator was measured here: its times follow from data sheets."
-
-
-def _about(cost: Cost) -> dict[str, Any]:
-    """What the header of a simulated run says of itself: the label, and the cost model."""
-    device = getattr(cost, "accelerator", None) or getattr(cost, "about", {}).get("device", "cpu")
-    return {"source": SIMULATED, "device": f"{SIMULATED} {device}", "device_name": SIMULATED, "cost": cost.to_json()}
-
-
-def simulated_engine(spec: str, config: EngineConfig, model: str) -> SimulatedEngine:
-    """An engine for requests meant for `model`, whose tokenizer and context it uses; its weights are not loaded."""
-    cost = cost_named(spec)
-    source = model_source(model)
-    try:
-        tokenizer, described = AutoTokenizer.from_pretrained(source), AutoConfig.from_pretrained(source).get_text_config()
-    except (OSError, ValueError, KeyError) as error:
-        raise UnsupportedModel(f"The tokenizer of {model!r} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
-    return SimulatedEngine(
-        cost,
-        config,
-        tokenizer,
-        vocab_size=described.vocab_size,
-        max_model_len=getattr(described, "max_position_embeddings", None),
-    )

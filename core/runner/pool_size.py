@@ -1,7 +1,8 @@
-"""How large a KV pool a GPU has room for: measured by a pass of the largest size before the pool is made, so that nothing runs out later."""
+"""What memory a KV pool can take: on a GPU measured by a pass of the largest size before the pool is made, so that nothing runs out later."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,7 @@ from core.attention.batch import PackedBatch, pack
 from core.attention.kv_pool import KVPool
 from core.attention.paged_layout import paged_layout
 from core.attention.spec import Backend
+from core.config import EngineConfig
 from core.errors import InvalidConfig
 from core.models.adapter import ModelAdapter
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
@@ -20,7 +22,7 @@ _BLOCK = 16
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryBudget:
     """Bytes of a device before the KV pool is made.
 
     total: all of it. used: by the weights and other processes. peak: what the largest pass took on top. tokens: of that pass.
@@ -51,7 +53,7 @@ class Room:
         )
 
 
-def measure_room(adapter: ModelAdapter, tokens: int, lanes: int, utilization: float, backend: Backend) -> Room:
+def measure_memory(adapter: ModelAdapter, tokens: int, lanes: int, utilization: float, backend: Backend) -> MemoryBudget:
     """Compute a pass of so many tokens, all in one request, and see what it takes.
 
     Raises InvalidConfig if not even that pass can be computed.
@@ -73,7 +75,7 @@ def measure_room(adapter: ModelAdapter, tokens: int, lanes: int, utilization: fl
     peak = torch.cuda.max_memory_allocated(device) - held + min(lanes, tokens) * row
     del pool, logits
     torch.cuda.empty_cache()
-    return Room(total, total - free, peak, tokens, utilization)
+    return MemoryBudget(total, total - free, peak, tokens, utilization)
 
 
 def _longest_pass(adapter: ModelAdapter, tokens: int, pool: KVPool) -> PackedBatch:
@@ -85,7 +87,32 @@ def _longest_pass(adapter: ModelAdapter, tokens: int, pool: KVPool) -> PackedBat
     return replace(pack(output, pool.block_size, pool.trash_slot, adapter.device), paged=layout)
 
 
-def memory_used(adapter: ModelAdapter, pool_bytes: int) -> dict[str, int]:
-    """Bytes of the weights (of all processes that share the model), of the KV pool, and the most that torch has held since the run began."""
+def check_pool(config: EngineConfig, adapter: ModelAdapter) -> None:
+    """Raises InvalidConfig for a configured pool that is larger than all memory of the model's device."""
+    total = None if config.num_blocks is None else _memory_of(adapter.device)
+    pool = (config.num_blocks or 0) * config.block_size * adapter.kv_bytes_per_token
+    if total is not None and pool > total:
+        raise InvalidConfig(
+            f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes {pool / _GIB:,.1f} GiB, "
+            f"and {adapter.device} has {total / _GIB:,.1f} GiB in all."
+        )
+
+
+def _memory_of(device: torch.device) -> int | None:
+    """Bytes of memory, taken or not; None where that cannot be asked."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if not hasattr(os, "sysconf"):  # Windows
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_used(adapter: ModelAdapter, pool: KVPool) -> dict[str, int] | None:
+    """Bytes of the weights (of all processes that share the model), of the KV pool, and the most that torch has held since the run began;
+    None but for a GPU.
+    """
+    if adapter.device.type != "cuda":
+        return None
+    pool_bytes = pool.num_blocks * pool.block_size * adapter.kv_bytes_per_token
     weights = sum(p.numel() * p.element_size() for p in adapter.model.parameters())
     return {"weights": weights, "kv_pool": pool_bytes, "peak": torch.cuda.max_memory_allocated(adapter.device)}

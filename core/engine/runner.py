@@ -1,0 +1,145 @@
+"""What an engine is given: a model on a device as it sees it, and what computes its passes. Knows no model and no tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from core.config import EngineConfig
+from core.scheduler.output import SchedulerOutput
+from core.trace.header import ExecutionFacts, ModelFacts
+from core.workload.request import SamplingParams
+
+
+class Sample(NamedTuple):
+    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin: best logit less the runner-up's.
+
+    Both are of the logits after bias and penalties.
+    """
+
+    token_id: int | None
+    logprob: float
+    margin: float
+
+
+@dataclass(slots=True, kw_only=True)
+class PassResult:
+    """What came of a pass.
+
+    samples: one for each scheduled request that samples, in order. t_start, t_end: the clock's times, in seconds. prepare, forward, sample:
+    seconds that its parts took. bucket: positions of the CUDA graph that it ran as, see `core.trace.events.Pass`.
+    """
+
+    samples: list[Sample]
+    t_start: float
+    t_end: float
+    prepare: float
+    forward: float
+    sample: float
+    bucket: int | None = None
+
+    def result(self) -> PassResult:
+        """Itself: a pass that was computed at once has been `Launched` too."""
+        return self
+
+
+class Launched(Protocol):
+    """A pass on its way."""
+
+    def result(self) -> PassResult:
+        """Wait for it. Passes are read in the order in which they were launched."""
+        ...
+
+
+class Runner(Protocol):
+    """What an engine calls to have its passes computed, in the order in which they are launched.
+
+    asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
+    own_clock: times come from a device's own clock, which agrees with the engine's to some microseconds only.
+    execution: the options in effect, as a trace's header has them; None for passes computed one by one at once. notes: a sentence
+    for each thing that is not as one would expect. memory: bytes of a GPU, by what takes them; None elsewhere.
+    """
+
+    @property
+    def asynchronous(self) -> bool: ...
+    @property
+    def own_clock(self) -> bool: ...
+    @property
+    def execution(self) -> ExecutionFacts | None: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+    @property
+    def memory(self) -> Mapping[str, int] | None: ...
+
+    def begin(self) -> None:
+        """A run begins: clocks are set."""
+        ...
+
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched:
+        """Start one pass, or compute it at once: feed the scheduled tokens, keep their K and V in the blocks of each request's table, and
+        choose a token for every request that samples. params: sampling by request id.
+
+        Whatever the device raises comes through, here or from `result`; `Executor.failure` knows what it means.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool of them.
+
+    header: fields of a trace's header that say where and with what passes are computed: device, dtype, versions and the like.
+    memory_sentence: where the memory of a device went that was measured; else empty.
+    """
+
+    @property
+    def model(self) -> ModelFacts: ...
+    @property
+    def header(self) -> Mapping[str, Any]: ...
+    @property
+    def memory_sentence(self) -> str: ...
+
+    def check_config(self, config: EngineConfig) -> None:
+        """Raises InvalidConfig for limits under which this model cannot be run here."""
+        ...
+
+    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int | None:
+        """How many KV blocks the device has memory for, None where that is no bound. longest: tokens of the longest request.
+
+        drop_pool: gives back the pool that the engine has, for a device whose free memory is measured. Raises InvalidConfig where not even
+        a pass has room.
+        """
+        ...
+
+    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> Runner:
+        """A runner with a pool of that many blocks. clock: seconds, as the engine counts them."""
+        ...
+
+    def failure(self, error: Exception) -> str | None:
+        """What happened to the device, in words that end a sentence; None for an error that is no failure of it."""
+        ...
+
+
+# -- who watches -----------------------------------------------------------------------------------------------------
+
+Observer = Callable[[SchedulerOutput, Any], None]
+"""Is shown each pass and the logits `[n, V]` of the requests in it that sample, in their order."""
+
+_observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Show `observer` the logits of every pass that runs inside."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+def current_observer() -> Observer | None:
+    """Who watches the passes now, if anybody."""
+    return _observer.get()

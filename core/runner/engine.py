@@ -1,0 +1,148 @@
+"""An engine on a transformers model: probes it, finds its attention, sizes its KV pool, makes its runner, and says in the header what computed."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from core.attention.spec import Backend
+from core.config import EngineConfig, Execution
+from core.engine.engine import EngineCore
+from core.engine.recorder import Recorder
+from core.engine.runner import Runner
+from core.models import load as models
+from core.models import tensor_parallel
+from core.models.adapter import ModelAdapter
+from core.models.probe import probe
+from core.runner.choose import choose_attention, failure_reason, is_device_failure, new_runner
+from core.runner.pool_size import MemoryBudget, check_pool, measure_memory
+from core.trace.header import ModelFacts
+
+_MOST_ON_CPU = 2**30  # bytes that a pool takes at most where no number of blocks is configured
+
+
+class Engine(EngineCore):
+    """Continuous batching, or an older policy, on a transformers model.
+
+    model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
+    execution: how passes are computed. backend: another attention, see `core.attention.spec`. runner: makes what computes the
+    passes, for a pool of so many blocks; by default what `core.runner.choose` finds for the device. The rest: see `EngineCore`.
+
+    Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that cannot be had here.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any | None = None,
+        config: EngineConfig | None = None,
+        *,
+        execution: Execution | None = None,
+        backend: Backend | None = None,
+        runner: Callable[[int], Runner] | None = None,
+        recorder: Recorder | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.adapter: ModelAdapter = probe(model) if isinstance(model, torch.nn.Module) else model
+        self.execution = execution or Execution()
+        executor = ModelExecutor(self.adapter, self.execution, backend, runner)
+        super().__init__(executor, tokenizer, config, recorder=recorder, clock=clock, sleep=sleep)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        config: EngineConfig | None = None,
+        device: str = "auto",
+        dtype: str | torch.dtype = "auto",
+        execution: Execution | None = None,
+    ) -> Engine:
+        """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
+
+        Under torchrun the model is shared out among its processes, which must then all do the same with their engines.
+        """
+        adapter, tokenizer = models.load_adapter(name, device, dtype)
+        return cls(adapter, tokenizer, config, execution=execution)
+
+
+class ModelExecutor:
+    """The `Executor` of a transformers model. runner: see `Engine`."""
+
+    def __init__(
+        self,
+        adapter: ModelAdapter,
+        execution: Execution,
+        backend: Backend | None = None,
+        runner: Callable[[int], Runner] | None = None,
+    ) -> None:
+        self._adapter, self._execution, self._backend, self._given_runner = adapter, execution, backend, runner
+        self._memory: MemoryBudget | None = None  # of the GPU, measured once for the largest pass
+
+    @property
+    def model(self) -> ModelFacts:
+        adapter = self._adapter
+        return ModelFacts(
+            name=adapter.name,
+            type=adapter.config.model_type,
+            parameters=adapter.num_parameters,
+            layers=len(adapter.shapes),
+            vocab_size=adapter.vocab_size,
+            context=adapter.max_model_len,
+            eos_token_ids=tuple(sorted(adapter.eos_token_ids)),
+            windows=tuple(adapter.windows[layer] for layer in sorted(adapter.windows)),
+            plug=adapter.plug,
+            kv_bytes_per_token=adapter.kv_bytes_per_token,
+        )
+
+    @property
+    def header(self) -> dict[str, Any]:
+        device = self._adapter.device
+        return {
+            "device": str(device),
+            "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+            "threads": torch.get_num_threads(),
+            "dtype": str(self._adapter.dtype).removeprefix("torch."),
+            "versions": {"python": platform.python_version(), **models.versions()},
+            "tensor_parallel": self._adapter.tensor_parallel,
+            "leak": self._backend is not None and self._backend.leaks,
+        }
+
+    def check_config(self, config: EngineConfig) -> None:
+        """See `Executor`: a pool larger than all memory, and an execution that cannot be had."""
+        check_pool(config, self._adapter)
+        choose_attention(self._adapter, config, self._execution, self._backend)
+
+    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
+        """See `Executor`: on a GPU measured by a pass as large as these limits allow."""
+        adapter = self._adapter
+        block_bytes = adapter.kv_bytes_per_token * config.block_size
+        if adapter.device.type != "cuda":
+            return _MOST_ON_CPU // block_bytes
+        tokens = config.max_num_batched_tokens if config.policy.token_budget else longest * config.num_lanes
+        if self._memory is None or self._memory.tokens < tokens:
+            drop_pool()
+            backend = choose_attention(adapter, config, self._execution, self._backend).backend
+            utilization = self._execution.gpu_memory_utilization
+            self._memory = measure_memory(adapter, tokens, config.num_lanes, utilization, backend)
+        most = self._memory.blocks(block_bytes)
+        return tensor_parallel.least(most, adapter.device) if adapter.tensor_parallel > 1 else most
+
+    @property
+    def memory_sentence(self) -> str:
+        return self._memory.sentence if self._memory else ""
+
+    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> Runner:
+        """See `Executor`."""
+        if self._given_runner is not None:
+            return self._given_runner(num_blocks)
+        choice = choose_attention(self._adapter, config, self._execution, self._backend)
+        return new_runner(self._adapter, config, self._execution, choice, num_blocks, clock)
+
+    def failure(self, error: Exception) -> str | None:
+        """See `Executor`."""
+        return failure_reason(error, self._adapter.device) if is_device_failure(error) else None
