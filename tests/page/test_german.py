@@ -50,7 +50,7 @@ FIELD_TERMS = set(
         """attention batch batches batching block budget cache caches caching chunked continuous cpu cuda decode decodes drift engine engines
         float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks tab token
         tokens tpot ttft vllm enter esc escape export html ids json link llm mb png seed static thread threads top trace
-        apple code cpus csv gpu logit max median qr romeo server simulation transformers azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt""",
+        apple code cpus csv gpu logit max median qr romeo server transformers azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt""",
     )
 )
 ALIKE = set(
