@@ -1,9 +1,10 @@
-"""What an engine may do: the limits of an `EngineConfig`, and how its passes are computed. Knows nothing of requests or tensors."""
+"""What an engine may do and where its files lie: the limits of an `EngineConfig`, how passes are computed, the models that ship with the code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from core.errors import InvalidConfig, shown
@@ -134,3 +135,16 @@ class Execution:
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
             raise InvalidConfig(f"gpu_memory_utilization must be above 0 and at most 1, not {shown(share)}.")
+
+
+# -- the files that ship with the code -----------------------------------------------------------------------------------
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+BUILTIN_FOLDER = ASSETS / "models"
+BUILTIN_MODELS = ("shakespeare-bpe", "shakespeare-char")
+DEFAULT_MODEL = BUILTIN_MODELS[0]
+
+
+def model_source(name: str) -> str:
+    """The folder of a built-in model; the name of any other, which is a folder's or a hub id."""
+    return str(BUILTIN_FOLDER / name) if name in BUILTIN_MODELS else name

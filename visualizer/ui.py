@@ -24,14 +24,14 @@ from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
 from starlette.requests import Request
 
-from core.assets import BUILTIN_MODELS, DEFAULT_MODEL
+from core.config import BUILTIN_MODELS, DEFAULT_MODEL
 from core.errors import InflightError
 from core.models.cache import Models
 from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
+from core.runner.threads import wait_passively
 from core.serving.limits import LOOPBACK
 from core.serving.timeouts import headers_within
-from core.threads import wait_passively
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import ICON, PICTURE, head
 from visualizer.page.player import Player

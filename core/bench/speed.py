@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from core.assets import DEFAULT_MODEL
 from core.bench.report import Bar, Options, Report, race
 from core.bench.synthetic import gpt2, greedy, mixed, requests
-from core.config import EngineConfig
+from core.config import DEFAULT_MODEL, EngineConfig
 from core.measure import baselines
 from core.measure.baselines.article import article_rows, article_step
 from core.measure.baselines.generate import generate_waves

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core.assets import DEFAULT_MODEL
 from core.cli.options import (
     SLO,
     Burstiness,
@@ -28,7 +27,7 @@ from core.cli.options import (
 )
 from core.cli.output import Work, finish, line, number, percent, percentile, seconds, sentence, table
 from core.cli.report import fit_error, measured_on
-from core.config import EngineConfig
+from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
 from core.measure.environment import environment
 from core.measure.load import POINT_SECONDS, Sweep, sweep_load

@@ -8,10 +8,9 @@ from typing import Any
 
 from rich.text import Text
 
-from core.assets import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.cli.options import Json
 from core.cli.output import finish, line, table
-from core.config import EngineConfig
+from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
 from core.trace.messages import english
 from core.workload.presets import PRESETS, Preset
 

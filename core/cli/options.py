@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from core.assets import DEFAULT_MODEL
-from core.config import POLICIES, EngineConfig, Execution
+from core.config import DEFAULT_MODEL, POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidConfig
 from core.measure.metrics import SLOs
 from core.workload.presets import preset as preset_named

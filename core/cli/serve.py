@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from core.assets import DEFAULT_MODEL
 from core.cli.options import Place, check_policy, engine_for, with_options
 from core.cli.output import sentence
-from core.config import EngineConfig, Execution
+from core.config import DEFAULT_MODEL, EngineConfig, Execution
 from core.errors import InflightError
-from core.threads import wait_passively
+from core.runner.threads import wait_passively
 
 LANES = 16  # more than a run to look at has
 

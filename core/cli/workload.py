@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from core.assets import DEFAULT_MODEL
 from core.cli.options import Json
 from core.cli.output import finish, line
+from core.config import DEFAULT_MODEL
 from core.errors import InvalidWorkload
 from core.models.sizes import MOST_CONTEXT, sizes_of
 from core.workload.datasets import Dataset, read_dataset

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from core.assets import BUILTIN_MODELS
+from core.config import BUILTIN_MODELS
 
 if TYPE_CHECKING:
     import torch

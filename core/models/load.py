@@ -10,7 +10,7 @@ import transformers
 from huggingface_hub import constants, get_session
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from core.assets import BUILTIN_MODELS, model_source
+from core.config import BUILTIN_MODELS, model_source
 from core.errors import UnsupportedModel, first_sentence
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter

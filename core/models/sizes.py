@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from core.assets import model_source
+from core.config import model_source
 from core.errors import UnsupportedModel
 
 MOST_CONTEXT = 2**31 - 1  # tokens, of a model whose config names no context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from core.assets import model_source
+from core.config import model_source
 
 
 def local_tokenizer(name: str) -> Any | None:

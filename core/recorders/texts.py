@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.assets import BUILTIN_FOLDER
+from core.config import BUILTIN_FOLDER
 from core.errors import UnsupportedModel
 
 LEFT_OUT = -1  # in place of an id that was not recorded

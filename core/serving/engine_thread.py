@@ -9,8 +9,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from core.runner.threads import CORE_SHARES
 from core.serving.pace import Pace
-from core.threads import SHARES
 
 
 class EngineThread:
@@ -55,9 +55,9 @@ class EngineThread:
                 self._wait()
                 self.do_what_was_asked()
                 if self._may_step:
-                    with SHARES.at_work():
+                    with CORE_SHARES.at_work():
                         while self._may_step:
-                            SHARES.take()
+                            CORE_SHARES.apply()
                             self.pace.stepped()
                             self._step()
                             self.do_what_was_asked()

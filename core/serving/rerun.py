@@ -25,9 +25,9 @@ from core.engine.engine import EngineCore
 from core.engine.recorder import Window
 from core.errors import InflightError, InvalidConfig, first_sentence
 from core.runner.engine import Engine
+from core.runner.threads import CORE_SHARES
 from core.serving.output_processor import Message
 from core.serving.pace import Pace
-from core.threads import SHARES
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.workload.request import Request
@@ -242,8 +242,8 @@ class Rerun:
         if self._refusal or (self._origin is None and not self._arrivals):
             return False
         try:
-            with SHARES.at_work():
-                SHARES.take()
+            with CORE_SHARES.at_work():
+                CORE_SHARES.apply()
                 return self._advance()
         except Exception as error:  # the engine that serves goes on whatever happens here
             _log.error("What was served could not be run again.", exc_info=error)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from core import Trace, metrics
-from core.assets import BUILTIN_MODELS
 from core.cli import main
+from core.config import BUILTIN_MODELS
 from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
 from core.recorders.convert import to_trace
 from core.recorders.opening import open_texts

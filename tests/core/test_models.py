@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from core import Engine, EngineConfig, Workload
-from core.assets import BUILTIN_MODELS
+from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel
 from core.models import load as models
 from core.models.load import load, resolve_device, resolve_dtype

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from core import Request, SamplingParams, Workload
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.serving.limits import ServingLimits
 from worlds.serving import MODEL, Served, char_engine, served
 

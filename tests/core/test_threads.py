@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from core.threads import PASSIVE, Shares, wait_passively
+from core.runner.threads import PASSIVE, CoreShares, wait_passively
 
 
 def test_what_the_environment_says_stays():
@@ -53,12 +53,12 @@ def test_shares_follow_the_number_of_runs(monkeypatch):
     given: list[int] = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", given.append)
-    shares = Shares()
+    shares = CoreShares()
     with shares.at_work():
-        assert shares.take() == 8
+        assert shares.apply() == 8
         with shares.at_work(), shares.at_work():
-            assert shares.take() == 2 and shares.take() == 2
-        assert shares.take() == 8
+            assert shares.apply() == 2 and shares.apply() == 2
+        assert shares.apply() == 8
     assert given == [8, 2, 8]
 
 
@@ -67,13 +67,13 @@ def test_more_runs_than_cores_have_one_thread_each(monkeypatch):
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-    shares, taken = Shares(), []
+    shares, taken = CoreShares(), []
     ready = threading.Barrier(5)
 
     def run():
         with shares.at_work():
             ready.wait()
-            taken.append(shares.take())
+            taken.append(shares.apply())
             ready.wait()
 
     threads = [threading.Thread(target=run) for _ in range(5)]

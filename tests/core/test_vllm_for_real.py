@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
-from core.assets import ASSETS
 from core.cli import main
+from core.config import ASSETS
 from core.measure.divergence import divergence
 from core.recorders.asked import Asked
 from core.recorders.convert import open_recording, to_trace

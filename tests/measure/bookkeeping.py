@@ -14,14 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from transformers.utils import logging
 
-from core.assets import DEFAULT_MODEL
 from core.bench.gpu.runs import recording_share
 from core.bench.report import Limit, Options, Report
 from core.bench.synthetic import greedy
 from core.cli.bench import print_report
 from core.cli.options import Json, Out, Quick, writable
 from core.cli.output import Work, finish
-from core.config import EngineConfig
+from core.config import DEFAULT_MODEL, EngineConfig
 from core.measure.rounds import load_average
 from core.models import load as models
 from core.runner.engine import Engine

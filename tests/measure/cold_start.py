@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from core.assets import ASSETS
 from core.cli.output import line
+from core.config import ASSETS
 from core.errors import InflightError
 from measure import script
 from measure.visitors import chromium

@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.recorders.vllm.drive import ENVIRONMENT
 
 _BLOCK = 16

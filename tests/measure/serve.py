@@ -30,11 +30,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.assets import DEFAULT_MODEL
 from core.cli.options import Burstiness, Json, Model, Out, Place, Seed, Tokens, engine_for, with_options, writable
 from core.cli.output import Work, finish, line, number, seconds, table
 from core.cli.serve import LANES
-from core.config import EngineConfig
+from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
 from core.measure.environment import environment
 from core.measure.metrics import distribution, metrics

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.threads import WAYS
-from measure.threads import CONDITIONS, Waits
+from measure.threads import CONDITIONS, WAYS, Waits
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = sorted(path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest", "__")))

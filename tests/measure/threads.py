@@ -1,4 +1,4 @@
-"""`python tests/measure/threads.py`: how a run's threads should wait for each other. Every way of `core.threads.WAYS` on a quiet machine, beside a busy neighbour, and beside
+"""`python tests/measure/threads.py`: how a run's threads should wait for each other. Every way of `WAYS` on a quiet machine, beside a busy neighbour, and beside
 other runs in the same process.
 
 OpenMP reads its settings once, so each way has a process of its own: this script again, told over stdin how many runs to start at once. The ways take turns round by round; the neighbour is a process that does nothing but keep a core busy.
@@ -26,10 +26,19 @@ import typer
 from core.cli.options import Json, Out, Quick, writable
 from core.cli.output import Work, finish, line, seconds, table
 from core.errors import InflightError
-from core.threads import SERVING, SETTINGS, SHARES, WAYS
+from core.runner.threads import CORE_SHARES, PASSIVE
 from measure import script
 
 RUNNER = "--runner"
+WAYS: dict[str, dict[str, str]] = {
+    "one": {"OMP_NUM_THREADS": "1"},
+    "spinning": {},
+    "passive": PASSIVE,
+    "spinning briefly": {"GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"},
+}
+"""Ways in which a run's threads may wait, as settings of OpenMP."""
+SERVING = "passive"  # how they wait where people are served
+SETTINGS = frozenset(name for way in WAYS.values() for name in way)
 
 
 class Condition(NamedTuple):
@@ -102,7 +111,7 @@ def _print(data: dict[str, Any]) -> None:
     table(("threads", *names, "at worst"), rows, right=(*names, "at worst"))
     line("At worst: against the best way under the same condition. Runs are of eight mixed requests; all have ended.")
     best, serving = data["best"], data["serving"]
-    line(f"Best where it fares worst: {best}. What serves (core/threads.py) uses {'it' if best == serving else serving}.")
+    line(f"Best where it fares worst: {best}. What serves (core/runner/threads.py) uses {'it' if best == serving else serving}.")
 
 
 # -- processes -----------------------------------------------------------------------------------------------------------
@@ -155,10 +164,10 @@ def _serve(quick: bool) -> None:
 
     def run() -> None:
         engine = Engine(adapter, None, EngineConfig(max_num_seqs=8, max_num_batched_tokens=256))
-        with SHARES.at_work():
-            SHARES.take()
+        with CORE_SHARES.at_work():
+            CORE_SHARES.apply()
             for _ in engine.stream(workload):
-                SHARES.take()
+                CORE_SHARES.apply()
 
     for runs in sys.stdin:
         threads = [threading.Thread(target=run) for _ in range(int(runs))]

@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx
 import typer
 
-from core.assets import DEFAULT_MODEL
 from core.cli.options import Json, Out, writable
 from core.cli.output import Work, finish, line, number, table
+from core.config import DEFAULT_MODEL
 from core.errors import InflightError
 from measure import script
 from measure.serve import server

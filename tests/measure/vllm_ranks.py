@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.assets import ASSETS
 from core.cli.output import line
+from core.config import ASSETS
 from core.errors import InflightError
 from core.recorders.asked import Asked
 from core.recorders.convert import open_recording

@@ -44,7 +44,7 @@ def environment(tmp_path_factory) -> Path:
 @pytest.mark.slow
 def test_an_installed_package_runs_by_its_own_names(environment):
     python, inflight = (environment / "env" / "bin" / name for name in ("python", "inflight"))
-    words = "import inflight; print(inflight.__version__, inflight.Engine.__module__, inflight.core.assets.ASSETS)"
+    words = "import inflight; print(inflight.__version__, inflight.Engine.__module__, inflight.core.config.ASSETS)"
     version, module, assets = run(python, "-c", words, folder=environment).stdout.split()
     assert module.startswith("inflight.core.") and Path(assets).is_relative_to(environment / "env")
     assert (environment / f"inflight-{version}-py3-none-any.whl").exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.assets import BUILTIN_FOLDER
+from core.config import BUILTIN_FOLDER
 from core.errors import InvalidTrace
 from core.measure.mistakes import leaky_engine
 from core.measure.verify import verify

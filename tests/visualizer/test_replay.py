@@ -8,8 +8,7 @@ import typing
 
 import pytest
 
-from core.assets import BUILTIN_FOLDER
-from core.config import EngineConfig
+from core.config import BUILTIN_FOLDER, EngineConfig
 from core.runner.engine import Engine
 from core.trace.events import StepEvent
 from core.trace.trace import Trace

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from core.workload.presets import GROUPS, PRESETS, Preset

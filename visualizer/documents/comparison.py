@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.assets import ASSETS
-from core.config import POLICIES
+from core.config import ASSETS, POLICIES
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.comparison_faults import fault_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.errors import InflightError
 from core.measure.divergence import divergence
 from core.measure.metrics import metrics, request_times

@@ -16,7 +16,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.errors import InflightError
 from visualizer.lessons.facts import Value, Who, fact
 from visualizer.lessons.places import At

@@ -12,7 +12,7 @@ import re
 from functools import cache
 from typing import Any
 
-from core.assets import ASSETS
+from core.config import ASSETS
 
 PLAYER = ASSETS / "player"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, entry

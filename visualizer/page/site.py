@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, questions, recorded_ranks

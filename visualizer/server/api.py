@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.assets import BUILTIN_MODELS, DEFAULT_MODEL
-from core.config import POLICIES
+from core.config import BUILTIN_MODELS, DEFAULT_MODEL, POLICIES
 from core.errors import InflightError
 from core.models.cache import Models
 from core.workload.presets import PRESETS

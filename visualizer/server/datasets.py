@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from core.assets import BUILTIN_MODELS
+from core.config import BUILTIN_MODELS
 from core.errors import InflightError
 from visualizer.server.limits import Limits, Refused, check_upload
 from visualizer.server.sandbox import answer, read_sandboxed

@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from core.errors import InflightError
+from core.runner.threads import CORE_SHARES
 from core.serving.timeouts import after
-from core.threads import SHARES
 from visualizer.server.fanout import Feed
 from visualizer.server.limits import Refused
 
@@ -108,7 +108,7 @@ class Job:
         """Do the work; leaves `answer`, even if it fails."""
         self._deadline = time.monotonic() + self._seconds
         try:
-            with SHARES.at_work():
+            with CORE_SHARES.at_work():
                 self.answer = self.work()
         except Cancelled:
             self.answer = {"stopped": self.cancelled()}

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from core.assets import BUILTIN_MODELS, DEFAULT_MODEL
-from core.config import EngineConfig
+from core.config import BUILTIN_MODELS, DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError, InvalidRequest
 from core.serving.limits import LOOPBACK
 from core.trace.phrases import letter

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
-from core.threads import SHARES
+from core.runner.threads import CORE_SHARES
 from core.trace.messages import english
 from visualizer.documents.replay import Deltas
 from visualizer.server.jobs import Job
@@ -104,10 +104,10 @@ def bounded(engine: Engine, workload: Workload, job: Job, limits: Limits) -> Ite
     check_tokens(engine.trace.prompts, workload, limits)
 
     def taken() -> Iterator[StepEvent]:
-        SHARES.take()
+        CORE_SHARES.apply()
         for count, event in enumerate(steps, 1):
             yield event
-            SHARES.take()
+            CORE_SHARES.apply()
             if engine.has_work:
                 job.check()
                 if count >= limits.steps:

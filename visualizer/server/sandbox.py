@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.errors import InflightError
 from visualizer.server.limits import Refused
 

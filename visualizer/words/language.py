@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TypeVar
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.trace.messages import english, fill, key_of
 
 T = TypeVar("T")

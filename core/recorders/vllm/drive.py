@@ -15,7 +15,7 @@ import sys
 import time
 from typing import IO, Any
 
-from core.assets import ASSETS
+from core.config import ASSETS
 from core.recorders.asked import ARRIVALS, Asked, drive
 from core.workload.request import Request
 

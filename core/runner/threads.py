@@ -14,17 +14,9 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 
 PASSIVE = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
-WAYS: dict[str, dict[str, str]] = {
-    "one": {"OMP_NUM_THREADS": "1"},
-    "spinning": {},
-    "passive": PASSIVE,
-    "spinning briefly": {"GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"},
-}
-"""Ways in which a run's threads may wait, as settings of OpenMP: `tests/measure/threads.py` compares them."""
-SERVING = "passive"
-"""How threads wait where people are served: never ruinous beside a neighbour, and all cores are used. On two cores and the built-in model one thread
-fared a little better (at worst 1.11 times the best way, against 1.27), but it would leave the rest of a larger machine idle."""
-SETTINGS = frozenset(name for way in WAYS.values() for name in way)
+"""Settings of OpenMP: never ruinous beside a neighbour, and all cores are used. On two cores and the built-in model one thread fared a little
+better (at worst 1.11 times the best way, against 1.27; `tests/measure/threads.py`), but it would leave the rest of a larger machine idle.
+"""
 
 
 def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
@@ -32,12 +24,12 @@ def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
 
     OpenMP reads it once, when torch is loaded: after that it is too late.
     """
-    for name, value in WAYS[SERVING].items():
+    for name, value in PASSIVE.items():
         environment.setdefault(name, value)
     return "torch" not in sys.modules
 
 
-class Shares:
+class CoreShares:
     """The cores of a machine, shared out evenly among the runs at work. A run is a thread that computes with torch."""
 
     def __init__(self) -> None:
@@ -56,7 +48,7 @@ class Shares:
             with self._lock:
                 self._at_work -= 1
 
-    def take(self) -> int:
+    def apply(self) -> int:
         """Give the calling thread its share, which follows the number of runs; to be called between two steps. The number of threads."""
         import torch  # not loaded for those who only serve pages
 
@@ -69,4 +61,4 @@ class Shares:
         return share
 
 
-SHARES = Shares()
+CORE_SHARES = CoreShares()
