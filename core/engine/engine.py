@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.config import EngineConfig
+from core.engine.outputs import Outputs, StopStrings
 from core.engine.recorder import Recorder
 from core.engine.requests import Pending, validate_request
 from core.engine.runner import Executor, PassResult, Runner
@@ -19,7 +20,6 @@ from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidW
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
-from core.trace.detokenize import StopWatch
 from core.trace.events import Arrived, StepEvent, to_microseconds
 from core.trace.header import Header
 from core.trace.trace import Trace
@@ -55,6 +55,7 @@ class EngineCore:
     ) -> None:
         self.model, self.tokenizer, self.config = executor.model, tokenizer, config or EngineConfig()
         self.recorder = recorder or Recorder()
+        self.outputs: Outputs = StopStrings(tokenizer)  # another may take its place between runs
         self._executor, self._clock, self._sleep = executor, clock, sleep
         executor.check_config(self.config)
         self._num_pool_blocks, self._made_runner = 0, None
@@ -354,7 +355,7 @@ class EngineCore:
         self._budget = self.config.max_num_batched_tokens if self.config.policy.token_budget else None
         self._requests: dict[str, RequestState] = {}  # unfinished
         self._params: dict[str, SamplingParams] = {}
-        self._watches: dict[str, StopWatch] = {}  # of requests with stop strings
+        self.outputs.clear()
         self._pending = Pending()
         self._arrived: list[Arrived] = []
         self._cancelled: list[str] = []
@@ -369,8 +370,7 @@ class EngineCore:
         self._num_requests += 1
         self._requests[request.id] = state
         self._params[request.id] = request.sampling
-        if request.sampling.stop:
-            self._watches[request.id] = StopWatch(self.tokenizer, request.sampling.stop, prompt)
+        self.outputs.begin(request, prompt)
         self._pending.add(state)
         self.recorder.request(request, prompt)
 
@@ -402,15 +402,11 @@ class EngineCore:
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """Requests whose text now contains one of their stop strings."""
-        if not self._watches:
+        if not self.outputs:
             return frozenset()
-        stopped = set()
         sampling = (s.request for s in output.scheduled if s.samples)
-        for request, drawn in zip(sampling, result.samples, strict=True):
-            watch = self._watches.get(request)
-            if watch and drawn.token_id is not None and watch.add(drawn.token_id):
-                stopped.add(request)
-        return frozenset(stopped)
+        drawn = zip(sampling, (sample.token_id for sample in result.samples), strict=True)
+        return frozenset(r for r, token_id in drawn if token_id is not None and self.outputs.add(r, token_id))
 
     def _record(self, step: Step) -> StepEvent:
         """Record what happened, and forget the requests that have finished."""
@@ -418,7 +414,7 @@ class EngineCore:
         self._last_end = event.t_end
         for finished in step.facts.finished:
             del self._requests[finished.request], self._params[finished.request]
-            self._watches.pop(finished.request, None)
+            self.outputs.end(finished.request)
         return event
 
     def _event(self, step: Step) -> StepEvent:

@@ -1,18 +1,19 @@
 """What a teacher sets for everybody who shares an engine: limits and policy, what is hidden, who may ask, prepared waves.
 
-Viewers are told of every change in a message {"kind": "class"}. Knows nothing of HTTP or of teachers' tokens.
+Viewers are told of every change in an entry {"kind": "class"} of the log. Knows nothing of HTTP or of teachers' tokens.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
-from core.serving.admission import When
 from core.serving.engine import ServingEngine
+from core.serving.messages import RunStart
 from core.serving.rerun import Twin
 from core.serving.shadow import Shadow, shadow_config
 from core.serving.stream import TokenStream
@@ -20,7 +21,6 @@ from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams
 
 WAVE = "wave"  # the client that a prepared wave's requests are counted under
-_LIMITS = ("policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching")
 
 
 class Classroom:
@@ -29,30 +29,15 @@ class Classroom:
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
         self._shadow: Shadow | None = None
-        serving.on_change = self._tell
-        serving.ask(self._tell)
+        serving.set_class(serving.settings)  # for viewers, from now on
 
     @property
     def state(self) -> dict[str, Any]:
-        """The message that viewers get. changing: a run with the limits of `next` is about to begin, and `held` requests wait for it.
+        """What viewers are told; see `ClassState`."""
+        return self._serving.class_state.to_json()
 
-        record_is_full: later steps of this run are no longer kept.
-        """
-        serving, to_come = self._serving, self._serving.config_to_come
-        return {
-            **_told(serving.engine.config),
-            "changing": to_come is not None,
-            "next": None if to_come is None else _told(to_come),
-            "held": serving.num_held,
-            "record_is_full": serving.record_is_full,
-            "hide_texts": serving.feed.hidden.texts,
-            "hide_nicknames": serving.feed.hidden.nicknames,
-            "shadow": self._shadow.policy if self._shadow is not None else None,
-            "accepting": serving.accepting and serving.status != "draining",
-        }
-
-    def configure(self, *, when: When = "barrier", **limits: Any) -> EngineConfig:
-        """Change limits, by their names in `EngineConfig`, the others staying as they are; when: see `ServingEngine.change`.
+    def configure(self, *, start: RunStart = "barrier", **limits: Any) -> EngineConfig:
+        """Change limits, by their names in `EngineConfig`, the others staying as they are; start: see `ChangeConfig`.
 
         Raises InvalidConfig, with nothing changed, for limits that this engine cannot have.
         """
@@ -67,19 +52,18 @@ class Classroom:
             if value > limit:
                 raise InvalidConfig(f"At most {limit:,} {name} can be had here, not {value:,}.")
         serving.engine.check_config(config)
-        serving.change(config, when)
+        serving.change(config, start)
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
         """Whether viewers are told prompts and tokens, and nicknames. Hidden parts are not sent, not even those of earlier messages."""
         feed, given = self._serving.feed, {"texts": texts, "nicknames": nicknames}
         feed.hidden = feed.hidden._replace(**{name: value for name, value in given.items() if value is not None})
-        self._serving.ask(self._tell)
+        self._serving.set_class(self._serving.settings)
 
     def accept(self, accepting: bool) -> None:
         """Whether requests are taken; a prepared wave is taken in any case."""
-        self._serving.accepting = accepting
-        self._serving.ask(self._tell)
+        self._serving.set_class(replace(self._serving.settings, accepting=accepting))
 
     def shadow(self, policy: str | None) -> None:
         """Show another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
@@ -93,15 +77,13 @@ class Classroom:
             shadow_config(config, policy, serving.engine.kv_blocks[1])
         if self._shadow is not None:
             self._shadow.close()
-        self._shadow, serving.on_message = None, None
+        self._shadow = None
         if policy is not None:
             self._shadow = Shadow(serving, policy)
-            serving.on_message = self._shadow.hear
-            self._shadow.hear({"kind": "pace", "steps_per_s": serving.steps_per_s})
             self._shadow.start()
             if serving.config_to_come is None:
                 serving.change(config, "idle")
-        serving.ask(self._tell)
+        serving.set_class(replace(serving.settings, shadow=policy))
 
     async def wave(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
         """Queue a prepared wave, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling) pairs: all of it or nothing, in this order.
@@ -124,10 +106,3 @@ class Classroom:
                 stream.cancel()
             raise refused
         return streams
-
-    def _tell(self) -> None:
-        self._serving.feed.add({"kind": "class", **self.state})
-
-
-def _told(config: EngineConfig) -> dict[str, Any]:
-    return {name: value for name, value in config.to_json().items() if name in _LIMITS}

@@ -1,79 +1,339 @@
-"""The one thread that takes an engine's steps. Between two steps it makes the calls that other threads asked for, in their order.
+"""The one thread that takes an engine's steps. Messages come in (`core.serving.messages`) and are handled between two steps; what happened goes
+out through the `OutputProcessor`.
 
-Only this thread touches the engine and what serves it, so nothing there needs a lock. Knows no requests.
+    Submit, Cancel, SetPace, ChangeConfig, … ─→ EngineThread ─→ OutputProcessor ─→ each request's stream, the log for viewers, the metrics
+
+Only this thread touches the engine and what serves it, so nothing here needs a lock. The engine is driven by its public functions alone.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
+from core.config import EngineConfig
+from core.engine.engine import EngineCore
+from core.errors import InflightError, InvalidRequest, Unavailable
 from core.runner.threads import CORE_SHARES
-from core.serving.pace import Pace
+from core.serving.messages import (
+    Cancel,
+    CancelAll,
+    ChangeConfig,
+    ClassState,
+    Drain,
+    Publish,
+    SetClass,
+    SetPace,
+    Stop,
+    Submit,
+    Subscribe,
+    TakeSteps,
+    ToEngine,
+    Unsubscribe,
+)
+from core.serving.output_processor import OutputProcessor
+from core.serving.request_validator import CheckedPrompt, as_sentence
+from core.serving.session import Session
+from core.serving.stream import TokenStream, step_failed
+from core.workload.request import Request
+
+_log = logging.getLogger("inflight.serving")
+
+
+class Pace:
+    """When the next step may be taken. steps_per_s: None for as fast as can be, 0 for single steps alone. All of it belongs to one thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.steps_per_s: float | None = None
+        self._clock, self._last = clock, -float("inf")
+        self._asked, self._owed = 0, False
+
+    def set(self, steps_per_s: float | None) -> None:
+        """Set the pace from the next step on; single steps that were asked for are forgotten."""
+        self.steps_per_s, self._asked = steps_per_s, 0
+
+    def ask(self, steps: int) -> None:
+        """Take this many steps, at any pace."""
+        self._asked += steps
+
+    def owe(self) -> None:
+        """Take a step, at any pace and whatever the pace is set to before it."""
+        self._owed = True
+
+    def rest(self) -> None:
+        """There is nothing to do: steps that were asked for are not kept for later."""
+        self._asked, self._owed = 0, False
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds until the next step may be taken, 0 for now; None until it is asked for."""
+        if self.steps_per_s is None or self._asked or self._owed:
+            return 0.0
+        if self.steps_per_s == 0:
+            return None
+        return max(0.0, self._last + 1 / self.steps_per_s - self._clock())
+
+    def stepped(self) -> None:
+        """A step was taken."""
+        self._last, self._asked, self._owed = self._clock(), max(0, self._asked - 1), False
 
 
 class EngineThread:
-    """has_work: whether there is a step to take. step: takes it, and never raises. at_end: called last by the thread, however it ends."""
+    """works: False while the engine could not be made ready. held: unfinished requests that wait for the run to come. next_change: the limits
+    that are waited for. last_change: those that were asked for last and are no longer.
+    """
 
-    def __init__(self, has_work: Callable[[], bool], step: Callable[[], None], at_end: Callable[[], None]) -> None:
-        self.pace = Pace()
-        self._has_work, self._step, self._at_end = has_work, step, at_end
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._stopping = False
+    def __init__(self, engine: EngineCore, session: Session, outputs: OutputProcessor) -> None:
+        self._engine, self._session, self._outputs = engine, session, outputs
+        self.pace, self.works, self.num_step_failures = Pace(), True, 0
+        self.held: dict[str, TokenStream] = {}
+        self.next_change: ChangeConfig | None = None
+        self.last_change: ChangeConfig | None = None
+        self._class: SetClass | None = None  # once a teacher sets something
+        self._announced: ClassState | None = None
+        self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+        self._stopping = self.has_ended = False
         self._thread = threading.Thread(target=self._run, name="inflight-engine", daemon=True)
 
     # -- for everybody -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Begin the first run; raises ExecutionFailed where the KV pool cannot be had."""
+        self._begin_run()
+        self._outputs.publish(self._pace_entry)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End after the step under way; returns once the thread has ended."""
-        self._stopping = True
-        self.ask(lambda: None)
+    def send(self, message: ToEngine) -> None:
+        """Have the message handled between two steps."""
+        self._inbox.put(message)
+
+    def join(self) -> None:
+        """Wait until the thread has ended; see `Stop`."""
         if self._thread.ident is not None:
             self._thread.join()
 
-    def ask(self, function: Callable[[], None]) -> None:
-        """Have the thread call the function, between two steps."""
-        self._inbox.put(function)
+    def class_state(self, settings: SetClass, next: EngineConfig | None) -> ClassState:
+        """How everything is set now. next: the limits of the run to come."""
+        hidden, full = self._outputs.log.hidden, self._session.is_full
+        return ClassState(self._engine.config, next, len(self.held), full, hidden, settings.shadow, settings.accepting)
 
     # -- the thread --------------------------------------------------------------------------------------------------
-
-    def do_what_was_asked(self) -> None:
-        """Make the calls that wait now."""
-        try:
-            while True:
-                self._inbox.get_nowait()()
-        except queue.Empty:
-            return
 
     def _run(self) -> None:
         try:
             while not self._stopping:
                 self._wait()
-                self.do_what_was_asked()
                 if self._may_step:
                     with CORE_SHARES.at_work():
                         while self._may_step:
                             CORE_SHARES.apply()
                             self.pace.stepped()
                             self._step()
-                            self.do_what_was_asked()
-                if not self._has_work():
+                            self._handle_all()
+                if not self._engine.has_work:
                     self.pace.rest()
         finally:
-            self._at_end()
+            self._end()
 
     @property
     def _may_step(self) -> bool:
-        return self._has_work() and self.pace.wait_s == 0 and not self._stopping
+        return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _wait(self) -> None:
-        """Wait until a call is asked for or the next step is due, and make the calls."""
-        wait_s = self.pace.wait_s if self._has_work() else None
+        """Wait until a message is there or the next step is due, and handle what is there."""
+        wait_s = self.pace.wait_s if self._engine.has_work else None
         try:
-            self._inbox.get(block=wait_s != 0 and not self._stopping, timeout=wait_s)()
+            self._handle(self._inbox.get(block=wait_s != 0, timeout=wait_s))
         except queue.Empty:
             return
+        self._handle_all()
+
+    def _handle_all(self) -> None:
+        """Handle the messages that wait now."""
+        try:
+            while True:
+                self._handle(self._inbox.get_nowait())
+        except queue.Empty:
+            return
+
+    def _handle(self, message: ToEngine) -> None:
+        match message:
+            case Submit(stream):
+                self._submit(stream)
+            case Cancel(stream):
+                self._cancel(stream)
+            case CancelAll():
+                for stream in self._under_way:
+                    self._cancel(stream)
+                self.pace.owe()  # a step, in which they leave
+            case SetPace(steps_per_s):
+                self.pace.set(steps_per_s)
+                self._outputs.publish(self._pace_entry)
+            case TakeSteps(count):
+                self.pace.ask(count)
+            case ChangeConfig(_, start):
+                self.next_change = message
+                if start == "barrier" and self._engine.has_work:
+                    self._hold_waiting()
+                self._begin_next_run()
+            case SetClass():
+                self._class = message
+            case Publish(entry):
+                self._outputs.publish(entry)
+            case Subscribe(subscriber):
+                subscriber.put(self._pace_entry)
+                self._outputs.subscribers.append(subscriber)
+            case Unsubscribe(subscriber):
+                self._outputs.subscribers.remove(subscriber)
+            case Drain():
+                self.pace.set(None)
+                self._outputs.publish(self._pace_entry)
+                self._outputs.log.close()
+            case Stop():
+                self._stopping = True
+        self._announce()
+
+    def _step(self) -> None:
+        try:
+            with self._outputs.observing():
+                event = self._engine.step()
+            if event is not None:
+                self._outputs.process(event)
+        except Exception as error:  # any error: the server goes on without the requests that it concerns
+            self._recover(error)
+        self._begin_next_run()
+        self._announce()
+
+    def _recover(self, error: Exception) -> None:
+        """After a step that failed: those in a lane end with an error, those that waited are queued again."""
+        _log.error(
+            "A step failed; the server goes on without the requests in it.", exc_info=error
+        )  # the reason may quote a prompt: the log alone
+        self.num_step_failures += 1
+        self._outputs.metrics.step_failures.inc()
+        for event in list(self._session.latest):  # running ahead, a step may have been read before the next one failed
+            if event.step > self._outputs.last_step:
+                self._outputs.process(event)
+        streams = self._outputs.let_go()
+        begun = {*self._engine.running, *(stream.id for stream in streams if stream.num_tokens)}
+        for stream in streams:
+            if stream.id in begun or not begun:
+                self._outputs.fail(stream, step_failed())
+        self._restart()
+        self._rejoin(stream for stream in streams if begun and stream.id not in begun)
+
+    def _end(self) -> None:
+        """The thread ends, perhaps because of a bug: nobody may be left waiting for it."""
+        self.has_ended = True
+        self._outputs.log.close()
+        self._handle_all()
+        for stream in self._under_way:
+            self._outputs.fail(stream, Unavailable("The server was closed."))
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _under_way(self) -> list[TokenStream]:
+        return [*self._outputs.streams.values(), *self.held.values()]
+
+    def _submit(self, stream: TokenStream) -> None:
+        """Queue a request, or hold it for the run to come."""
+        if self.next_change is not None and self.next_change.start == "barrier":
+            self.held[stream.id] = stream
+            stream.call(stream.accept)
+            return
+        engine = self._engine
+        try:
+            if not self.works or (not engine.has_work and self._session.is_due):
+                self._begin_run()
+            arrived = min(stream.times.arrived, engine.now)
+            request = Request(stream.id, prompt_token_ids=stream.prompt, sampling=stream.sampling, arrival=arrived)
+            is_checked = isinstance(stream.prompt, CheckedPrompt) and stream.prompt.config == engine.config
+            engine.add_request(request, stream.prompt if is_checked else None)
+        except InvalidRequest as error:
+            self._outputs.fail(stream, InvalidRequest(as_sentence(error.message)))
+        except Exception as error:
+            _log.error("A request could not be queued.", exc_info=error)
+            self._outputs.fail(stream, error if isinstance(error, InflightError) else step_failed())
+        else:
+            stream.times.arrived = arrived
+            self._outputs.queued(stream, request)
+
+    def _cancel(self, stream: TokenStream) -> None:
+        if stream.id in self._outputs.streams:
+            stream.is_leaving = True
+            self._engine.cancel(stream.id)
+        elif self.held.pop(stream.id, None) is not None:
+            self._outputs.cancelled(stream)
+
+    def _rejoin(self, streams: Iterable[TokenStream]) -> None:
+        """Queue the requests again that waited when their run ended, but for those who wanted to leave."""
+        for stream in streams:
+            if stream.is_leaving:
+                self._outputs.cancelled(stream)
+            else:
+                stream.times.arrived = 0.0
+                self._submit(stream)
+
+    # -- runs: each begins from an empty engine and is kept whole ------------------------------------------------------
+
+    def _begin_run(self, config: EngineConfig | None = None) -> None:
+        """A new run, by default under the limits as they are; raises what `begin` of the engine raises."""
+        self._engine.begin("s", config=config)
+        self.works = True
+        self._outputs.begin_run(self._session.run, self._engine.trace.header)
+
+    def _restart(self, config: EngineConfig | None = None) -> None:
+        """Begin again after a failure, as far as that is possible."""
+        try:
+            self._begin_run(config)
+        except Exception as error:
+            _log.error("The engine cannot be made ready.", exc_info=error)
+            self.works = False
+
+    def _hold_waiting(self) -> None:
+        """Requests without a lane leave this run; its record calls them cancelled."""
+        running = self._engine.running
+        streams = self._outputs.streams.values()
+        waiting = [s for s in streams if s.times.admitted is None and s.id not in running and not s.is_leaving]
+        for stream in waiting:
+            self._engine.cancel(stream.id)
+        self.held |= {stream.id: stream for stream in waiting}
+        self._outputs.carried(waiting)
+
+    def _begin_next_run(self) -> None:
+        """Begin the run to come once this one is empty; the requests held join it."""
+        change = self.next_change
+        if change is None or self._outputs.streams:
+            return
+        if self._engine.has_work:  # those held leave the queue in a step of their own
+            self.pace.owe()
+            return
+        before, self.next_change = self._engine.config, None
+        try:
+            self._begin_run(change.config)
+        except Exception as error:
+            _log.error("The engine cannot have these limits.", exc_info=error)
+            self._restart(before)
+        self.last_change = change
+        held, self.held = self.held, {}
+        self._rejoin(held.values())
+
+    # -- viewers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _pace_entry(self) -> dict[str, object]:
+        """t: since when, in seconds since the run began."""
+        return {"kind": "pace", "steps_per_s": self.pace.steps_per_s, "t": self._engine.now}
+
+    def _announce(self) -> None:
+        """Tell viewers how everything is set, where that has changed."""
+        if self._class is None:
+            return
+        state = self.class_state(self._class, self.next_change.config if self.next_change else None)
+        if state != self._announced:
+            self._announced = state
+            self._outputs.publish({"kind": "class", **state.to_json()})

@@ -30,12 +30,22 @@ class Hidden(NamedTuple):
     nicknames: bool = True
 
 
+class ServedStep(NamedTuple):
+    """A step of the engine. texts: what its tokens are as text, by request; a piece for each, in the event's order. None where nobody decoded them."""
+
+    event: StepEvent
+    texts: dict[str, list[str]] | None = None
+
+
+LogEntry = dict[str, Any] | ServedStep
+
+
 class _Message:
     """Plain data or a step; its JSON is made when somebody first reads it."""
 
     __slots__ = ("_hidden", "_json", "data", "number")
 
-    def __init__(self, number: int, data: dict[str, Any] | StepEvent) -> None:
+    def __init__(self, number: int, data: LogEntry) -> None:
         self.number, self.data = number, data
         self._json, self._hidden = "", Hidden()
 
@@ -45,12 +55,13 @@ class _Message:
         return self._json
 
 
-def _told(data: dict[str, Any] | StepEvent, hidden: Hidden) -> dict[str, Any]:
+def _told(data: LogEntry, hidden: Hidden) -> dict[str, Any]:
     """The message as viewers may see it; hidden values are null."""
-    if isinstance(data, StepEvent):
+    if isinstance(data, ServedStep):
+        event = data.event
         if hidden.texts:
-            data = data._replace(sampled=tuple(Sampled(s.pass_index, s.request, *_NO_TOKEN) for s in data.sampled))
-        return {"kind": "step", **data.to_json()}
+            event = event._replace(sampled=tuple(Sampled(s.pass_index, s.request, *_NO_TOKEN) for s in event.sampled))
+        return {"kind": "step", **event.to_json()}
     if data["kind"] == "request":
         names = (["prompt_token_ids", "sampling"] if hidden.texts else []) + (["nickname"] if hidden.nicknames else [])
         return data | dict.fromkeys(names)
@@ -79,7 +90,7 @@ class Batch:
         return f"id: {self.last}\ndata: {self.messages}\n\n".encode()
 
     @property
-    def data(self) -> list[dict[str, Any] | StepEvent]:
+    def data(self) -> list[LogEntry]:
         """The messages themselves, with all that is hidden: for readers in this process."""
         return [message.data for message in self.taken]
 
@@ -93,7 +104,7 @@ class Feed:
     {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids", "sampling"}
     {"kind": "step", …}                 as in a trace
     {"kind": "carried", "requests"}     these leave the queue, as cancelled on record, and join that of the next run
-    {"kind": "pace", "steps_per_s"}     None for full speed
+    {"kind": "pace", "steps_per_s", "t"}  None for full speed; since when
     {"kind": "class", …}                what the teacher has set, see `Classroom`
     {"kind": "shadow", …}               what another policy does with the same requests, see `core.serving.shadow`
     {"kind": "skipped", "messages"}     to a reader alone: so many were missed
@@ -112,7 +123,7 @@ class Feed:
         self._num_readers = 0
         self.closed = False
 
-    def add(self, data: dict[str, Any] | StepEvent) -> None:
+    def add(self, data: LogEntry) -> None:
         with self._lock:
             message = _Message(self._next, data)
             self._next += 1

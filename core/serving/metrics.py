@@ -5,7 +5,8 @@ A board made for vLLM works once `vllm:` is replaced by `inflight:`; `assets/gra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
@@ -46,23 +47,33 @@ _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000,
 _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
-class ServingMetrics:
-    """The metrics of one engine, in a registry of its own. running, waiting, kv_use: called when somebody reads them."""
+class Observed(Protocol):
+    """What an engine says of itself at any time."""
 
-    def __init__(
-        self,
-        model: str,
-        running: Callable[[], float],
-        waiting: Callable[[], float],
-        kv_use: Callable[[], float],
-    ) -> None:
+    @property
+    def running(self) -> Sequence[str]: ...
+
+    @property
+    def num_waiting(self) -> int: ...
+
+    @property
+    def kv_blocks(self) -> tuple[int, int]:
+        """In use, and in the pool."""
+
+
+class ServingMetrics:
+    """The metrics of one engine, in a registry of its own. engine: is asked how it stands when somebody reads them."""
+
+    def __init__(self, model: str, engine: Observed) -> None:
         self.registry = CollectorRegistry()
         self._labels = {"model_name": model, "engine": "0"}
         self._prefix_caching = False
         gauge, counter, histogram = self._gauge, self._counter, self._histogram
-        gauge("num_requests_running", "Requests in a lane.").set_function(running)
-        gauge("num_requests_waiting", "Requests waiting.").set_function(waiting)
-        gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.").set_function(kv_use)
+        gauge("num_requests_running", "Requests in a lane.").set_function(lambda: len(engine.running))
+        gauge("num_requests_waiting", "Requests waiting.").set_function(lambda: engine.num_waiting)
+        gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.").set_function(
+            lambda: engine.kv_blocks[0] / engine.kv_blocks[1]
+        )
         self._cache = Info(PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry)
         self._preemptions = counter("num_preemptions", "Preemptions, by recomputation.")
         self._prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests that have their first token.")

@@ -1,47 +1,94 @@
-"""Delivers what happened: tokens to each request's stream, counts to the metrics, messages to the viewers.
+"""Turns what an engine drew into what everybody gets, once: text and stop strings, log-probabilities, finish reasons, metrics.
 
-Holds the streams of the requests in the engine. Belongs to the engine's thread. Knows no engine: it is handed events.
+    token ids ─→ AnswerText (decoded once) ─→ the engine, which ends a request at a stop string
+                                           ─→ ClientText ─→ Piece ─→ the request's stream
+                                           ─→ ServedStep ─→ the log, from which viewers read
+
+Holds the streams of the requests in the engine. Belongs to the engine's thread. Knows no engine: it is handed tokens and events.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from queue import SimpleQueue
 from typing import Any
 
 from core.errors import InflightError, InvalidRequest
+from core.serving.feed import Feed, LogEntry, ServedStep
 from core.serving.metrics import ServingMetrics
 from core.serving.request_validator import RequestValidator
-from core.serving.stream import Token, TokenStream, call_in, put_all
+from core.serving.stream import Piece, TokenStream, call_in, put_all
+from core.serving.text import ClientText
 from core.serving.top_logprobs import TopLogprobs
+from core.trace.detokenize import AnswerText
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.workload.request import Request
 
-Message = dict[str, Any] | StepEvent
+
+class _Answer:
+    """pieces: of tokens that were drawn and are in no event yet."""
+
+    def __init__(self, request: Request, prompt: Sequence[int], tokenizer: Any | None, special: dict[int, str]) -> None:
+        self.text = AnswerText(tokenizer, request.sampling.stop, prompt)
+        self.shown = ClientText(request.sampling.stop, special)
+        self.pieces: deque[str] = deque()
 
 
 class OutputProcessor:
-    """say: takes the messages for viewers. intake: gets the places of ended requests back."""
+    """tokenizer: of this thread alone. validator: gets the slots of ended requests back. log: what viewers read."""
 
-    def __init__(self, metrics: ServingMetrics, intake: RequestValidator, say: Callable[[Message], None]) -> None:
-        self._metrics, self._intake, self._say = metrics, intake, say
-        self._alternatives = TopLogprobs()
+    def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, validator: RequestValidator, log: Feed) -> None:
+        self.metrics, self.log, self._validator = metrics, log, validator
+        self._tokenizer = tokenizer
+        self._special = {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} if tokenizer is not None else {}
+        self._top_logprobs = TopLogprobs()
+        self._answers: dict[str, _Answer] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
-        self.last_told = -1  # the number of the last step of this run that was told
+        self.subscribers: list[SimpleQueue[LogEntry]] = []
+        self.last_step = -1  # of this run, that was processed
 
-    def begin(self, run: int, header: Header) -> None:
+    # -- while the engine takes a step: see `core.engine.outputs` ------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def begin(self, request: Request, prompt: Sequence[int]) -> None:
+        self._answers[request.id] = _Answer(request, prompt, self._tokenizer, self._special)
+
+    def add(self, request: str, token_id: int) -> bool:
+        answer = self._answers.get(request)
+        if answer is None:  # it has ended; the engine was a step ahead
+            return False
+        answer.pieces.append(answer.text.add(token_id))
+        return answer.text.is_stopped
+
+    def end(self, request: str) -> None:
+        """Its last event is still to be processed."""
+
+    def clear(self) -> None:
+        self._answers.clear()
+
+    def observing(self) -> AbstractContextManager[None]:
+        """A step is taken inside; the likeliest tokens beside its own are computed if somebody asked."""
+        return self._top_logprobs.watching()
+
+    # -- what happened -------------------------------------------------------------------------------------------------
+
+    def begin_run(self, run: int, header: Header) -> None:
         """A run begins; requests come one by one."""
-        self.last_told = -1
-        self._metrics.configured(header.config, header.num_blocks)
-        self._say({"kind": "run", "run": run, "header": header.to_json()})
+        self.last_step = -1
+        self.metrics.configured(header.config, header.num_blocks)
+        self.publish({"kind": "run", "run": run, "header": header.to_json()})
 
     def queued(self, stream: TokenStream, request: Request) -> None:
         """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
-        self._alternatives.ask(stream.id, stream.num_top_logprobs, stream.sampling)
-        self._say(
+        self._top_logprobs.ask(stream.id, stream.num_top_logprobs, stream.sampling)
+        self.publish(
             {
                 "kind": "request",
                 "id": stream.id,
@@ -54,74 +101,92 @@ class OutputProcessor:
         )
         stream.call(stream.accept)
 
-    def watching(self) -> AbstractContextManager[None]:
-        """A step is taken inside; alternatives to its tokens are computed if somebody asked."""
-        return self._alternatives.watching()
-
-    def tell(self, event: StepEvent) -> None:
-        """Tell everybody of a step; the streams in one call of their loop."""
-        self.last_told = event.step
-        handed: list[tuple[TokenStream, Token]] = []
-        reasons: dict[str, Any] = {
-            f.request: f.finish_reason for f in event.finished if f.request in self.streams
-        }  # see `carried`
-        ends = [p.t_end for p in event.passes]
+    def process(self, event: StepEvent) -> None:
+        """A step was taken: tell everybody; the streams in one call of their loop."""
+        self.last_step = event.step
+        handed: list[tuple[TokenStream, Piece]] = []
+        texts: dict[str, list[str]] = {}
+        ended = [f for f in event.finished if f.request in self.streams]  # see `carried`
+        reasons: dict[str, Any] = {f.request: f.finish_reason for f in ended}
+        last = {s.request: index for index, s in enumerate(event.sampled)}
         try:
             for admitted in event.admitted:
                 self._admit(self.streams[admitted.request], event.t_start)
-            for sampled in event.sampled:
-                request, t = sampled.request, ends[sampled.pass_index]
-                stream = self.streams[request]
-                top_logprobs = self._alternatives.take(request, len(stream.prompt) + stream.num_tokens)
-                self._metrics.token(stream, t)
+            for index, sampled in enumerate(event.sampled):
+                stream, answer = self.streams[sampled.request], self._answers[sampled.request]
+                reason = reasons.pop(stream.id, None) if last[stream.id] == index else None
+                piece = answer.pieces.popleft()
+                shown = answer.shown.add(sampled.token_id, piece)
+                if reason is not None:
+                    rest = answer.text.finish()
+                    piece, shown = piece + rest, shown + answer.shown.finish(rest)
+                texts.setdefault(stream.id, []).append(piece)
+                t = event.passes[sampled.pass_index].t_end
+                likeliest = self._top_logprobs.take(stream.id, len(stream.prompt) + stream.num_tokens)
+                handed.append((stream, Piece(stream.num_tokens, sampled.token_id, shown, sampled.logprob, reason, likeliest)))
+                self.metrics.token(stream, t)
                 stream.took(t)
-                handed.append((stream, Token(sampled.token_id, sampled.logprob, reasons.pop(request, None), top_logprobs)))
-            handed += [(self.streams[request], Token(None, None, reason)) for request, reason in reasons.items()]
-            for stream, token in handed:
-                if token.finish_reason is not None:
-                    self._metrics.finished(stream, token.finish_reason)
-            self._metrics.step(event)
-            self._say(event)
+            for request, reason in reasons.items():
+                stream, answer = self.streams[request], self._answers[request]
+                handed.append((stream, Piece(stream.num_tokens, None, answer.shown.finish(answer.text.finish()), None, reason)))
+            for stream, piece_of in handed:
+                if piece_of.finish_reason is not None:
+                    self.metrics.finished(stream, piece_of.finish_reason)
+            self.metrics.step(event)
+            self.publish(ServedStep(event, texts))
         finally:  # even if something failed above, nobody waits for a token that is there
             self._hand_over(handed)
 
     def cancelled(self, stream: TokenStream) -> None:
         """A request that was not in the engine yet has left."""
-        self._metrics.finished(stream, "cancelled")
-        self._hand_over([(stream, Token(None, None, "cancelled"))])
+        self.metrics.finished(stream, "cancelled")
+        self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
         """These leave the engine for the queue of another run; their streams are not told of the end in this run."""
         for stream in streams:
             del self.streams[stream.id]
         if streams:
-            self._say({"kind": "carried", "requests": [stream.id for stream in streams]})
+            self.publish({"kind": "carried", "requests": [stream.id for stream in streams]})
 
-    def end(self, stream: TokenStream, error: InflightError) -> None:
+    def let_go(self) -> list[TokenStream]:
+        """The streams in the engine, whose work is dropped."""
+        streams = list(self.streams.values())
+        self.streams.clear()
+        return streams
+
+    def fail(self, stream: TokenStream, error: InflightError) -> None:
         """A request ends without having finished."""
         self._release(stream)
         if not isinstance(error, InvalidRequest):
-            self._metrics.finished(stream, "error")
+            self.metrics.finished(stream, "error")
         stream.call(lambda: stream.fail(error))
+
+    def publish(self, entry: LogEntry) -> None:
+        """Tell viewers."""
+        self.log.add(entry)
+        for subscriber in self.subscribers:
+            subscriber.put(entry)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _admit(self, stream: TokenStream, t: float) -> None:
         if stream.times.admitted is None:  # it may be preempted, and admitted again
             stream.times.admitted = t
-            self._metrics.admitted(stream)
+            self.metrics.admitted(stream)
 
-    def _hand_over(self, handed: Sequence[tuple[TokenStream, Token]]) -> None:
-        """Give tokens to their streams, and free the places of requests that end."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Token]]] = {}
-        for stream, token in handed:
-            by_loop.setdefault(stream.loop, []).append((stream, token))
-            if token.finish_reason is not None:
+    def _hand_over(self, handed: Sequence[tuple[TokenStream, Piece]]) -> None:
+        """Give pieces to their streams, and free the slots of requests that end."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Piece]]] = {}
+        for stream, piece in handed:
+            by_loop.setdefault(stream.loop, []).append((stream, piece))
+            if piece.finish_reason is not None:
                 self._release(stream)
-        for loop, tokens in by_loop.items():
-            call_in(loop, put_all, tokens)
+        for loop, pieces in by_loop.items():
+            call_in(loop, put_all, pieces)
 
     def _release(self, stream: TokenStream) -> None:
         self.streams.pop(stream.id, None)
-        self._alternatives.forget(stream.id)
-        self._intake.release_slot(stream.client)
+        self._answers.pop(stream.id, None)
+        self._top_logprobs.forget(stream.id)
+        self._validator.release_slot(stream.client)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.engine.requests import validate_request
 from core.errors import InvalidRequest, TooManyRequests, first_sentence
@@ -26,6 +27,18 @@ _UNSEEN = re.compile(
 )  # letters and marks with no ink
 
 
+class CheckedPrompt(tuple[int, ...]):
+    """Token ids that have passed the check. config: the limits under which they did."""
+
+    config: EngineConfig
+
+    @classmethod
+    def of(cls, ids: Sequence[int], config: EngineConfig) -> CheckedPrompt:
+        made = cls(ids)
+        made.config = config
+        return made
+
+
 class RequestValidator:
     """name: what clients call the model."""
 
@@ -35,8 +48,11 @@ class RequestValidator:
         self._under_way: Counter[str] = Counter()  # by client
         self._counting = threading.Lock()
 
-    def check(self, prompt: str | Sequence[int], sampling: SamplingParams, engine: EngineCore) -> tuple[int, ...]:
-        """The prompt's token ids; raises InvalidRequest if this server would not run it. May take a while: not for an event loop."""
+    def check(self, prompt: str | Sequence[int], sampling: SamplingParams, config: EngineConfig) -> CheckedPrompt:
+        """The prompt's token ids; raises InvalidRequest if this server would not run it. May take a while: not for an event loop.
+
+        config: the engine's. The one check of a prompt: the engine's thread looks at it again only where its limits have changed since.
+        """
         limits = self._limits
         if isinstance(prompt, str) and len(prompt) > 64 * limits.max_prompt_tokens:  # not even worth tokenizing
             raise InvalidRequest(
@@ -52,12 +68,12 @@ class RequestValidator:
         try:
             request = Request("r", sampling=sampling, **given)
             with self._encoding:
-                ids = validate_request(request, self._model, self._tokenizer, engine.config)
+                ids = validate_request(request, self._model, self._tokenizer, config)
         except InvalidRequest as error:
             raise InvalidRequest(as_sentence(error.message)) from None
         if len(ids) > limits.max_prompt_tokens:
             raise InvalidRequest(f"The prompt has {len(ids):,} tokens; at most {limits.max_prompt_tokens:,} are taken.")
-        return ids
+        return CheckedPrompt.of(ids, config)
 
     def chat(self, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
         """A conversation as the model's own template writes it; raises InvalidRequest if the model has none or it does not accept the messages."""

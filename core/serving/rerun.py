@@ -26,8 +26,8 @@ from core.engine.recorder import Window
 from core.errors import InflightError, InvalidConfig, first_sentence
 from core.runner.engine import Engine
 from core.runner.threads import CORE_SHARES
-from core.serving.output_processor import Message
-from core.serving.pace import Pace
+from core.serving.engine_thread import Pace
+from core.serving.feed import LogEntry, ServedStep
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.workload.request import Request
@@ -202,18 +202,18 @@ class Rerun:
 
     # -- what the real engine does -----------------------------------------------------------------------------------
 
-    def hear(self, t: float, message: Message) -> None:
-        """What the real engine's feed was told at `t`."""
+    def hear(self, entry: LogEntry) -> None:
+        """What the real engine's log was told."""
         if self._refusal:
             return
-        if isinstance(message, StepEvent):
-            self._hear_step(message)
-        elif message["kind"] == "pace":
-            self._stands = message["steps_per_s"] == 0
-            self._paces.append((t, message["steps_per_s"]))
-        elif message["kind"] == "request":
+        if isinstance(entry, ServedStep):
+            self._hear_step(entry.event)
+        elif entry["kind"] == "pace":
+            self._stands = entry["steps_per_s"] == 0
+            self._paces.append((entry["t"], entry["steps_per_s"]))
+        elif entry["kind"] == "request":
             names = ("id", "sampling", "prompt_token_ids")
-            self._asked[message["id"]] = Request.from_json({name: message[name] for name in names})
+            self._asked[entry["id"]] = Request.from_json({name: entry[name] for name in names})
 
     def _hear_step(self, event: StepEvent) -> None:
         if self._stands:

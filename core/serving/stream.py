@@ -1,4 +1,4 @@
-"""One request's tokens on their way from the engine's thread to the coroutine that waits for them, and when each thing happened."""
+"""One request's pieces on their way from the engine's thread to the coroutine that waits for them, and when each thing happened."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.errors import ExecutionFailed, InflightError
-from core.serving.text import ClientText
+from core.serving.messages import Cancel, ToEngine
 from core.serving.top_logprobs import TopLogprob
 from core.workload.request import FinishReason, SamplingParams
-
-
-class Token(NamedTuple):
-    """A token as the engine's thread hands it over. token_id: None where a request ended without another token."""
-
-    token_id: int | None
-    logprob: float | None = None
-    finish_reason: FinishReason | None = None
-    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,16 +56,15 @@ class TokenStream:
     def __init__(
         self,
         id: str,
-        prompt: Sequence[int],
+        prompt: tuple[int, ...],
         sampling: SamplingParams,
-        text: ClientText,
         client: str,
         nickname: str | None,
         arrived: float,
-        cancel: Callable[[TokenStream], None],
+        send: Callable[[ToEngine], None],
         num_top_logprobs: int = 0,
     ) -> None:
-        self.id, self.prompt, self.sampling, self.client, self.nickname = id, tuple(prompt), sampling, client, nickname
+        self.id, self.prompt, self.sampling, self.client, self.nickname = id, prompt, sampling, client, nickname
         self.num_top_logprobs = num_top_logprobs  # tokens told beside each one
         self.times = Times(arrived)
         self.num_tokens = 0  # of the engine's thread: handed over
@@ -82,28 +72,23 @@ class TokenStream:
         self.finish_reason: FinishReason | None = None  # once the last piece has been read
         self.loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[None] = self.loop.create_future()
-        self._tokens: asyncio.Queue[Token | InflightError] = asyncio.Queue()
-        self._text, self._cancel = text, cancel
+        self._pieces: asyncio.Queue[Piece | InflightError] = asyncio.Queue()
+        self._send = send
 
     def cancel(self) -> None:
         """Its lane and blocks are free in the next step."""
         if self.finish_reason is None:
-            self._cancel(self)
+            self._send(Cancel(self))
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
         """The pieces; raises ExecutionFailed if a step of this request failed."""
-        index = 0
         while self.finish_reason is None:
-            token = await self._tokens.get()
-            if isinstance(token, InflightError):
+            piece = await self._pieces.get()
+            if isinstance(piece, InflightError):
                 self.finish_reason = "error"
-                raise token
-            text = "" if token.token_id is None else self._text.add(token.token_id)
-            if token.finish_reason is not None:
-                text += self._text.finish()
-                self.finish_reason = token.finish_reason
-            yield Piece(index, token.token_id, text, token.logprob, token.finish_reason, token.top_logprobs)
-            index += 1
+                raise piece
+            self.finish_reason = piece.finish_reason
+            yield piece
 
     # -- by the engine's thread --------------------------------------------------------------------------------------
 
@@ -125,8 +110,8 @@ class TokenStream:
         if not self.accepted.done():
             self.accepted.set_result(None)
 
-    def put(self, token: Token) -> None:
-        self._tokens.put_nowait(token)
+    def put(self, piece: Piece) -> None:
+        self._pieces.put_nowait(piece)
 
     def fail(self, error: InflightError) -> None:
         """It ends here; if it was not accepted yet, `submit` raises instead."""
@@ -134,7 +119,7 @@ class TokenStream:
             self.finish_reason = "error"
             self.accepted.set_exception(error)
         else:
-            self._tokens.put_nowait(error)
+            self._pieces.put_nowait(error)
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
@@ -143,10 +128,10 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arg
         loop.call_soon_threadsafe(function, *args)
 
 
-def put_all(tokens: Sequence[tuple[TokenStream, Token]]) -> None:
-    """Give each token to its stream; all streams belong to the loop that calls this."""
-    for stream, token in tokens:
-        stream.put(token)
+def put_all(pieces: Sequence[tuple[TokenStream, Piece]]) -> None:
+    """Give each piece to its stream; all streams belong to the loop that calls this."""
+    for stream, piece in pieces:
+        stream.put(piece)
 
 
 def step_failed() -> ExecutionFailed:

@@ -1,30 +1,26 @@
-"""Turns token ids into the text that a client sees, without special tokens and cut at a stop string. Knows no request."""
+"""What a client sees of an answer: its text without special tokens, cut at a stop string. Decodes nothing: it is handed pieces of text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from core.trace.detokenize import Detokenizer
+from collections.abc import Mapping, Sequence
 
 
 class ClientText:
-    """Feeds on one answer's ids. context: the prompt's ids. Text that may be the beginning of a stop string is held back until that is decided."""
+    """Feeds on one answer's pieces. special: the texts of special tokens. Text that may be the beginning of a stop string is held back until that
+    is decided.
+    """
 
-    def __init__(self, tokenizer: Any | None, stop: Sequence[str] = (), context: Sequence[int] = ()) -> None:
-        self._detokenizer, self._stop = Detokenizer(tokenizer, context), tuple(stop)
-        self._special = frozenset(tokenizer.all_special_ids if tokenizer is not None else ())
+    def __init__(self, stop: Sequence[str], special: Mapping[int, str]) -> None:
+        self._stop, self._special = tuple(stop), special
         self._held, self._over = "", False
 
-    def add(self, token_id: int) -> str:
-        """The text that may be shown now."""
-        if token_id in self._special:
-            return ""
-        return self._show(self._detokenizer.add(token_id))
+    def add(self, token_id: int, piece: str) -> str:
+        """The text that may be shown now. piece: what the token adds to the answer."""
+        return self._show(piece.removesuffix(self._special.get(token_id, "")))
 
-    def finish(self) -> str:
-        """What was held back."""
-        text = self._show(self._detokenizer.finish())
+    def finish(self, rest: str) -> str:
+        """What was held back. rest: what follows the last piece."""
+        text = self._show(rest)
         text, self._held = text + self._held, ""
         return text
 

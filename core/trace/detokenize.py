@@ -68,19 +68,29 @@ class Detokenizer:
         return self._text_of(ids) if ids else ""
 
 
-class StopWatch:
-    """Says when the text of one sequence contains one of its `stop` strings; see `Detokenizer` for the rest."""
+class AnswerText:
+    """The text of one answer, decoded once, and whether it contains one of its `stop` strings; see `Detokenizer` for the rest."""
 
-    def __init__(self, tokenizer: Any, stop: tuple[str, ...], context: Iterable[int] = ()) -> None:
+    def __init__(self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()) -> None:
         self._detokenizer, self._stop = Detokenizer(tokenizer, context), stop
-        self._reach = max(map(len, stop)) - 1  # characters before a piece that may belong to a stop string ending in it
+        self._reach = (
+            max(map(len, stop), default=1) - 1
+        )  # characters before a piece that may belong to a stop string ending in it
         self._tail = ""
+        self.is_stopped = False
 
-    def add(self, token_id: int) -> bool:
-        """Whether this token completes a stop string."""
-        text = self._tail + self._detokenizer.add(token_id)
-        self._tail = text[len(text) - self._reach :] if self._reach < len(text) else text
-        return any(s in text for s in self._stop)
+    def add(self, token_id: int) -> str:
+        """The text that this token completes."""
+        piece = self._detokenizer.add(token_id)
+        if self._stop:
+            text = self._tail + piece
+            self._tail = text[len(text) - self._reach :] if self._reach < len(text) else text
+            self.is_stopped = self.is_stopped or any(s in text for s in self._stop)
+        return piece
+
+    def finish(self) -> str:
+        """What was held back: a character that never became whole."""
+        return self._detokenizer.finish()
 
 
 def pieces(tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 
 import pytest
 
@@ -14,7 +13,7 @@ from core.serving.engine import ServingEngine
 from core.serving.feed import Hidden
 from core.serving.limits import ServingLimits
 from core.workload.demo_workloads import DEMO_WORKLOADS
-from worlds.serving import char_engine, checked, greedy, idle, serving, tokens, told, whole
+from worlds.serving import between_two_steps, char_engine, checked, greedy, idle, serving, tokens, told, whole
 from worlds.small import generate, memory_engine, request
 
 SHOWN = Hidden(texts=False, nicknames=False)
@@ -117,11 +116,10 @@ def test_of_two_changes_at_once_neither_undoes_the_other():
     """Two teachers: the second begins from what the first has asked for, though the engine has not seen that yet."""
 
     async def change(made: ServingEngine):
-        room, seen = Classroom(made), threading.Event()
-        made.ask(lambda: seen.wait(30))  # the engine's thread is at work
-        room.configure(policy="static")
-        assert room.configure(max_num_seqs=1).policy.name == "static" and room.state["changing"]
-        seen.set()
+        room = Classroom(made)
+        with between_two_steps(made):
+            room.configure(policy="static")
+            assert room.configure(max_num_seqs=1).policy.name == "static" and room.state["changing"]
         await whole(await made.submit((4, 5), greedy(3)))
         assert (made.engine.config.policy.name, made.engine.config.max_num_seqs, room.state["changing"]) == ("static", 1, False)
 
@@ -133,7 +131,7 @@ def test_a_change_when_idle_keeps_nobody_out():
     async def change(made: ServingEngine):
         room = Classroom(made)
         streams = [await made.submit((4, 5, i), greedy(30)) for i in range(6)]
-        room.configure(when="idle", max_num_seqs=5)
+        room.configure(start="idle", max_num_seqs=5)
         await asyncio.gather(*map(whole, streams))
         await idle(made)
         messages = await told(made)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from core.trace.detokenize import Detokenizer, StopWatch, pieces
+from core.trace.detokenize import AnswerText, Detokenizer, pieces
 from worlds.examples import examples
 
 
@@ -147,8 +147,8 @@ def test_long_sequences_cost_the_same_a_token() -> None:
     ],
 )
 def test_stop_strings_token_by_token(text: str, stop: tuple[str, ...], at: int | None) -> None:
-    watch = StopWatch(BYTES, stop)
-    hits = [i for i, token in enumerate(ids_of(text.encode())) if watch.add(token)]
+    answer = AnswerText(BYTES, stop)
+    hits = [i for i, token in enumerate(ids_of(text.encode())) if (answer.add(token), answer.is_stopped)[1]]
     assert (hits[0] if hits else None) == at
 
 
@@ -159,10 +159,11 @@ def test_stop_strings_token_by_token(text: str, stop: tuple[str, ...], at: int |
 @examples(200)
 def test_stop_strings_are_found_at_the_token_that_completes_them(parts: list[str], stop: list[str]) -> None:
     ids = ids_of("".join(parts).encode())
-    watch = StopWatch(BYTES, tuple(stop))
+    answer = AnswerText(BYTES, tuple(stop))
     for n, token in enumerate(ids, 1):
         expected = any(s in whole(ids[:n]) for s in stop)
-        assert watch.add(token) == expected
+        answer.add(token)
+        assert answer.is_stopped == expected
         if expected:
             break
 

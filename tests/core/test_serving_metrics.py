@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from core.config import EngineConfig
+from core.serving.feed import Feed
 from core.serving.limits import ServingLimits
 from core.serving.metrics import PREFIX, ServingMetrics
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import RequestValidator
 from core.serving.stream import TokenStream
-from core.serving.text import ClientText
 from core.trace.trace import Trace
 from worlds.small import memory_engine
 from worlds.visual import record, request
@@ -20,17 +20,20 @@ from worlds.visual import record, request
 
 def told_of(trace: Trace) -> ServingMetrics:
     """The metrics of a server whose engine took these steps, and that one more client left before it was in the engine."""
-    metrics = ServingMetrics("m", lambda: 0, lambda: 0, lambda: 0)
+    metrics = ServingMetrics("m", memory_engine())
 
     async def serve() -> None:
-        delivery = OutputProcessor(metrics, RequestValidator(memory_engine(), ServingLimits(), "m"), lambda message: None)
-        delivery.begin(0, trace.header)
+        outputs = OutputProcessor(None, metrics, RequestValidator(memory_engine(), ServingLimits(), "m"), Feed())
+        outputs.begin_run(0, trace.header)
         for asked, prompt in trace.asked.values():
-            stream = TokenStream(asked.id, prompt, asked.sampling, ClientText(None), "c", None, 0.0, lambda stream: None)
-            delivery.queued(stream, asked)
+            stream = TokenStream(asked.id, prompt, asked.sampling, "c", None, 0.0, lambda stream: None)
+            outputs.begin(asked, prompt)
+            outputs.queued(stream, asked)
         for event in trace.events:
-            delivery.tell(event)
-        delivery.cancelled(TokenStream("gone", (1, 2), asked.sampling, ClientText(None), "c", None, 0.0, lambda stream: None))
+            for sampled in event.sampled:
+                outputs.add(sampled.request, sampled.token_id)
+            outputs.process(event)
+        outputs.cancelled(TokenStream("gone", (1, 2), asked.sampling, "c", None, 0.0, lambda stream: None))
 
     asyncio.run(serve())
     return metrics

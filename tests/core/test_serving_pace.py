@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from core.serving.engine import ServingEngine
-from core.serving.pace import Pace
-from worlds.serving import greedy, idle, serving, tokens, whole
+from core.serving.engine_thread import Pace
+from worlds.serving import between_two_steps, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
 
 
@@ -47,10 +47,10 @@ def test_a_step_with_nobody_there_is_not_kept_for_who_comes_later():
         made.set_pace(0)
         made.step(5)
         made.clear()
-        while made._loop.pace.wait_s is not None:
+        while made._thread.pace.wait_s is not None:
             await asyncio.sleep(0.001)
         stream = await made.submit((4, 5), greedy(2))
-        assert made._loop.pace.wait_s is None and made.engine.num_steps == 0
+        assert made._thread.pace.wait_s is None and made.engine.num_steps == 0
         made.set_pace(None)
         await whole(stream)
 
@@ -62,7 +62,9 @@ def test_those_who_are_cleared_leave_though_the_batch_then_stands_still():
     async def clear(made: ServingEngine):
         made.set_pace(0)
         stream = await made.submit((4, 5), greedy(3000))
-        made.ask(lambda: (made.clear(), made.set_pace(0)))  # between two steps
+        with between_two_steps(made):
+            made.clear()
+            made.set_pace(0)
         assert (await whole(stream))[-1].finish_reason == "cancelled"
         await idle(made)
 

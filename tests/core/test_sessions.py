@@ -34,7 +34,7 @@ async def bustle(made: ServingEngine, rng: random.Random, rounds: int) -> None:
         elif choice < 0.85:
             policy = rng.choice(["continuous", "static", "split", "dynamic", "shortest-first", "stall"])
             more = {"prefix_caching": True} if policy == "continuous" and rng.random() < 0.5 else {}
-            room.configure(policy=policy, max_num_seqs=rng.randrange(1, 5), when=rng.choice(["idle", "barrier"]), **more)
+            room.configure(policy=policy, max_num_seqs=rng.randrange(1, 5), start=rng.choice(["idle", "barrier"]), **more)
         elif choice < 0.88:
             made.clear()
         elif choice < 0.94:
@@ -169,7 +169,7 @@ def test_memory_is_flat_over_many_requests():
         for _ in range(4):
             await many(made, 500)
             shadow = room._shadow
-            while shadow._news or (shadow._rerun is not None and shadow._rerun._answers):
+            while not shadow._inbox.empty() or (shadow._rerun is not None and shadow._rerun._answers):
                 await asyncio.sleep(0.01)  # until it has run them again: what is under way there takes room
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
@@ -182,7 +182,7 @@ def test_memory_is_flat_over_many_requests():
             made.feed._kept = 200
             first, second, *_, last = asyncio.run(measured(made))
             assert last - second < 0.15 * second + 300_000, (first, second, last)
-            assert not made._admission.all and not made._delivery._alternatives._asked
+            assert not made._thread._under_way and not made.engine.outputs._top_logprobs._asked
             assert made.num_requests == 0 and len(made.feed._messages) <= 400
     finally:
         tracemalloc.stop()

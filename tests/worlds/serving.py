@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from queue import SimpleQueue
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from core.serving.engine import ServingEngine
 from core.serving.feed import Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
+from core.serving.messages import Subscribe, Unsubscribe
 from core.serving.server import server_config
 from core.serving.stream import Piece, TokenStream
 from worlds.small import MemoryModel
@@ -118,12 +120,30 @@ async def idle(made: ServingEngine) -> None:
         await asyncio.sleep(0.001)
     assert made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
     made.engine._scheduler.check_integrity()
-    assert not made.engine._requests and not made.engine._params and not made._admission.all
+    assert not made.engine._requests and not made.engine._params and not made._thread._under_way
 
 
 def checked(trace: Trace) -> Verdict:
     """It is what it says, on disk too."""
     return verify(trace.lines())
+
+
+@contextmanager
+def between_two_steps(made: ServingEngine) -> Iterator[None]:
+    """The engine's thread stands until this ends: what is asked inside is seen at once."""
+    go_on = threading.Event()
+
+    class Gate(SimpleQueue):
+        def put(self, *_):
+            assert go_on.wait(60)
+
+    gate = Gate()
+    made.send(Subscribe(gate))
+    try:
+        made.send(Unsubscribe(gate))
+        yield
+    finally:
+        go_on.set()
 
 
 async def told(made: ServingEngine) -> list[dict]:

@@ -15,7 +15,7 @@ from typing import Any
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from visualizer.charts.theme import Hues
-from visualizer.documents.replay import Deltas
+from visualizer.documents.replay import Deltas, Texts
 
 HIDDEN = "•"  # in place of every token's text
 
@@ -63,9 +63,9 @@ class LiveRun:
         self._deltas.meet(request, prompt, max_new_tokens)
         self._lives[request] = Life(by, max_new_tokens)
 
-    def delta(self, events: Sequence[StepEvent]) -> dict[str, Any]:
-        """What these events add."""
-        delta = self._deltas.delta(events)
+    def delta(self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()) -> dict[str, Any]:
+        """What these events add. texts: see `Deltas.delta`."""
+        delta = self._deltas.delta(events, texts)
         hues: dict[str, int] = {}
         for event in events:
             hues |= self._hues.deal(event)

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
@@ -22,6 +23,7 @@ from visualizer.words.findings import totals
 from visualizer.words.language import OTHERS, elsewhere, speaking
 
 SCHEMA = 2
+Texts = Mapping[str, Sequence[str]]  # pieces of text, by request
 _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
@@ -114,30 +116,41 @@ class Deltas:
         self._prompts = {r: ids for r, ids in self._prompts.items() if r in requests}
         self._captioner.keep(requests)
 
-    def delta(self, events: Sequence[StepEvent]) -> dict[str, Any]:
+    def delta(self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()) -> dict[str, Any]:
         """`{"events", "captions", "told", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives. told: the
         captions in other languages, by language.
+
+        texts: the pieces of each event's tokens, by request, where somebody has decoded them.
         """
-        texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {}}
+        prompts: dict[str, list[str]] = {}
+        outputs: dict[str, list[str]] = {}
         captions = [self._captioner.told(event, lambda make: (make(), elsewhere(make))) for event in events]
         letters: dict[str, str] = {}
         for event in events:
             for arrived in event.arrived:
                 letters[arrived.request] = self._captioner.letters[arrived.request]
-                texts["prompt"][arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
-            for sampled in event.sampled:
-                texts["output"].setdefault(sampled.request, []).append(self._detokenizer(sampled.request).add(sampled.token_id))
-            for finished in event.finished:
-                detokenizer = self._detokenizers.pop(finished.request, None)
-                if detokenizer and finished.request in texts["output"]:
-                    texts["output"][finished.request][-1] += detokenizer.finish()
+                prompts[arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
+        for event, known in zip_longest(events, texts):
+            for request, some in (self._decoded(event) if known is None else known).items():
+                outputs.setdefault(request, []).extend(some)
         return {
             "events": [plain_event(event) for event in events],
             "captions": [english for english, _ in captions],
             "told": {language: [others[language] for _, others in captions] for language in OTHERS},
             "letters": letters,
-            "texts": texts,
+            "texts": {"prompt": prompts, "output": outputs},
         }
+
+    def _decoded(self, event: StepEvent) -> Texts:
+        """The pieces of an event's tokens, by request."""
+        found: dict[str, list[str]] = {}
+        for sampled in event.sampled:
+            found.setdefault(sampled.request, []).append(self._detokenizer(sampled.request).add(sampled.token_id))
+        for finished in event.finished:
+            detokenizer = self._detokenizers.pop(finished.request, None)
+            if detokenizer and finished.request in found:
+                found[finished.request][-1] += detokenizer.finish()
+        return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
         """Primed with the prompt: what a token looks like may depend on the tokens before it."""

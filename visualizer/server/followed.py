@@ -28,7 +28,7 @@ from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Place, Placement
 from visualizer.server.address import class_address
 from visualizer.server.limits import Refused
-from visualizer.server.live import Live, Message
+from visualizer.server.live import Entry, Live
 from visualizer.server.live_routes import live_app
 from visualizer.server.tail import PERIOD
 
@@ -114,10 +114,10 @@ class Followed:
             "says": [ALIGNMENTS[placement.alignment]] * (len(placement.places) > 1) + placement.faults,
         }
 
-    async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[Message]]:
+    async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[Entry]]:
         runs, told = 0, None
         while True:
-            messages: list[Message] = []
+            messages: list[Entry] = []
             for news in follower.look():
                 runs += isinstance(news, Begun)
                 self._note(name, runs, news)
@@ -161,7 +161,7 @@ def _folder(place: Path) -> Path | None:
     return place if place.is_dir() else None
 
 
-def _message(news: News, run: int) -> Message:
+def _message(news: News, run: int) -> Entry:
     """As an engine of our own tells it, see `core.serving.feed`. run: the number of the recording."""
     if isinstance(news, Begun):
         return {"kind": "run", "run": run, "header": news.header.to_json(), "model": news.model}

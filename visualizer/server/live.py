@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from core.serving.feed import ServedStep
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from visualizer.documents.live import LiveRun, shown
@@ -22,7 +23,7 @@ from visualizer.server.tail import Tail
 CHAPTER = 64  # steps after which a newcomer may begin
 CHAPTERS = 8
 _KEPT = CHAPTERS * CHAPTER
-Message = dict[str, Any] | StepEvent
+Entry = dict[str, Any] | StepEvent | ServedStep  # of an engine that serves, a step has its texts
 log = logging.getLogger("inflight")
 
 
@@ -34,7 +35,7 @@ class Live:
 
     def __init__(
         self,
-        source: Callable[[], AsyncIterator[Sequence[Message]]],
+        source: Callable[[], AsyncIterator[Sequence[Entry]]],
         tokenizer_of: Callable[[dict[str, Any]], Any],
         texts: bool = True,
         letters: Iterator[int] | None = None,
@@ -60,25 +61,25 @@ class Live:
         finally:
             self.tail.close()
 
-    def take(self, messages: Sequence[Message]) -> None:
+    def take(self, messages: Sequence[Entry]) -> None:
         """Steps that come together are told together."""
-        events: list[StepEvent] = []
+        steps: list[ServedStep] = []
         before = ""
         for message in messages:
-            kind, before = before, "" if isinstance(message, StepEvent) else message["kind"]
+            kind, before = before, message["kind"] if isinstance(message, dict) else ""
             if kind == "skipped" and before == "run":
                 continue  # said again to one that missed it: no beginning
-            if isinstance(message, StepEvent):
-                events.append(message)
+            if not isinstance(message, dict):
+                steps.append(message if isinstance(message, ServedStep) else ServedStep(message))
             elif message["kind"] == "request":
                 if self._run is not None:
                     prompt, most = message["prompt_token_ids"], message["max_new_tokens"]
                     self._run.meet(message["id"], prompt, most, message.get("nickname") or "")
             else:
-                self._tell(events)
-                events = []
+                self._tell(steps)
+                steps = []
                 self._other(message)
-        self._tell(events)
+        self._tell(steps)
 
     def _other(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
@@ -108,19 +109,23 @@ class Live:
         self.tail.tell(state)
         self._steps += 1
 
-    def _tell(self, events: Sequence[StepEvent]) -> None:
+    def _tell(self, steps: Sequence[ServedStep]) -> None:
         if self._run is None:
             return
-        if len(events) > _KEPT:  # of a recording that was there before anybody followed it: the rest would be gone at once
-            self._run.delta(events[:-_KEPT])
+        if len(steps) > _KEPT:  # of a recording that was there before anybody followed it: the rest would be gone at once
+            self._delta(steps[:-_KEPT])
             self.tail.forget()
             self._begin()
-        for at in range(0, len(events[-_KEPT:]) or 1, CHAPTER):
+        for at in range(0, len(steps[-_KEPT:]) or 1, CHAPTER):
             if self._steps >= CHAPTER:
                 self._begin()
-            if some := events[-_KEPT:][at : at + CHAPTER]:
-                self.tail.append(self._run.delta(some))
+            if some := steps[-_KEPT:][at : at + CHAPTER]:
+                self.tail.append(self._delta(some))
                 self._steps += len(some)
+
+    def _delta(self, steps: Sequence[ServedStep]) -> dict[str, Any]:
+        assert self._run is not None
+        return self._run.delta([step.event for step in steps], [step.texts for step in steps])
 
     def _begin(self) -> None:
         assert self._run is not None

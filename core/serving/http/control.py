@@ -8,10 +8,10 @@ from fastapi import APIRouter, Depends, Header
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from core.serving.admission import When
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.http.guard import same
+from core.serving.messages import RunStart
 from core.workload.demo_workloads import DEMO_WORKLOADS
 
 Count = Annotated[int, Field(ge=0, le=1000)]
@@ -32,7 +32,7 @@ class ControlBody(BaseModel):
     max_num_batched_tokens: int | None = None
     chunked_prefill: bool | None = None
     prefix_caching: bool | None = None
-    when: When = "barrier"
+    when: RunStart = "barrier"
     hide_texts: bool | None = None
     hide_nicknames: bool | None = None
     accepting: bool | None = None
@@ -63,7 +63,7 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
     async def control(body: ControlBody) -> dict[str, Any]:
         """The settings now. Viewers are told of changes that wait for the engine once they are made."""
         if body.limits:
-            classroom.configure(when=body.when, **body.limits)
+            classroom.configure(start=body.when, **body.limits)
         if body.clear:
             serving.clear()
         if body.hide_texts is not None or body.hide_nicknames is not None:
