@@ -39,6 +39,10 @@ class InvalidConfig(InflightError, ValueError):
     """Limits or a policy that contradict each other."""
 
 
+class PolicyFailed(InflightError):
+    """A policy of one's own gave an answer that no scheduler can follow, or lets nobody go on; the message names it."""
+
+
 class InvalidWorkload(InflightError, ValueError):
     """A workload file that is not one."""
 

@@ -27,11 +27,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from core.errors import InvalidConfig, shown
 
 Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "none"]
+LIMITS = frozenset(get_args(Limit))
 
 
 class Why(NamedTuple):
@@ -100,6 +101,16 @@ class Room(NamedTuple):
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
+    def lacks(self, request: Request) -> Why | None:
+        """What keeps a request from joining whatever a policy says: no lane, no token of the budget, or no blocks for its first chunk."""
+        if len(self.held) >= self.num_lanes:
+            return Why("lanes", 0, 1, self.num_lanes)
+        cached = self.cached_blocks * self.block_size
+        if self.tokens_left <= 0:
+            return Why("budget", 0, request.num_tokens - cached, self.token_budget)
+        need = self.blocks_for(min(request.num_tokens, cached + self.tokens_left)) - self.cached_blocks
+        return Why("blocks", max(0, self.blocks_free), need, self.num_blocks) if need > self.blocks_free else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
@@ -166,7 +177,9 @@ class Policy:
         return request.num_prompt_tokens if self.order_by == "shortest" else None
 
     def admit(self, request: Request, room: Room) -> Why | None:
-        """What keeps the first of the queue from joining now; None lets it in. Those behind it are not asked before it has joined."""
+        """What keeps the first of the queue from joining now; None lets it in, unless it `lacks` something. Those behind it are not asked before
+        it has joined. Of `Why` the page shows the limit in words, with its numbers.
+        """
         if self.admission == "barrier" and room.wave:
             return Why("barrier", room.wave, 0, room.num_lanes)
         if len(room.held) >= room.num_lanes:
@@ -231,12 +244,7 @@ class TransformersFifo(Policy):
     prefix_caching: bool = False
 
     def admit(self, request: Request, room: Room) -> Why | None:
-        if room.recovering:
-            return Why("recovery", 0, 1, 1)
-        if len(room.held) >= room.num_lanes:
-            return Why("lanes", 0, 1, room.num_lanes)
-        need = room.blocks_for(min(request.num_tokens, room.tokens_left))
-        return Why("blocks", room.blocks_free, need, room.num_blocks) if need > room.blocks_free else None
+        return Why("recovery", 0, 1, 1) if room.recovering else room.lacks(request)
 
 
 @dataclass(frozen=True, kw_only=True)

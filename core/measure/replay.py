@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from core.engine.runner import PassResult, Sample
 from core.engine.step import Step
-from core.errors import shown
+from core.errors import PolicyFailed, shown
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
@@ -83,6 +83,8 @@ class Replay:
                 self._judge(step, event)
         except Differs as difference:
             return f"{difference}."
+        except PolicyFailed as failure:
+            return f"step {event.step}: {failure}"
         return None
 
     def fault_at_end(self, complete: bool) -> str | None:

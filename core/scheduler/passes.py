@@ -6,10 +6,11 @@ its prefill passes wrote. The policy is asked who joins and who gives way; here 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
-from core.policy import Limit, Why
+from core.errors import PolicyFailed, shown
+from core.policy import LIMITS, Limit, Room, Why
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.scheduler_state import UNLIMITED, SchedulerState
 from core.scheduler.state import RequestState, RequestStatus
@@ -25,8 +26,12 @@ def passes(run: SchedulerState, in_flight: bool) -> Iterator[SchedulerOutput]:
 
     in_flight: another step is not settled yet; nobody is preempted then, since its tokens are needed to compute them again.
     """
-    run.wave = len(run.running)
-    return _LAYOUTS[run.policy.layout](run, in_flight)
+    run.wave, is_idle = len(run.running), True
+    for output in _LAYOUTS[run.policy.layout](run, in_flight):
+        is_idle = False
+        yield output
+    if is_idle and not in_flight:
+        run.check_progress()
 
 
 # -- layouts ---------------------------------------------------------------------------------------------------------
@@ -41,7 +46,7 @@ def _packed(run: SchedulerState, in_flight: bool) -> Iterator[SchedulerOutput]:
             return
         plan = _plan(run)
         while not plan and run.running and not in_flight and run.policy.mixed_batches:  # nothing at all could go on
-            run.preempt(run.policy.select_victim(run.running))
+            run.preempt(_victim(run, run.running))
             plan = _plan(run)
     if plan:
         yield build_output(run, "packed", plan)
@@ -145,12 +150,24 @@ def admit(run: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int:
     """
     while state := run.waiting.head():
         cached = run.pool.match(state.token_ids) if run.config.prefix_caching and run.lanes.num_free else ()
-        if why := run.policy.admit(state, run.room(left, cached, growing)):
+        if why := _why_not(run, state, run.room(left, cached, growing)):
             run.wait(why)
             break
         run.start(state, cached)
         left -= _first_chunk(run, state, left, plan)
     return left
+
+
+def _why_not(run: SchedulerState, state: RequestState, room: Room) -> Why | None:
+    """What the policy has against a request that asks to join, or what it lacks whatever the policy says."""
+    why = run.policy.admit(state, room)
+    if why is None:
+        return room.lacks(state)
+    if not isinstance(why, Why) or why.limit not in LIMITS:
+        raise PolicyFailed(
+            f"The policy {run.policy.name} keeps {state.id!r} from joining because of {shown(why)}, which is no limit."
+        )
+    return why
 
 
 def _first_chunk(run: SchedulerState, state: RequestState, left: int, plan: Plan) -> int:
@@ -207,6 +224,14 @@ def _by_phase(run: SchedulerState) -> tuple[list[RequestState], list[RequestStat
 # -- who makes room --------------------------------------------------------------------------------------------------
 
 
+def _victim(run: SchedulerState, candidates: Collection[RequestState]) -> RequestState:
+    """Who of the candidates gives way, as the policy says."""
+    state = run.policy.select_victim((*candidates,))
+    if not any(state is candidate for candidate in candidates):
+        raise PolicyFailed(f"The policy {run.policy.name} lets {shown(state)} give way, which is none of the requests that can.")
+    return state
+
+
 def _make_room(run: SchedulerState, in_flight: bool) -> bool:
     """Preempt until everybody who goes on in this step has the blocks for it; False if that has to wait for a step in flight."""
     if run.pool.num_free >= len(run.running) + run.token_budget // run.config.block_size:
@@ -214,7 +239,7 @@ def _make_room(run: SchedulerState, in_flight: bool) -> bool:
     while _blocks_needed(run) > run.pool.num_free:
         if in_flight:
             return False
-        run.preempt(run.policy.select_victim(run.running))
+        run.preempt(_victim(run, run.running))
     return True
 
 
@@ -274,7 +299,7 @@ def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why 
         elif over == "reads" or (runs and state.num_computed_tokens > reads):
             why = Why("reads", reads, state.num_computed_tokens, most_reads)
         elif not runs:
-            why = policy.admit(state, run.room(left))
+            why = _why_not(run, state, run.room(left))
         elif (lacks := run.blocks_lacked(state, count)) > pool.num_free:
             why = Why("blocks", pool.num_free, lacks, pool.num_blocks)
             blocked[state] = lacks
@@ -302,7 +327,7 @@ def preempt_blocked(run: SchedulerState, blocked: dict[RequestState, int]) -> bo
     leaving: list[RequestState] = []
     free = run.pool.num_free
     while blocked and len(run.running) - len(leaving) > 1 and sum(blocked.values()) > free:
-        leaving.append(run.policy.select_victim([*blocked]))
+        leaving.append(_victim(run, blocked))
         del blocked[leaving[-1]]
         free += leaving[-1].num_blocks
     gone = {state.id for state in leaving}
