@@ -79,7 +79,7 @@ def _print_verdict(name: str, found: Verdict) -> None:
 def findings(found: Verdict) -> list[str]:
     """What was proved, what was bounded, and what had to be believed."""
     if found.not_replayed:
-        lines = [f"Decisions: followed by the rules of every run, not taken again, as {found.not_replayed}."]
+        lines = [f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed."]
     else:
         lines = [
             f"Decisions: all taken again by the scheduler under the policy {found.header.policy.name}, and the same; another policy, "

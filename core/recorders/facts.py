@@ -49,7 +49,8 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
         prefix_caching=bool(facts.get("prefix_caching")),
         chunked_prefill=facts.get("chunked") is not False,
     )
-    requeues = recording.requeues
+    if requeues := recording.requeues:  # transformers: see its policy
+        config = replace(config, policy=replace(config.policy, requeue=True, victim="blocked"))
     header = Header(
         created=facts.get("created", ""),
         source="recorded",
@@ -69,7 +70,7 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
         device="not recorded",
         device_name="not recorded",
         dtype=str(facts.get("dtype", "")).removeprefix("torch."),
-        config=replace(config, policy=replace(config.policy, requeue=True)) if requeues else config,
+        config=config,
         num_blocks=facts["num_blocks"],
         workload=workload["name"],
         arrival_unit=workload["arrival_unit"],

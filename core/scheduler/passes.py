@@ -45,7 +45,7 @@ def _packed(run: SchedulerState, in_flight: bool) -> Iterator[SchedulerOutput]:
         if run.policy.preemption == "before" and not _make_room(run, in_flight):
             return
         plan = _plan(run)
-        while not plan and run.running and not in_flight and run.policy.mixed_batches:  # nothing at all could go on
+        while not plan and run.running and not in_flight:  # nothing at all could go on
             run.preempt(_victim(run, run.running))
             plan = _plan(run)
     if plan:

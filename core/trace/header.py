@@ -311,7 +311,7 @@ def _policy(name: str, data: object) -> Policy:
     known = (found or Policy(name=name)).to_json()
     given = data if isinstance(data, dict) else {}
     own = {field: value for field, value in given.items() if field not in known}
-    hints = get_type_hints(type(found or Policy))
+    hints = get_type_hints(type(found) if found else Policy)
     if not known.keys() <= given.keys() or (found and own) or not all(fits(given[field], hints[field]) for field in known):
         raise InvalidTrace("the header does not have the fields of a policy.", 1)
     if any(given[field] is not None and not 0 <= given[field] <= 1 for field in _SHARES) or (given["aging"] or 1) < 1:

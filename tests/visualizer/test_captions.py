@@ -13,7 +13,9 @@ from core.trace.events import Finished, Limit, StepEvent, Why
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
+from visualizer.documents.comparison_files import RECORDED
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
+from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import milliseconds
 from worlds.visual import record, request
 
@@ -252,3 +254,18 @@ def test_a_duration_is_rounded_as_the_player_rounds_it():
 
 def test_every_preset_has_a_line_on_what_it_shows():
     assert all(p.title and p.shows.endswith(".") for p in PRESETS.values())
+
+
+@pytest.mark.parametrize(
+    ("run", "steps"), [("scheduler-zoo/5-transformers", {21}), ("engines-kv-pressure/2-transformers", {17, 30})]
+)
+def test_who_gives_way_under_transformers_is_said_as_its_policy_has_it(run, steps):
+    trace = Trace.load(RECORDED / f"{run}.jsonl.gz")
+    made = {"en": captions(trace), **elsewhere(lambda: captions(trace))}
+    gives = {"en": "The last of those that lack a block gives way", "de": "Die letzte von denen, denen ein Block fehlt, weicht"}
+    assert steps <= {event.step for event in trace.events if event.preempted}
+    for index, event in enumerate(trace.events):
+        for language, words in gives.items():
+            said = [plain(why) for why in made[language][index]["why"]]
+            assert sum(words in why for why in said) == len(event.preempted)
+            assert not any("he newest gives way" in why or "Die neueste weicht" in why for why in said)

@@ -42,17 +42,21 @@ def _preempted(m: StepContext, p: Preempted) -> Sentence:
     taken: Sentence = [", and ", *names(growing), f" [={len(growing)} takes|take] its place"] if growing else []
     return [
         {"r": p.request},
-        f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for the running requests to go on. "
-        f"{_gives_way(m.config.policy.victim)} gives way: it loses lane {p.lane} and its cache of {p.tokens_lost:,} [token|tokens]",
+        f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for the running requests to go on. ",
+        *_gives_way(m.config.policy.victim),
+        f": it loses lane {p.lane} and its cache of {p.tokens_lost:,} [token|tokens]",
         *taken,
         "; its tokens are kept and will be computed again.",
     ]
 
 
-def _gives_way(victim: str) -> str:
-    """Who makes room, as the policy says."""
-    known = {"newest": "The newest", "blocked": "The last of those that lack one"}
-    return known.get(victim, victim[:1].upper() + victim[1:])
+def _gives_way(victim: str) -> Sentence:
+    """Who makes room, as the policy says: in our words, or in its author's."""
+    known: dict[str, Sentence] = {
+        "newest": ["The newest gives way"],
+        "blocked": ["The last of those that lack a block gives way"],
+    }
+    return known.get(victim, [victim[:1].upper() + victim[1:], " gives way"])
 
 
 def _decodes(m: StepContext) -> list[Sentence]:

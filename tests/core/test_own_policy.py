@@ -1,0 +1,224 @@
+"""A policy of one's own, which no product file knows: it runs, is saved, checked and drawn, with and without being installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from core import Engine, EngineConfig, Trace, Workload
+from core.cli.check import findings
+from core.config import POLICIES
+from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
+from core.measure.verify import Verdict, verify
+from core.policy import Policy, RecordedPolicy, Request, Room, Why, register_policy
+from core.simulate.cost import Linear, Load
+from core.simulate.runner import SimulatedEngine
+from core.trace import file
+from core.trace.file import lines_of
+from core.workload.presets import PRESETS
+from visualizer.documents.replay import replay
+from visualizer.words.language import elsewhere
+from visualizer.words.vocabulary import plain
+from worlds.most_blocks import MostBlocks
+from worlds.small import SchedulerWorld, memory_engine, requests, world_of
+
+ROWS = ((18, 12), (5, 12), (7, 12), (4, 12))
+SHORT = {"max_num_seqs": 4, "max_num_batched_tokens": 24, "block_size": 4, "num_blocks": 12}
+
+
+@pytest.fixture
+def installed() -> Iterator[Policy]:
+    yield register_policy("most-blocks", MostBlocks)
+    del POLICIES["most-blocks"]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Trace:
+    """Cache full, on its own model, which has to make room several times."""
+    preset = PRESETS["kv-pressure"]
+    engine = Engine.from_pretrained(preset.model, preset.config.under(MostBlocks()), device="cpu")
+    trace = engine.run(preset.workload)
+    assert sum(len(event.preempted) for event in trace.events) > 1
+    return trace
+
+
+def held_blocks(trace: Trace) -> Iterator[tuple[dict[str, int], list[str]]]:
+    """Before each step: the blocks that each running request holds, and who is preempted in it."""
+    held: dict[str, int] = {}
+    for event in trace.events:
+        if event.preempted:
+            yield dict(held), [p.request for p in event.preempted]
+        for request, added, released in event.kv.changes:
+            held[request] = 0 if released else held.get(request, 0) + len(added)
+
+
+def test_it_decides_and_every_text_is_as_if_alone(recorded):
+    for held, preempted in held_blocks(recorded):
+        for request in preempted:
+            assert held.pop(request) >= max(held.values())
+    preset = PRESETS["kv-pressure"]
+    alone = Engine.from_pretrained(preset.model, EngineConfig("sequential"), device="cpu").run(preset.workload)
+    assert recorded.outputs == alone.outputs
+
+
+def test_no_product_file_knows_it():
+    own = Path(__file__).parents[1] / "worlds" / "most_blocks.py"
+    assert len(own.read_text().splitlines()) <= 40
+    product = [path for room in ("core", "visualizer", "assets/player", "assets/words") for path in Path(room).rglob("*.*")]
+    texts = [path.read_text(encoding="utf-8") for path in product if path.suffix in (".py", ".js", ".json", ".css", ".html")]
+    assert len(texts) > 200 and not [text for text in texts if "most-blocks" in text or "MostBlocks" in text]
+
+
+def checked(trace: Trace, place: Path) -> Verdict:
+    trace.save(place / "own.jsonl")
+    return verify(lines_of(place / "own.jsonl"))
+
+
+def test_where_it_is_installed_its_decisions_are_taken_again(recorded, installed, tmp_path):
+    found = checked(recorded, tmp_path)
+    assert found.not_replayed is None and "policy most-blocks, and the same" in findings(found)[0]
+    rows = [json.loads(line) for line in recorded.lines()]
+    for row in rows:
+        row.pop("crc", None)
+    altered = next(row for row in rows if row.get("preempted"))
+    altered["waiting"][2] = ["lanes", 0, 1, 6]
+    with pytest.raises(InvalidTrace):
+        verify(file.sealed(rows))
+
+
+def test_where_it_is_not_installed_it_is_checked_by_the_rules_of_every_run(recorded, tmp_path):
+    found = checked(recorded, tmp_path)
+    assert findings(found)[0] == (
+        "Decisions: not taken again, as the policy most-blocks is not installed here; the rules that hold for every policy were followed."
+    )
+    assert found.proof_of("event.admitted, waiting, preempted, stalled") == "bounded"
+    again = Trace.load(tmp_path / "own.jsonl")
+    assert isinstance(again.header.policy, RecordedPolicy) and again.header.policy.victim == "whoever holds most blocks"
+    with pytest.raises(InvalidConfig, match="most-blocks is not installed here"):
+        memory_engine(again.header.policy).run(Workload(requests((3, 2))))
+    assert replay(again)["captions"] == replay(recorded)["captions"]
+
+
+def test_it_is_drawn_with_the_sentence_that_it_brings(recorded):
+    step = next(index for index, event in enumerate(recorded.events) if event.preempted)
+    english = replay(recorded)["captions"][step]["why"]
+    german = elsewhere(lambda: replay(recorded)["captions"])["de"][step]["why"]
+    assert any("to go on. Whoever holds most blocks gives way: it loses lane" in plain(why) for why in english)
+    assert any("könnten. Whoever holds most blocks weicht: Sie verliert Spur" in plain(why) for why in german)
+
+
+def test_a_simulated_engine_runs_it_too(installed, tmp_path):
+    cost = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
+    work = Workload(requests(*ROWS))
+    for policy in (MostBlocks(), "most-blocks"):
+        trace = SimulatedEngine(cost, EngineConfig(policy, **SHORT)).run(work)
+        assert any(event.preempted for event in trace.events) and checked(trace, tmp_path).not_replayed is None
+        for held, (request,) in held_blocks(trace):
+            assert held[request] == max(held.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtMost(Policy):
+    """At most so many run that still compute their prompts."""
+
+    name: str = "at-most"
+    prompts: int = 1
+
+    def admit(self, request: Request, room: Room) -> Why | None:
+        if sum(not r.is_decoding for r in room.running) >= self.prompts:
+            return Why("prefill", 0, 1, self.prompts)
+        return super().admit(request, room)
+
+
+def test_fields_of_its_own_are_on_record_and_survive_where_it_is_not_installed(tmp_path):
+    trace = memory_engine(AtMost(prompts=2), **SHORT | {"num_blocks": 40}).run(Workload(requests(*ROWS)))
+    trace.save(tmp_path / "a.jsonl")
+    Trace.load(tmp_path / "a.jsonl").save(tmp_path / "b.jsonl")
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    register_policy("at-most", AtMost)
+    try:
+        assert Trace.load(tmp_path / "b.jsonl").header.policy == AtMost(prompts=2)
+        assert checked(trace, tmp_path).not_replayed is None
+    finally:
+        del POLICIES["at-most"]
+
+
+def test_what_it_registers_has_a_name_of_its_own(installed):
+    assert EngineConfig("most-blocks").policy == installed == MostBlocks()
+    assert (
+        register_policy("most-blocks", replace(MostBlocks(), watermark=0.1)).watermark == 0.1
+    )  # as a notebook runs a cell again
+    with pytest.raises(InvalidConfig, match="a policy continuous already"):
+        register_policy("continuous", MostBlocks)
+    with pytest.raises(InvalidConfig, match="is a word"):
+        register_policy("most blocks", MostBlocks)
+
+
+def test_a_rule_of_its_own_has_to_say_what_it_is():
+    for own in (type("V", (Policy,), {"select_victim": MostBlocks.select_victim}), type("O", (Policy,), {"order": len})):
+        with pytest.raises(InvalidConfig, match="has to say in words"):
+            own(name="silent")
+
+
+# -- answers that cannot be followed -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strange(Policy):
+    name: str = "strange"
+    victim: str = "somebody"
+    order_by: str = "something"
+
+
+def test_it_cannot_wave_through_what_has_no_room():
+    class Open(Strange):
+        def admit(self, request: Request, room: Room) -> None:
+            return None
+
+    for layout in ("packed", "padded", "split"):
+        world = SchedulerWorld(EngineConfig(Open(layout=layout), **SHORT | {"max_num_seqs": 2}), requests(*ROWS), 20).run()
+        assert max(len(p) for step in world.steps for p in step.passes) <= 2 and len(world.finish_steps) == 4
+
+
+def failing(**rules) -> SchedulerWorld:
+    return world_of(type("Own", (Strange,), rules)(), ROWS, 12, **{k: v for k, v in SHORT.items() if k != "num_blocks"})
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"admit": lambda self, request, room: Why("margin", 0, 1, 12)}, "The policy strange lets nobody go on: 0 run and 4 wait"),
+        ({"admit": lambda self, request, room: "no"}, "strange keeps 'r0' from joining because of 'no', which is no limit"),
+        ({"admit": lambda self, request, room: Why("mood")}, "which is no limit"),
+        ({"select_victim": lambda self, candidates: None}, "strange lets None give way, which is none of the requests that can"),
+        ({"order": lambda self, request: "x" if request.id == "r1" else 0}, "orders request 'r1' by 'x', which cannot be compared"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_cannot_be_followed_is_refused_in_one_sentence(rules, message):
+    with pytest.raises(PolicyFailed, match=message):
+        failing(**rules).run()
+
+
+def test_a_request_that_cannot_be_put_in_order_changes_nothing():
+    world = failing(order=lambda self, request: "x" if request.id == "r1" else 0)
+    with pytest.raises(PolicyFailed):
+        world.step()
+    assert list(world.scheduler.requests) == ["r0"]
+    world.scheduler.check_integrity()
+    world.pending.clear()
+    assert list(world.run().finish_steps) == ["r0"]
+
+
+def test_nobody_gives_way_for_ever():
+    def farthest(self, candidates):
+        return max(candidates, key=lambda request: (request.num_computed_tokens, request.id))
+
+    policy = type("Farthest", (Strange,), {"select_victim": farthest})(reserve="chunk", preemption="idle")
+    config = EngineConfig(policy, max_num_seqs=2, max_num_batched_tokens=16, block_size=4, prefill_first=True)
+    world = SchedulerWorld(config, requests((30, 19), (22, 16), (8, 13), (10, 18)), 15)
+    with pytest.raises(PolicyFailed, match="Under the policy strange requests have given way .* times since any got a token"):
+        world.run(limit=10_000)

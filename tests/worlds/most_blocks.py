@@ -1,0 +1,18 @@
+"""A policy of one's own, as somebody outside would write it: whoever holds most blocks gives way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.policy import AnyRequest, Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class MostBlocks(Policy):
+    name: str = "most-blocks"
+    shows: str = "as continuous, but whoever holds most blocks is preempted"
+    victim: str = "whoever holds most blocks"
+
+    def select_victim(self, candidates: Sequence[AnyRequest]) -> AnyRequest:
+        return max(candidates, key=lambda request: request.num_blocks)
