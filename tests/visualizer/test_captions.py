@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import re
 from typing import get_args
 
@@ -13,7 +14,7 @@ from core.trace.events import Finished, Limit, StepEvent, Why
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.comparison_files import RECORDED
+from visualizer.documents.comparison import RECORDED
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import milliseconds
@@ -260,7 +261,7 @@ def test_every_preset_has_a_line_on_what_it_shows():
     ("run", "steps"), [("scheduler-zoo/5-transformers", {21}), ("engines-kv-pressure/2-transformers", {17, 30})]
 )
 def test_who_gives_way_under_transformers_is_said_as_its_policy_has_it(run, steps):
-    trace = Trace.load(RECORDED / f"{run}.jsonl.gz")
+    trace = Trace.from_lines(gzip.decompress((RECORDED / f"{run}.jsonl.gz").read_bytes()).decode().splitlines())
     made = {"en": captions(trace), **elsewhere(lambda: captions(trace))}
     gives = {"en": "The last of those that lack a block gives way", "de": "Die letzte von denen, denen ein Block fehlt, weicht"}
     assert steps <= {event.step for event in trace.events if event.preempted}
