@@ -16,7 +16,7 @@ from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
 from core.measure.verify import Verdict, verify
 from core.policy import Policy, RecordedPolicy, Request, Room, Why, register_policy
 from core.simulate.cost import Linear, Load
-from core.simulate.runner import SimulatedEngine
+from core.simulate.engine import SimulatedEngine
 from core.trace import file
 from core.trace.file import lines_of
 from core.workload.presets import PRESETS
