@@ -39,14 +39,13 @@ from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import parts_script, write_files
 from visualizer.server.address import address_of
 from visualizer.server.api import Server
-from visualizer.server.folder import own_folder
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
 from visualizer.server.middleware import Described, MaxBody, OnlyAsked, OwnVisitors, origins_of
-from visualizer.server.packed import Shared
+from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
-from visualizer.server.store import Store, address
+from visualizer.server.store import Store, address, own_folder
 
 # Gradio's page for a shared address asks its scripts from elsewhere, which our policy forbids: its page for this address is as good there.
 _ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
@@ -112,37 +111,14 @@ def _api(server: Server, page: gr.Blocks) -> None:
         """Models, presets, policies, limits and recorded runs."""
         return server.state()
 
-    def lessons(language: str) -> dict[str, Any]:
-        """The address of the lessons in a language."""
-        return server.lessons(language)
-
-    def lesson_file(lesson: str, kind: str, language: str) -> dict[str, Any]:
-        """The address of a lesson's sheet. kind: teacher, learner, offline (the lesson as one file), or plan."""
-        return server.lesson_file(lesson, kind, language)
-
-    def export(kind: str, run: str, step: int | None = None) -> dict[str, Any]:
-        """A run as a file. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
-        return server.export(kind, run, step)
-
-    def export_ranks(run: str, step: int | None = None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
-        """All ranks of an engine as one page. run: the id of their document; it opens at a rank's step, or at a moment of all, in seconds."""
-        return server.export_ranks(run, step, rank, at)
-
-    def attention(run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
-        """The model's real attention weights in a pass of a step, one layer and head."""
-        return server.attention(run, step, pass_index, layer, head)
-
     async def comparisons() -> dict[str, Any]:
         """Recorded comparisons, presets, policies and knobs."""
         return server.comparisons.catalogue()
 
-    def open_comparison(name: str) -> dict[str, Any]:
-        """The address of a recorded comparison, `{"url"}`."""
-        return server.comparisons.open(name)
-
-    for endpoint in (run, cancel, state, lessons, lesson_file, export, export_ranks, comparisons, open_comparison):
+    at_once = (server.lessons, server.lesson_file, server.export, server.export_ranks, server.open_comparison)
+    for endpoint in (run, cancel, state, comparisons, *at_once):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
-    gr.api(attention, api_name="attention", concurrency_limit=2)  # it computes
+    gr.api(server.attention, api_name="attention", concurrency_limit=2)  # it computes
 
 
 def _whole(address: str) -> str:
@@ -212,7 +188,7 @@ def launch(
                 Middleware(OnlyAsked, origins=elsewhere),
                 Middleware(OwnVisitors, hosts=LOOPBACK if is_home else None),
                 Middleware(MaxBody, question=here.question_bytes, file=here.upload_bytes),
-                Middleware(Shared, is_everybodys=store.is_pinned),
+                Middleware(ResponseCache, is_everybodys=store.is_pinned),
                 Middleware(Described, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
             ],
             "routes": [

@@ -13,7 +13,7 @@ from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
-from visualizer.server.on_record import on_record
+from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
 from worlds.visual import record, request
 
@@ -61,7 +61,7 @@ def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(store: Store):
 
 def test_old_runs_make_room_but_recorded_ones_stay(tmp_path):
     store = Store(tmp_path, 30_000, lambda path: f"file={path}")
-    pinned = on_record(store)[0]
+    pinned = promise_recorded_runs(store)[0]
     later = [store.put(trace(max_num_batched_tokens=budget)) for budget in (4, 5, 6, 7, 8)]
     assert opened(store.export("jsonl", pinned["id"])) and opened(store.export("jsonl", later[-1]["id"]))
     kept = [path for path in tmp_path.iterdir() if path.stem != pinned["id"]]

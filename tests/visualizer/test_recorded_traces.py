@@ -21,7 +21,7 @@ from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
 from visualizer.documents.comparison import RECORDED
 from visualizer.documents.record import MISTAKES, run_leak, run_mistake, run_preset
-from visualizer.server.on_record import on_record
+from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
@@ -70,7 +70,7 @@ def _facts(event: StepEvent, name: str, exact: bool) -> Any:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS])
-def test_the_engine_does_again_what_is_on_record(name: str, models: Models):
+def test_the_engine_does_again_what_is_promise_recorded_runs(name: str, models: Models):
     if not (BUILTIN_FOLDER / PRESETS[name].model).exists():
         pytest.skip(f"assets/models/{PRESETS[name].model} is not built yet")
     assert differences(recorded(name), run_preset(PRESETS[name], models)) == []
@@ -144,7 +144,7 @@ def test_a_difference_is_named():
 
 def test_the_catalogue_lists_them_in_order(tmp_path):
     store = Store(tmp_path, 2**24, lambda path: f"file={path.name}")
-    entries = on_record(store)
+    entries = promise_recorded_runs(store)
     assert [e["name"] for e in entries] == [*RUNS, *RANKED]
     for entry in entries:
         assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"

@@ -19,10 +19,9 @@ from visualizer.documents import files
 from visualizer.documents.catalogue import TRACES, rank_files
 from visualizer.documents.files import as_text
 from visualizer.documents.replay import replay
-from visualizer.server.folder import own_folder
 from visualizer.server.lessons import Lessons
-from visualizer.server.on_record import on_record
-from visualizer.server.store import PLOTLY, NotKept, Store
+from visualizer.server.recorded_runs import promise_recorded_runs
+from visualizer.server.store import PLOTLY, NotKept, Store, own_folder
 from worlds.visual import record, request
 
 
@@ -91,7 +90,7 @@ def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
 
 def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
     store = Store(tmp_path, 0)
-    first, *_, of_ranks = on_record(store)
+    first, *_, of_ranks = promise_recorded_runs(store)
     assert not list(tmp_path.iterdir())
     with ThreadPoolExecutor(8) as pool:
         for file, _ in pool.map(store.open, [f"{first['id']}.json"] * 8):
@@ -101,12 +100,12 @@ def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
     ids = [rank["id"] for rank in json.load(store.open(f"{of_ranks['id']}.json")[0])["ranks"]]
     written = [path.read_text() for path in rank_files(of_ranks["name"])]
     assert [(tmp_path / store.export("jsonl", run)["url"].rsplit("/")[-1]).read_text() for run in ids] == written
-    assert on_record(Store(tmp_path / "again", 0)) == on_record(store)
+    assert promise_recorded_runs(Store(tmp_path / "again", 0)) == promise_recorded_runs(store)
 
 
 def test_a_recorded_run_comes_once_the_disk_takes_it(tmp_path, full_disk):
     store = Store(tmp_path, 2**24)
-    name = f"{on_record(store)[0]['id']}.json"
+    name = f"{promise_recorded_runs(store)[0]['id']}.json"
     with pytest.raises(NotKept, match="no space left"):
         store.open(name)
     assert not list(tmp_path.iterdir())
@@ -117,7 +116,7 @@ def test_a_recorded_run_comes_once_the_disk_takes_it(tmp_path, full_disk):
 
 def test_exports_make_room_too(tmp_path):
     store = Store(tmp_path, 0)
-    pinned = on_record(store, TRACES)[0]["id"]
+    pinned = promise_recorded_runs(store, TRACES)[0]["id"]
     for step in range(4):
         store.export("plotly", pinned, step)
     assert len(list(tmp_path.glob("*.html"))) <= 1 and store.trace(pinned).events
@@ -153,7 +152,7 @@ def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start
     assert not left.exists() and other.exists() and here.is_dir()
     root = Path(__file__).parents[2]
     said = subprocess.run(
-        [sys.executable, "-c", f"from pathlib import Path; from visualizer.server.folder import own_folder; print(own_folder(Path({str(tmp_path)!r})))"],
+        [sys.executable, "-c", f"from pathlib import Path; from visualizer.server.store import own_folder; print(own_folder(Path({str(tmp_path)!r})))"],
         capture_output=True, text=True, cwd=root, check=True,
     )  # fmt: skip
     assert said.stdout.strip() and not Path(said.stdout.strip()).exists() and here.is_dir()

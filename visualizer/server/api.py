@@ -1,14 +1,15 @@
 """What the page asks of its server, as plain functions: the state of things, jobs, uploads, exports. Knows nothing of Gradio and HTTP.
 
-Every answer is plain data. A refusal is `{"error": one sentence}`, never an exception: the page shows it and goes on.
+Every answer is plain data. What is refused (`answering`) is `{"error": one sentence}`, never an exception: the page shows it and goes on.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from core.config import BUILTIN_MODELS, DEFAULT_MODEL, POLICIES
 from core.errors import InflightError
@@ -16,15 +17,28 @@ from core.models.cache import Models
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
-from visualizer.server.datasets import open_dataset
-from visualizer.server.jobs import Job, JobQueue, Jobs
+from visualizer.server.jobs import Job, JobQueue, Jobs, LeakyRun
 from visualizer.server.lent_gpu import is_lent, run_for
 from visualizer.server.lessons import Lessons
 from visualizer.server.limits import Limits, Refused, check
-from visualizer.server.on_record import on_record
-from visualizer.server.runs import LeakyRun
+from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
-from visualizer.server.uploads import open_upload
+from visualizer.server.uploads import open_dataset, open_upload
+
+_Asked = ParamSpec("_Asked")
+
+
+def answering(function: Callable[_Asked, dict[str, Any]]) -> Callable[_Asked, dict[str, Any]]:
+    """The function, whose refusals are answers: `{"error": one sentence}`."""
+
+    @functools.wraps(function)
+    def answered(*args: _Asked.args, **kwargs: _Asked.kwargs) -> dict[str, Any]:
+        try:
+            return function(*args, **kwargs)
+        except InflightError as error:
+            return {"error": str(error)}
+
+    return answered
 
 
 class Server:
@@ -38,7 +52,7 @@ class Server:
             "comparisons": JobQueue(1, limits.waiting_jobs // 4),
         }
         self.jobs = Jobs(queues)
-        self.catalogue = on_record(store, traces)
+        self.catalogue = promise_recorded_runs(store, traces)
         self.comparisons = comparisons.Recorded(store, limits)
         self._lessons = Lessons(store, traces)
 
@@ -65,12 +79,10 @@ class Server:
 
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
+    @answering
     def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict[str, Any]:
         """Start a job: `{"job"}`, its id, or why not. kind: run, leak, compare, equivalence or fork. A visitor has one run and one of the others."""
-        try:
-            return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
-        except InflightError as error:
-            return {"error": str(error)}
+        return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 
     def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
         """A job's deltas from a number on, as server-sent events; raises Refused for one that is not here."""
@@ -97,19 +109,20 @@ class Server:
             raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
         return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)
 
-    def lessons(self, language: object) -> dict[str, Any]:
+    @answering
+    def lessons(self, language: str) -> dict[str, Any]:
         """The address of the lessons in a language, `{"url"}`, or why there are none."""
-        try:
-            return {"url": self._lessons.document(str(language))}
-        except InflightError as error:
-            return {"error": str(error)}
+        return {"url": self._lessons.document(str(language))}
 
-    def lesson_file(self, lesson: object, kind: object, language: object) -> dict[str, Any]:
-        """The address of a lesson's sheet, or of the lesson as one file, `{"url"}`, or why there is none."""
-        try:
-            return {"url": self._lessons.file(str(lesson), str(kind), str(language))}
-        except InflightError as error:
-            return {"error": str(error)}
+    @answering
+    def lesson_file(self, lesson: str, kind: str, language: str) -> dict[str, Any]:
+        """The address of a lesson's sheet, `{"url"}`, or why there is none. kind: teacher, learner, offline (the lesson as one file), plan, or captions (of a run)."""
+        return {"url": self._lessons.file(str(lesson), str(kind), str(language))}
+
+    @answering
+    def open_comparison(self, name: str) -> dict[str, Any]:
+        """The address of a recorded comparison, `{"url"}`, or why there is none."""
+        return {"url": self.comparisons.open(name)}
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -127,30 +140,27 @@ class Server:
         except InflightError as error:
             return {"error": f"This file cannot be opened as a workload: {error}"}
 
-    def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
-        """`{"url", "name"}` of a run as a file, or why not."""
-        try:
-            return self.store.export(kind, run, step)
-        except InflightError as error:
-            return {"error": str(error)}
+    @answering
+    def export(self, kind: str, run: str, step: int | None = None) -> dict[str, Any]:
+        """`{"url", "name"}` of a run as a file, or why not. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
+        return self.store.export(kind, run, step)
 
-    def export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
-        """`{"url", "name"}` of all ranks as a page, or why not."""
-        try:
-            return self.store.export_ranks(run, step, rank, at)
-        except InflightError as error:
-            return {"error": str(error)}
+    @answering
+    def export_ranks(self, run: str, step: int | None = None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
+        """`{"url", "name"}` of all ranks of an engine as one page, or why not.
 
-    def attention(self, run: object, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
+        run: the id of their document; the page opens at a rank's step, or at a moment of all, in seconds.
+        """
+        return self.store.export_ranks(run, step, rank, at)
+
+    @answering
+    def attention(self, run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
-        try:
-            trace = self.store.trace(run)
-            name = trace.header.model.name
-            if name not in BUILTIN_MODELS:
-                raise InflightError("Attention weights are shown for the built-in models only.")
-            from visualizer.server.attention_weights import attention_weights  # with torch
+        trace = self.store.trace(run)
+        name = trace.header.model.name
+        if name not in BUILTIN_MODELS:
+            raise InflightError("Attention weights are shown for the built-in models only.")
+        from visualizer.server.attention_weights import attention_weights  # with torch
 
-            adapter, _ = self._models.get(name, "cpu")
-            return {"segments": attention_weights(trace, adapter, step, pass_index, layer, head)}
-        except InflightError as error:
-            return {"error": str(error)}
+        adapter, _ = self._models.get(name, "cpu")
+        return {"segments": attention_weights(trace, adapter, step, pass_index, layer, head)}

@@ -14,51 +14,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.config import POLICIES, EngineConfig
-from core.errors import InflightError
 from core.trace.phrases import SETTINGS
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
 from visualizer.documents.comparison import RECORDED, Shown, document, lettered, load, recorded
-from visualizer.server.jobs import Job
+from visualizer.server.jobs import EngineJob
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.limits import Limits, Refused, Spec, check
-from visualizer.server.runs import bounded, lengths_checked, refusal
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
     from core.measure.rounds import Progress
     from core.models.cache import Models
-    from core.runner.engine import Engine
     from core.trace.trace import Trace
 
 _COST_SECONDS = 4.0
 
 
-class Measurement(Job):
+class Measurement(EngineJob):
     """A job of the Compare tab: the spec of a run, checked. Each kind takes more fields from the spec; raises InflightError."""
 
     queue = "comparisons"
+    store: Store
 
     def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
-        super().__init__(limits.seconds)
-        self._limits, self._models, self._store = limits, models, store
-        self._asked = self._checked(spec)
+        super().__init__(_checked(spec, limits), limits, models, store)
 
-    def _checked(self, spec: dict[str, Any]) -> Spec:
-        asked = {name: spec[name] for name in ("workload", "config", "model", "device") if name in spec}
-        return check(asked | {"device": "cpu"} if is_lent() else asked, self._limits)
-
-    def refused(self, error: InflightError) -> str:
-        return refusal(error, self._asked.workload)
-
-    def _engine(self, config: EngineConfig) -> Engine:
-        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
-
-        return Engine(*self._models.get(self._asked.model, self._asked.device), config, sleep=self.sleep)
-
-    def _run(self, engine: Engine) -> Trace:
-        """The run of an engine that can be stopped at every step."""
-        for _ in bounded(engine, self._asked.workload, self, self._limits):
+    def run_to_end(self, config: EngineConfig) -> Trace:
+        """A run that can be stopped at every step."""
+        engine = self.engine(config, self.spec.device)
+        for _ in self.steps(engine, self.spec.workload):
             pass
         return engine.trace
 
@@ -79,18 +64,18 @@ class Comparison(Measurement):
             raise Refused("Choose at least one policy.")
         if isinstance(repeats, bool) or not isinstance(repeats, int) or not 1 <= repeats <= limits.repeats:
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
-        self._configs, self._repeats = [self._asked.config.under(name) for name in policies], repeats
+        self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
 
     def work(self) -> dict[str, Any]:
         from core.measure.compare import compare, engine_contender
         from core.measure.cost_curve import cost_curve
         from core.measure.environment import environment
 
-        workload = self._asked.workload
-        engines = [self._engine(config) for config in self._configs]
-        contenders = [engine_contender(e, workload, partial(bounded, e, job=self, limits=self._limits)) for e in engines]
+        workload = self.spec.workload
+        engines = [self.engine(config, self.spec.device) for config in self._configs]
+        contenders = [engine_contender(engine, workload, partial(self.steps, engine)) for engine in engines]
         where = environment(engines[0].trace.header)
-        result = compare(contenders, self._repeats, on_run=self._tell)
+        result = compare(contenders, self._repeats, on_run=self._report)
         self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
         is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload  # and not made from one
         shown = Shown(
@@ -101,9 +86,9 @@ class Comparison(Measurement):
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             cost=cost_curve(engines[0].adapter, repeats=3, seconds=_COST_SECONDS, on_point=self.check),
         )
-        return {"url": self._store.keep_document(document(shown))}
+        return {"url": self.store.keep_document(document(shown))}
 
-    def _tell(self, progress: Progress) -> None:
+    def _report(self, progress: Progress) -> None:
         self.check()
         self.progress = asdict(progress)
 
@@ -122,8 +107,8 @@ class Equivalence(Measurement):
     def work(self) -> dict[str, Any]:
         from core.measure.equivalence import equivalence
 
-        engine, steps = self._engine(self._asked.config), 0
-        lengths_checked(engine, self._asked.workload, self._limits)
+        engine, steps = self.engine(self.spec.config, self.spec.device), 0
+        self.steps(engine, self.spec.workload)  # what is refused is refused now
 
         def on_step(event: object) -> None:
             nonlocal steps
@@ -132,7 +117,7 @@ class Equivalence(Measurement):
             self.progress = {"step": steps}
 
         found = equivalence(
-            engine.adapter, engine.tokenizer, self._asked.workload, self._asked.config, leak=self._leak, on_step=on_step
+            engine.adapter, engine.tokenizer, self.spec.workload, self.spec.config, leak=self._leak, on_step=on_step
         )
         return {"result": lettered(found.to_json())}
 
@@ -144,17 +129,17 @@ class Fork(Measurement):
 
     def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
         super().__init__(spec, limits, models, store)
-        turned = _turned(self._asked.config, spec.get("knob"), spec.get("value"))
-        self._changed = self._checked({**spec, "config": turned.to_json()})
+        turned = _turned(self.spec.config, spec.get("knob"), spec.get("value"))
+        self._changed = _checked({**spec, "config": turned.to_json()}, limits)
 
     def work(self) -> dict[str, Any]:
         from visualizer.documents.fork import fork_document
 
         traces: list[Trace] = []
-        for index, config in enumerate((self._asked.config, self._changed.config)):
+        for index, config in enumerate((self.spec.config, self._changed.config)):
             self.progress = {"index": index, "total": 2}
-            traces.append(self._run(self._engine(config)))
-        return {"url": self._store.keep_document(fork_document(*traces)), "runs": [self._store.keep(trace) for trace in traces]}
+            traces.append(self.run_to_end(config))
+        return {"url": self.store.keep_document(fork_document(*traces)), "runs": [self.store.keep(trace) for trace in traces]}
 
 
 KINDS: dict[str, Callable[[dict[str, Any], Limits, Any, Store], Measurement]] = {
@@ -181,17 +166,19 @@ class Recorded:
             "note": COMPARISONS if is_lent() else "",
         }
 
-    def open(self, name: object) -> dict[str, Any]:
-        """The address of a recorded comparison's document, made when it is first asked for; or why not."""
+    def open(self, name: object) -> str:
+        """The address of a recorded comparison's document, made when it is first asked for; raises InflightError for one that there is not."""
         if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(self._folder)}:
-            return {"error": "There is no such comparison on record."}
-        try:
-            with self._lock:
-                if name not in self._urls:
-                    self._urls[name] = self._store.keep_document(document(load(self._folder / name)), pinned=True)
-            return {"url": self._urls[name]}
-        except InflightError as error:
-            return {"error": str(error)}
+            raise Refused("There is no such comparison on record.")
+        with self._lock:
+            if name not in self._urls:
+                self._urls[name] = self._store.keep_document(document(load(self._folder / name)), pinned=True)
+        return self._urls[name]
+
+
+def _checked(spec: dict[str, Any], limits: Limits) -> Spec:
+    fields = {name: spec[name] for name in ("workload", "config", "model", "device") if name in spec}
+    return check(fields | {"device": "cpu"} if is_lent() else fields, limits)
 
 
 def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:

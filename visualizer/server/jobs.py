@@ -2,7 +2,8 @@
 
 A job's deltas are kept in its feed; anyone who knows its id can follow them from anywhere, so a page that lost its connection or was loaded
 again finds its job. A job that nobody follows ends: at once if others wait for its place, else after a grace period.
-Knows nothing of engines, and nothing of how deltas travel.
+Most run an engine (`EngineJob`), which appends events to its trace as it always does; what is streamed is read from there, so that streaming costs
+the engine nothing but a turn of Python's lock. Knows nothing of how deltas travel.
 """
 
 from __future__ import annotations
@@ -14,14 +15,25 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
 
-from core.errors import InflightError
+from core.config import EngineConfig
+from core.errors import InflightError, InvalidRequest
 from core.runner.threads import CORE_SHARES
 from core.serving.timeouts import after
+from core.trace.messages import english
+from visualizer.documents.replay import Deltas
 from visualizer.server.fanout import Feed
-from visualizer.server.limits import Refused
+from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
+from visualizer.server.store import Store
+
+if TYPE_CHECKING:
+    from core.models.cache import Models
+    from core.runner.engine import Engine
+    from core.trace.events import StepEvent
+    from core.trace.trace import Trace
+    from core.workload.workload import Workload
 
 FIRST_READER = 5.0  # seconds (see `after`) in which somebody has to open the stream of a new job
 GRACE = 10.0  # seconds for which a job goes on after its reader left, while nobody needs its place
@@ -57,7 +69,7 @@ class Job:
         self.has_begun = self.is_idle = False
         self._seconds, self._deadline = seconds, float("inf")
         self._cancelled, self._ended = threading.Event(), threading.Event()
-        self._told: dict[str, Any] | None = None
+        self._last_news: dict[str, Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moved = asyncio.Event()
 
@@ -73,10 +85,10 @@ class Job:
 
     def news(self) -> dict[str, Any] | None:
         """On the event loop: the next delta, None if there is nothing new."""
-        if self.progress == self._told:
+        if self.progress == self._last_news:
             return None
-        self._told = dict(self.progress)
-        return {"progress": self._told}
+        self._last_news = dict(self.progress)
+        return {"progress": self._last_news}
 
     def cancelled(self) -> str:
         """The reason for an early end, in a sentence."""
@@ -157,6 +169,101 @@ class Job:
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._moved.set)
+
+
+class EngineJob(Job):
+    """A job that runs an engine on a visitor's requests. store: where its runs are kept; None where somebody else keeps them."""
+
+    def __init__(self, spec: Spec, limits: Limits, models: Models, store: Store | None = None) -> None:
+        super().__init__(limits.seconds)
+        self.spec, self.limits, self.models, self.store = spec, limits, models, store
+
+    def refused(self, error: InflightError) -> str:
+        """With the page's letter for the request."""
+        return str(as_the_page_says(error, self.spec.workload) if isinstance(error, InvalidRequest) else error)
+
+    def engine(self, config: EngineConfig, device: str) -> Engine:
+        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
+
+        return Engine(*self.models.get(self.spec.model, device), config, sleep=self.sleep)
+
+    def steps(self, engine: Engine, workload: Workload) -> Iterator[StepEvent]:
+        """The steps of an engine that can be stopped at every one of them. All is checked before the first; raises InflightError."""
+        steps = engine.stream(workload)
+        check_tokens(engine.trace.prompts, workload, self.limits)
+
+        def taken() -> Iterator[StepEvent]:
+            CORE_SHARES.apply()
+            for count, event in enumerate(steps, 1):
+                yield event
+                CORE_SHARES.apply()
+                if engine.has_work:
+                    self.check()
+                    if count >= self.limits.steps:
+                        raise Refused(f"The {self.noun} was stopped after {count:,} steps, the most that this page runs.")
+
+        return taken()
+
+
+class Run(EngineJob):
+    """One run, which is streamed while it goes on. trace, tokenizer: there once the requests are accepted."""
+
+    noun = "run"
+    queue = "runs"
+    period = 0.04
+
+    def __init__(self, spec: Spec, limits: Limits, models: Models, store: Store | None = None) -> None:
+        super().__init__(spec, limits, models, store)
+        self.trace: Trace | None = None
+        self.tokenizer: Any = None
+        self._deltas: Deltas | None = None
+        self._num_sent = 0
+        self.progress = {"step": None, "tokens": 0, "total_tokens": sum(r.sampling.max_new_tokens for r in spec.workload)}
+
+    def cancelled(self) -> str:
+        if not self.has_begun:
+            return super().cancelled()
+        steps = len(self.trace.events) if self.trace else 0
+        return english(f"The run was cancelled after {steps:,} [step|steps].")
+
+    def work(self) -> dict[str, Any]:
+        """Compute it."""
+        engine, steps = self.prepare(self.spec.device)
+        self.tokenizer, self.trace = engine.tokenizer, engine.trace
+        for _ in steps:
+            pass
+        return {}
+
+    def keep(self) -> dict[str, Any]:
+        return self.store.keep(self.trace) if self.store is not None and self.trace is not None and self.trace.events else {}
+
+    def prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
+        """The engine and its steps to come; raises InflightError if the model cannot run them or the page does not accept them."""
+        engine = self.engine(self.spec.config, device)
+        return engine, self.steps(engine, self.spec.workload)
+
+    def news(self) -> dict[str, Any] | None:
+        trace, body = self.trace, {}
+        if trace is None:
+            return None
+        if self._deltas is None:
+            self._deltas, body["header"] = Deltas.of(trace, self.tokenizer), trace.about()
+        events = trace.events[self._num_sent :]
+        if events:
+            body |= self._deltas.delta(events)
+            self._num_sent += len(events)
+            tokens = self.progress["tokens"] + sum(len(event.sampled) for event in events)
+            self.progress = {**self.progress, "step": events[-1].step, "tokens": tokens}
+        return {**body, "progress": self.progress} if body else None
+
+
+class LeakyRun(Run):
+    """A run with the mask's wall taken away: every request also reads the keys of the next one in the pass."""
+
+    def engine(self, config: EngineConfig, device: str) -> Engine:
+        from core.measure.mistakes import leaky_engine
+
+        return leaky_engine(*self.models.get(self.spec.model, device), config, self.sleep)
 
 
 class JobQueue:
@@ -306,23 +413,23 @@ class Jobs:
             job.feed.close()
 
     async def _wait_for_place(self, job: Job, queue: JobQueue) -> None:
-        told = 0
+        last = 0
         while not job.is_cancelled and (ahead := queue.ahead(job)):
-            if ahead != told:
+            if ahead != last:
                 job.feed.append({"job": job.id, "progress": {"ahead": ahead}})
-                told = ahead
+                last = ahead
             job._moved.clear()
             await job._moved.wait()
 
     async def _follow_work(self, job: Job, queue: JobQueue) -> None:
-        told, idle, leave_at = 0.0, False, float("inf")
+        sent_at, idle, leave_at = 0.0, False, float("inf")
         while True:
             ended = job.has_ended  # before looking, so that nothing is missed
             now = time.monotonic()
             news = job.news()
-            if news is not None or (now - told > _ALIVE and not ended):
+            if news is not None or (now - sent_at > _ALIVE and not ended):
                 job.feed.append({"job": job.id, **(news or {"progress": job.progress})})
-                told = now
+                sent_at = now
             if job.is_idle != idle:
                 idle = job.is_idle
                 self._wake_all(queue)

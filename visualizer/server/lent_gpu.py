@@ -20,9 +20,8 @@ from core.trace.events import StepEvent
 from core.trace.file import Asked
 from core.trace.header import Header
 from core.trace.trace import Trace
-from visualizer.server.jobs import Cancelled
+from visualizer.server.jobs import Cancelled, Run
 from visualizer.server.limits import Limits, Refused, Spec
-from visualizer.server.runs import Run
 from visualizer.server.store import Store
 
 COMPARISONS = "Here live runs are lent a GPU, while comparisons are computed on the CPU."
@@ -66,11 +65,11 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
             ended = run.wait(_PERIOD)  # before looking, so that nothing is missed
             trace = run.trace
             events = trace.events[taken:] if trace is not None else []
-            told = trace if ended or not begun else None
+            about = trace if ended or not begun else None
             begun, taken = trace is not None, taken + len(events)
             yield Part(
-                told.header if told else None,
-                dict(told.asked) if told else {},
+                about.header if about else None,
+                dict(about.asked) if about else {},
                 events,
                 trace is not None and trace.complete,
                 run.answer if ended else {},
@@ -118,8 +117,8 @@ class LentRun(Run):
         # What is refused is refused now, before a visitor's quota pays for a GPU; CUDA is not to be touched in this process.
         self.tokenizer = self.prepare("cpu")[0].tokenizer
         answer: dict[str, Any] = {}
-        with closing(_LENT(self._spec, self._limits)) as parts:
-            for part in _told(parts):
+        with closing(_LENT(self.spec, self.limits)) as parts:
+            for part in _relayed(parts):
                 if part.header is not None and self.trace is None:
                     self.trace = Trace(part.header, {}, [], complete=False, tokenizer=self.tokenizer)
                 if self.trace is not None:
@@ -133,7 +132,7 @@ class LentRun(Run):
         return answer
 
 
-def _told(parts: Iterator[Part]) -> Iterator[Part]:
+def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
     """The parts; raises Refused with the words of ZeroGPU, which has exceptions of several kinds for quotas, queues and lost GPUs."""
     while True:
         try:

@@ -32,7 +32,7 @@ from starlette.types import Message, Send
 
 from core.errors import InflightError
 from visualizer.server.api import Server
-from visualizer.server.packed import FOREVER
+from visualizer.server.response_cache import FOREVER
 from visualizer.server.sandbox import BUSY
 from visualizer.server.store import PLOTLY
 

@@ -7,10 +7,14 @@ Knows nothing of visitors and engines. Files have a quota, and the oldest go fir
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import math
+import os
 import re
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +41,30 @@ _DOWNLOADS = {
     ".jsonl": "inflight-trace.jsonl",
     ".html": "inflight.html",
 }
+_FOLDER = re.compile(r"inflight-(\d+)-\w+")
 log = logging.getLogger("inflight")
+
+
+def own_folder(within: Path | None = None) -> Path:
+    """A new folder for a store, removed when this process ends; those of pages that were killed are removed now. within: where; the system's temporary folder by default."""
+    within = within or Path(tempfile.gettempdir())
+    for left in within.iterdir():
+        named = _FOLDER.fullmatch(left.name)
+        if named and not _is_alive(int(named[1])):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"inflight-{os.getpid()}-", dir=within))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 class NotKept(InflightError):

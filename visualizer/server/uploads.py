@@ -1,11 +1,12 @@
-"""Saved traces and raw recordings that visitors open: put into the store by a reader of their own (see `apart`).
+"""What visitors open: saved traces and raw recordings, put into the store, and workloads that real services published, as requests for the editor.
 
 Several files at once are the parts of a recording, or the ranks of one engine; between two of them stands a separator that no JSON has. The
-reader is this module as a program, with the store's folder and the files' names as its arguments.
+reader is this module as a program in a sandbox; its first argument names what it reads.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from core.errors import InvalidTrace
+from core.config import BUILTIN_MODELS
+from core.errors import InflightError, InvalidTrace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from visualizer.server.limits import Limits, Refused, check_upload
@@ -24,6 +26,8 @@ LINE_LENGTH = 2 * 2**20  # a step of a thousand requests has a tenth of it
 UPLOADED = "uploaded"  # what the header of such a run says of its source
 SEPARATOR = "\x1e"  # between two files
 MOST = 256  # files
+REQUESTS = 24  # of a published workload, its first: as many as one can follow by eye
+ARRIVE_WITHIN = 20.0  # seconds; a longer time on record is run through faster
 DEPTH = 24  # brackets within brackets; a trace has a handful
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -35,7 +39,26 @@ def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] 
     """
     check_upload(len(data), limits)
     called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
-    return store.adopt(read_sandboxed(__name__, data, str(store.folder), *called)["id"])
+    return store.adopt(read_sandboxed(__name__, data, "traces", str(store.folder), *called)["id"])
+
+
+def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
+    """A published workload: `{"workload", "block_size", "says"}` of a file; raises InflightError with why it cannot be opened.
+
+    name: the file's, for sentences. model: whose vocabulary and context the requests must fit. block_size: of prefixes that are shared, else None.
+    """
+    if model not in BUILTIN_MODELS and not limits.any_model:
+        raise Refused("This page runs the built-in models alone: choose one of them first.")
+    check_upload(len(data), limits)
+    asked = {
+        "name": name[:80] or "This file",
+        "model": model,
+        "requests": min(REQUESTS, limits.requests),
+        "output": limits.new_tokens,
+        "total": min(limits.total_tokens, limits.total_characters),
+        "block": limits.block_size,
+    }
+    return read_sandboxed(__name__, data, "dataset", json.dumps(asked))
 
 
 def check_lines(text: str) -> None:
@@ -63,18 +86,17 @@ def _put(traces: Sequence[tuple[str, Trace]], refused: Sequence[str], store: Sto
     return store.put(trace, UPLOADED)
 
 
-def main() -> None:
-    """The reader: see above."""
+def read_traces(folder: str, *names: str) -> None:
+    """The reader of traces: puts them into the store in a folder. names: of the files."""
     from core.recorders.opening import open_texts
 
     def read(text: str) -> dict[str, Any]:
         texts = text.split(SEPARATOR)
         for one in texts:
             check_lines(one)
-        names = sys.argv[2:] if len(sys.argv) == 2 + len(texts) else ["This file"] * len(texts)
-        store = Store(Path(sys.argv[1]), quota=sys.maxsize)
+        store = Store(Path(folder), quota=sys.maxsize)
         try:
-            opened = open_texts(zip(names, texts, strict=True))
+            opened = open_texts(zip(names if len(names) == len(texts) else ["This file"] * len(texts), texts, strict=True))
             return _put(opened.traces, opened.refused, store)
         except NotKept as error:
             return {"error": f"{error} The file itself may be fine."}
@@ -94,5 +116,33 @@ def _load_tokenizers(text: str) -> None:
             tokenizer_of(str(folder))
 
 
+def read_dataset(settings: str) -> None:
+    """The reader of a published workload. settings: as JSON, see `open_dataset`."""
+    from core.models.sizes import MOST_CONTEXT, sizes_of
+    from core.workload.datasets import dataset_of
+
+    asked = json.loads(settings)
+    try:
+        sizes = sizes_of(asked["model"])
+    except InflightError as error:
+        print(json.dumps({"error": str(error)}))
+        return
+
+    def read(text: str) -> dict[str, Any]:
+        found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), asked["name"], sizes.count, asked["requests"])
+        found = found.within(sizes.context or MOST_CONTEXT, asked["output"], asked["total"], asked["block"])
+        speed = max(1.0, found.span / ARRIVE_WITHIN)
+        return {
+            "workload": found.workload(sizes.vocab_size, speed).to_json(),
+            "block_size": found.block_tokens if found.hash_ids else None,
+            "says": found.sentences(speed),
+        }
+
+    answer(read)
+
+
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "traces":
+        read_traces(*sys.argv[2:])
+    else:
+        read_dataset(sys.argv[2])

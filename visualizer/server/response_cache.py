@@ -36,7 +36,7 @@ _FILE = re.compile(r"/inflight/files/([\w-]+\.(json|js))")
 _PACKS = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 
-def lasting(path: str, is_everybodys: Callable[[str], bool]) -> str | None:
+def cache_control(path: str, is_everybodys: Callable[[str], bool]) -> str | None:
     """How long a browser may keep what lies at a path, as `cache-control` says it; None for what is not everybody's.
 
     is_everybodys: whether a file of the store is.
@@ -47,7 +47,7 @@ def lasting(path: str, is_everybodys: Callable[[str], bool]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Packed:
+class CachedResponse:
     """forms: the bytes by the name of their encoding."""
 
     status: int
@@ -60,35 +60,35 @@ class Packed:
         return sum(map(len, self.forms.values()))
 
 
-class Shared:
-    """is_everybodys: see `lasting`. most_bytes: of all that is kept, packed; what was asked for longest ago goes first."""
+class ResponseCache:
+    """is_everybodys: see `cache_control`. most_bytes: of all that is kept, packed; what was asked for longest ago goes first."""
 
     def __init__(self, app: Callable[..., Any], is_everybodys: Callable[[str], bool], most_bytes: int = 2**25) -> None:
         self._app, self._is_everybodys, self._most = app, is_everybodys, most_bytes
-        self._kept: OrderedDict[str, Packed] = OrderedDict()
-        self._asked: dict[str, asyncio.Task[Packed]] = {}
+        self._kept: OrderedDict[str, CachedResponse] = OrderedDict()
+        self._pending: dict[str, asyncio.Task[CachedResponse]] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         path = path_of(scope)
-        kept_for = lasting(path, self._is_everybodys) if scope["type"] == "http" else None
-        if kept_for is None or not (scope["method"] == "GET" or (scope["method"] == "HEAD" and path in self._kept)):
+        control = cache_control(path, self._is_everybodys) if scope["type"] == "http" else None
+        if control is None or not (scope["method"] == "GET" or (scope["method"] == "HEAD" and path in self._kept)):
             await self._app(scope, receive, send)
             return
         if path in self._kept:
             self._kept.move_to_end(path)
-            packed = self._kept[path]
+            cached = self._kept[path]
         else:
-            packed = await self._ask(path, scope)
-        await _answer(packed, kept_for if packed.status == HTTPStatus.OK else "no-store", scope, send)
+            cached = await self._fetch_once(path, scope)
+        await _answer(cached, control if cached.status == HTTPStatus.OK else "no-store", scope, send)
 
-    async def _ask(self, path: str, scope: MutableMapping[str, Any]) -> Packed:
+    async def _fetch_once(self, path: str, scope: MutableMapping[str, Any]) -> CachedResponse:
         """Those who come while the app is asked wait for the same answer."""
-        if path not in self._asked:
-            self._asked[path] = asyncio.create_task(self._fetch(path, scope))
-            self._asked[path].add_done_callback(lambda _: self._asked.pop(path))
-        return await asyncio.shield(self._asked[path])
+        if path not in self._pending:
+            self._pending[path] = asyncio.create_task(self._fetch(path, scope))
+            self._pending[path].add_done_callback(lambda _: self._pending.pop(path))
+        return await asyncio.shield(self._pending[path])
 
-    async def _fetch(self, path: str, scope: MutableMapping[str, Any]) -> Packed:
+    async def _fetch(self, path: str, scope: MutableMapping[str, Any]) -> CachedResponse:
         root = scope.get("root_path", "").rstrip("/")
         asked = {
             **scope,
@@ -116,43 +116,43 @@ class Shared:
         media_type = next((value for name, value in start["headers"] if name.lower() == b"content-type"), b"text/plain")
         if path in _PLACES:
             body = body.replace(f"http://{_OURS}{root}".encode(), _PLACES[path])
-        packed = await asyncio.to_thread(_pack, start["status"], media_type, bytes(body))
-        if packed.status == HTTPStatus.OK and packed.size <= self._most // 4:
-            self._kept[path] = packed
+        cached = await asyncio.to_thread(_pack, start["status"], media_type, bytes(body))
+        if cached.status == HTTPStatus.OK and cached.size <= self._most // 4:
+            self._kept[path] = cached
             while sum(kept.size for kept in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
-        return packed
+        return cached
 
 
-def _pack(status: int, media_type: bytes, body: bytes) -> Packed:
+def _pack(status: int, media_type: bytes, body: bytes) -> CachedResponse:
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:20]}"'.encode()
     forms = {b"": body}
     if media_type.decode("latin-1").startswith(_PACKS) and len(body) > 400:
         forms = {b"br": brotli.compress(body, quality=9), b"gzip": gzip.compress(body, 9, mtime=0)}
-    return Packed(status, media_type, tag, forms)
+    return CachedResponse(status, media_type, tag, forms)
 
 
-async def _answer(packed: Packed, kept_for: str, scope: MutableMapping[str, Any], send: Send) -> None:
+async def _answer(cached: CachedResponse, control: str, scope: MutableMapping[str, Any], send: Send) -> None:
     asked = {name: value for name, value in scope["headers"] if name in (b"accept-encoding", b"if-none-match")}
     headers = [
-        (b"content-type", packed.media_type),
-        (b"cache-control", kept_for.encode()),
-        (b"etag", packed.tag),
+        (b"content-type", cached.media_type),
+        (b"cache-control", control.encode()),
+        (b"etag", cached.tag),
         (b"vary", b"accept-encoding"),
     ]
     tags = [tag.strip().removeprefix(b"W/") for tag in asked.get(b"if-none-match", b"").split(b",")]
-    status, body = packed.status, b""
-    if status == HTTPStatus.OK and packed.tag.removeprefix(b"W/") in tags:
+    status, body = cached.status, b""
+    if status == HTTPStatus.OK and cached.tag.removeprefix(b"W/") in tags:
         status = HTTPStatus.NOT_MODIFIED
     else:
-        encoding, body = _form(packed, asked.get(b"accept-encoding", b""))
+        encoding, body = _form(cached, asked.get(b"accept-encoding", b""))
         headers += [(b"content-length", str(len(body)).encode())] + ([(b"content-encoding", encoding)] if encoding else [])
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-def _form(packed: Packed, accepted: bytes) -> tuple[bytes, bytes]:
+def _form(cached: CachedResponse, accepted: bytes) -> tuple[bytes, bytes]:
     """The name of an encoding that is accepted, "" for none, and the bytes."""
     takes = {part.split(b";")[0].strip() for part in accepted.lower().split(b",") if b"q=0" not in part.replace(b"q=0.", b"")}
-    found = next((name for name in packed.forms if name in takes), b"")
-    return found, packed.forms[found] if found in packed.forms else gzip.decompress(packed.forms[b"gzip"])
+    found = next((name for name in cached.forms if name in takes), b"")
+    return found, cached.forms[found] if found in cached.forms else gzip.decompress(cached.forms[b"gzip"])

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from visualizer.server.packed import ASK_AGAIN, FOREVER, Shared
+from visualizer.server.response_cache import ASK_AGAIN, FOREVER, ResponseCache
 
 WORDS = "to be or not to be " * 100
 
@@ -25,7 +25,7 @@ class Site:
     def __init__(self, most_bytes: int = 2**25) -> None:
         self.made: list[str] = []
         routes = [Route("/", self._page), Route("/config", self._page), Route("/{rest:path}", self._file)]
-        self.app = Shared(Starlette(routes=routes), lambda name: name.startswith("everybodys"), most_bytes)
+        self.app = ResponseCache(Starlette(routes=routes), lambda name: name.startswith("everybodys"), most_bytes)
 
     async def _page(self, request: Request) -> Response:
         self.made.append(request.url.path)

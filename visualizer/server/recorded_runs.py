@@ -20,7 +20,7 @@ from visualizer.server.store import Store
 _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]
 
 
-def on_record(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
+def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
     """The recorded runs in the order of the presets, those of ranks last, as the player lists them: entries with `id` and `url`."""
     alone = [entry | _promised(store, path) for entry, path in recorded_runs(folder)]
     return alone + [entry | _promised_ranks(store, entry["name"], folder) for entry, _ in recorded_ranks(folder, trusted=True)]
