@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 def main(arguments: list[str] | None = None, program: str = "python app.py") -> int:
-    """Serve the page until it is interrupted. What is left out is taken from Gradio's environment variables, which a Space sets."""
-    parser = argparse.ArgumentParser(prog=program, description="Open the page on which a run is watched, step by step.")
+    """Serve the page until it is interrupted. Defaults come from Gradio's environment variables, which a Space sets."""
+    parser = argparse.ArgumentParser(prog=program, description="Serve the page on which a run can be watched, step by step.")
     setting = os.environ.get
     parser.add_argument(
         "--host", default=setting("GRADIO_SERVER_NAME", "127.0.0.1"), help="address to listen on (default: %(default)s)"
@@ -20,23 +20,23 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
     parser.add_argument(
         "--port", type=int, default=int(setting("GRADIO_SERVER_PORT", "7860")), help="port (default: %(default)s)"
     )
-    parser.add_argument("--share", action="store_true", help="a public address as well, through Gradio's tunnel")
+    parser.add_argument("--share", action="store_true", help="also open a public address, through Gradio's tunnel")
     parser.add_argument("--root-path", default=setting("GRADIO_ROOT_PATH"), help="path under which a proxy serves the page")
     parser.add_argument(
-        "--trust-visitors", action="store_true", help="the limits of a page at home for everybody who can reach it"
+        "--trust-visitors", action="store_true", help="give everyone who can reach the page the limits of a page at home"
     )
     parser.add_argument(
         "--trace-host",
         action="append",
         default=setting("INFLIGHT_TRACE_HOSTS", "").split(),
         metavar="HOST",
-        help="a site beside this page whose runs a link may open (#trace=URL); may be given again (default: none)",
+        help="another site whose runs a link may open (#trace=URL); repeatable (default: none)",
     )
     parser.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         default={"1": True, "0": False}.get(setting("INFLIGHT_LIVE", "")),
-        help="one engine that everybody who opens the page shares (default: yes, but on a Space)",
+        help="share one engine among everyone who opens the page (default: yes, except on a Space)",
     )
     parser.add_argument(
         "--follow",
@@ -44,10 +44,10 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         type=Path,
         default=(),
         metavar="PLACE",
-        help="on the Live tab show another engine instead, by the recordings that it writes: files, or a folder with the newest",
+        help="show another engine on the Live tab instead, from the recordings that it writes: files, or a folder (the newest in it)",
     )
-    parser.add_argument("--tokenizer", metavar="NAME", help="of the followed engine's model: a folder or a hub id")
-    parser.add_argument("--live-model", metavar="NAME", help="its model: built in, a local folder or a hub id")
+    parser.add_argument("--tokenizer", metavar="NAME", help="tokenizer of the followed engine's model: a folder or a hub id")
+    parser.add_argument("--live-model", metavar="NAME", help="model of the shared engine: built in, a local folder or a hub id")
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):
         print(refusal, file=sys.stderr)

@@ -14,7 +14,6 @@ from core.cli.options import (
     SLO,
     Burstiness,
     Json,
-    Model,
     Out,
     Place,
     Seed,
@@ -53,7 +52,7 @@ def load(
         typer.Option(help="Requests per second, repeatable; or auto: fractions of the measured capacity.", show_default="auto"),
     ] = None,
     policy: Annotated[list[str] | None, typer.Option(help="A policy; repeatable.", show_default="static, continuous")] = None,
-    model: Model = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.")] = DEFAULT_MODEL,
     burstiness: Burstiness = 1.0,
     seed: Seed = 0,
     point_seconds: Annotated[float, typer.Option(help="Seconds per point, at most 20.")] = POINT_SECONDS,
@@ -94,8 +93,7 @@ def load(
     if requests:
         data, printed = _stream(simulate, configs, sweep, requests), _print_stream
     else:
-        name = model or DEFAULT_MODEL
-        data, printed = _load(simulate, configs, sweep, name, place), _print_load
+        data, printed = _load(simulate, configs, sweep, model, place), _print_load
     finish(data, printed, json, out)
 
 

@@ -30,7 +30,7 @@ WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A w
 MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than help; many thousand end the process
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables; docs/command-line.md has the schema.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing.")]
 Order = Literal["request", "cached-new"]
@@ -40,7 +40,7 @@ SLO = Annotated[
 ]
 Burstiness = Annotated[float, typer.Option(help="1 is Poisson; below 1 is burstier.")]
 Seed = Annotated[int, typer.Option(help="Seed for arrivals and lengths.")]
-Tokens = Annotated[str, typer.Option(help="Tokens of a request: N, LOW-HIGH or ~MEAN.")]
+Tokens = Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")]
 TraceFile = Annotated[Path, typer.Argument(help="A trace file (JSON lines).", show_default=False)]
 
 
