@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +28,7 @@ from core.runner.engine import Engine
 from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
 from worlds.clock import Clock
+from worlds.documented import check, schemas
 
 CPU = torch.device("cpu")
 NAMES = [
@@ -185,6 +187,15 @@ def test_the_result_is_printed(measured, capsys):
     assert "no number means anything" in text and "MISSED" not in text and "; the bar is" not in text
     assert "no CUDA graphs" in text and "chosen: " in text and "inflight against transformers-continuous" in text
     assert "bfloat16, random weights; python" in text
+
+
+def test_the_docs_describe_the_result(measured):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    check(measured[1], schemas(text)[0])
+    table = text.split("| part | its result |")[1]
+    for name, part in measured[1]["parts"].items():
+        row = next(row for row in table.splitlines() if f"`{name}`" in row or ("`*-decode`" in row and name.endswith("-decode")))
+        assert all(f"`{key}`" in row or f"`{key}`" in text for key in part["result"]), name
 
 
 # -- bars --------------------------------------------------------------------------------------------------------------
