@@ -14,6 +14,21 @@ from core.trace.header import ExecutionFacts, ModelFacts
 from core.workload.request import SamplingParams
 
 
+class SamplingRow(NamedTuple):
+    """How to choose the token at `position` of its request. prompt, generated: its tokens so far, where `params` look back at them."""
+
+    params: SamplingParams
+    position: int
+    prompt: tuple[int, ...] = ()
+    generated: tuple[int, ...] = ()
+    request: str = ""
+
+
+def sampling_rows(output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> list[SamplingRow]:
+    """A row for each request of a pass that samples, in order. params: by request id."""
+    return [SamplingRow(params[s.request], s.kv_len, s.prompt, s.generated, s.request) for s in output.scheduled if s.samples]
+
+
 class Sample(NamedTuple):
     """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin: best logit less the runner-up's.
 
@@ -124,8 +139,8 @@ class Executor(Protocol):
 
 # -- who watches -----------------------------------------------------------------------------------------------------
 
-Observer = Callable[[SchedulerOutput, Any], None]
-"""Is shown each pass and the logits `[n, V]` of the requests in it that sample, in their order."""
+Observer = Callable[[Sequence[SamplingRow], Any], None]
+"""Is shown the requests of each pass that sample, and their logits `[n, V]`, which belong to the pass."""
 
 _observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
 

@@ -6,7 +6,7 @@ Runs engines; changes none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,11 +16,10 @@ from transformers import GenerationConfig
 from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig
-from core.engine.runner import observing
+from core.engine.runner import SamplingRow, observing
 from core.measure.mistakes import leaky_engine
 from core.models.adapter import ModelAdapter
 from core.runner.engine import Engine
-from core.scheduler.output import SchedulerOutput
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
@@ -182,12 +181,11 @@ def _run(
 ) -> Trace:
     """Run to the end, keeping each request's logits for its first `room` new tokens."""
 
-    def keep(output: SchedulerOutput, logits: torch.Tensor) -> None:
-        sampling = [s.request for s in output.scheduled if s.samples]
-        for request, row in zip(sampling, logits, strict=True):
-            rows = kept.setdefault(request, [])
-            if len(rows) < room:
-                rows.append(row.detach().float().cpu().clone())
+    def keep(rows: Sequence[SamplingRow], logits: torch.Tensor) -> None:
+        for row, own in zip(rows, logits, strict=True):
+            shown = kept.setdefault(row.request, [])
+            if len(shown) < room:
+                shown.append(own.detach().float().cpu().clone())
 
     with observing(keep):
         for event in engine.stream(workload):

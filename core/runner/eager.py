@@ -11,10 +11,10 @@ from core.attention import cpu
 from core.attention.batch import pack
 from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
-from core.engine.runner import PassResult, current_observer
+from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
 from core.runner.pool_size import memory_used
-from core.runner.sampling import rows_of, sample
+from core.runner.sampling import sample
 from core.runner.weights import packed_weights
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
@@ -53,7 +53,7 @@ class ModelRunner:
         """See `Runner`: computed at once."""
         t0 = self.clock()
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
-        rows = rows_of(output, params)
+        rows = sampling_rows(output, params)
         t1 = self.clock()
         with self._weights.in_use():
             logits = self.adapter.forward(batch, self.pool, self.backend)
@@ -62,7 +62,7 @@ class ModelRunner:
         t2 = self.clock()
         observer = current_observer()
         if observer is not None:
-            observer(output, logits)
+            observer(rows, logits)
         samples = sample(logits, rows) if rows else []
         t3 = self.clock()
         return PassResult(samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2)

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import torch
 
-from core.engine.runner import Sample
-from core.scheduler.output import SchedulerOutput
-from core.workload.request import SamplingParams
+from core.engine.runner import Sample, SamplingRow
 
 _LOW_32 = 0xFFFFFFFF
-
-
-class SamplingRow(NamedTuple):
-    """How to choose the token at `position` of its request. prompt, generated: its tokens so far, where `params` look back at them."""
-
-    params: SamplingParams
-    position: int
-    prompt: tuple[int, ...] = ()
-    generated: tuple[int, ...] = ()
-
-
-def rows_of(output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> list[SamplingRow]:
-    """A row for each request of a pass that samples, in order. params: by request id."""
-    return [SamplingRow(params[s.request], s.kv_len, s.prompt, s.generated) for s in output.scheduled if s.samples]
 
 
 def sample(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[Sample]:

@@ -87,7 +87,7 @@ class OutputProcessor:
     def queued(self, stream: TokenStream, request: Request) -> None:
         """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
-        self._top_logprobs.ask(stream.id, stream.num_top_logprobs, stream.sampling)
+        self._top_logprobs.ask(stream.id, stream.num_top_logprobs)
         self.publish(
             {
                 "kind": "request",

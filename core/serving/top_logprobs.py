@@ -4,16 +4,14 @@ from, and only while somebody asks. Belongs to the engine's thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 
-from core.engine.runner import observing
-from core.runner.sampling import SamplingRow, adjusted
-from core.scheduler.output import SchedulerOutput
-from core.workload.request import SamplingParams
+from core.engine.runner import SamplingRow, observing
+from core.runner.sampling import adjusted
 
 
 class TopLogprob(NamedTuple):
@@ -27,13 +25,13 @@ class TopLogprobs:
     """See above. A pass that is launched before its tokens are read leaves what it computed on the device until then."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[int, SamplingParams]] = {}
+        self._asked: dict[str, int] = {}  # how many, by request
         self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}  # by request, then by tokens before
 
-    def ask(self, request: str, count: int, sampling: SamplingParams) -> None:
+    def ask(self, request: str, count: int) -> None:
         """From now on, keep this many for each token of a request; none for a count of 0."""
         if count:
-            self._asked[request], self._found[request] = (count, sampling), {}
+            self._asked[request], self._found[request] = count, {}
 
     def forget(self, request: str) -> None:
         """Forget a request that has ended."""
@@ -57,13 +55,9 @@ class TopLogprobs:
         with observing(self._observe):
             yield
 
-    def _observe(self, output: SchedulerOutput, logits: torch.Tensor) -> None:
-        sampling = (s for s in output.scheduled if s.samples)
-        for scheduled, row in zip(sampling, logits, strict=True):
-            if scheduled.request not in self._asked:
-                continue
-            count, params = self._asked[scheduled.request]
-            place = SamplingRow(params, scheduled.kv_len, scheduled.prompt, scheduled.generated)
-            logprobs = adjusted(row[None].float(), [place])[0].log_softmax(-1)
-            likely = logprobs.topk(min(count, len(logprobs)))
-            self._found[scheduled.request][scheduled.kv_len] = likely.indices, likely.values
+    def _observe(self, rows: Sequence[SamplingRow], logits: torch.Tensor) -> None:
+        for row, own in zip(rows, logits, strict=True):
+            if row.request in self._asked:
+                logprobs = adjusted(own[None].float(), [row])[0].log_softmax(-1)
+                likely = logprobs.topk(min(self._asked[row.request], len(logprobs)))
+                self._found[row.request][row.position] = likely.indices, likely.values

@@ -131,9 +131,7 @@ def test_an_observer_sees_every_token_chosen_and_only_inside():
     seen: list[tuple[str, int]] = []
     engine = memory_engine(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)
     with observing(
-        lambda output, logits: seen.extend(
-            (s.request, int(row.argmax())) for s, row in zip([s for s in output.scheduled if s.samples], logits, strict=True)
-        )
+        lambda rows, logits: seen.extend((row.request, int(own.argmax())) for row, own in zip(rows, logits, strict=True))
     ):
         trace = engine.run(Workload(requests((9, 3), (2, 4))))
     assert {r: [t for q, t in seen if q == r] for r in trace.outputs} == trace.outputs

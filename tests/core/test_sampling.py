@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from core.runner.sampling import Sample, SamplingRow, gumbel_noise, sample
+from core.engine.runner import SamplingRow
+from core.runner.sampling import Sample, gumbel_noise, sample
 from core.workload.request import SamplingParams
 
 

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.runner.sampling import SamplingRow, choose, gumbel_noise, noise_key
+from core.engine.runner import SamplingRow
+from core.runner.sampling import choose, gumbel_noise, noise_key
 from core.workload.request import SamplingParams
 from worlds.examples import examples
 from worlds.triton_cases import DEVICE, sampling_kernel

@@ -17,8 +17,9 @@ from transformers import (
 )
 
 from core import Request, SamplingParams, Workload
+from core.engine.runner import SamplingRow
 from core.errors import InvalidRequest
-from core.runner.sampling import SamplingRow, adjusted, filtered, sample
+from core.runner.sampling import adjusted, filtered, sample
 from worlds.small import MemoryModel, memory_engine
 
 VOCAB = 300

@@ -6,6 +6,7 @@ against what `model(...)` in bfloat16 makes of each request alone: both err from
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +15,13 @@ from transformers import PreTrainedModel
 
 from core.bench.gpu.runs import engine_for
 from core.bench.gpu.scale import Scale
-from core.engine.runner import observing
+from core.engine.runner import SamplingRow, observing
 from core.errors import InflightError
 from core.measure.baselines import jobs
 from core.measure.baselines.generate import generate_serial
 from core.measure.compare import first_differences
 from core.measure.rounds import Run
 from core.models.probe import probe
-from core.scheduler.output import SchedulerOutput
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 
@@ -46,9 +46,9 @@ def logits_error(model: PreTrainedModel, exact: PreTrainedModel, workload: Workl
     """
     kept: dict[str, list[torch.Tensor]] = {}
 
-    def keep(output: SchedulerOutput, logits: torch.Tensor) -> None:
-        for request, row in zip([s.request for s in output.scheduled if s.samples], logits, strict=True):
-            kept.setdefault(request, []).append(row.clone())  # the buffer belongs to the pass
+    def keep(rows: Sequence[SamplingRow], logits: torch.Tensor) -> None:
+        for row, own in zip(rows, logits, strict=True):
+            kept.setdefault(row.request, []).append(own.clone())  # the buffer belongs to the pass
 
     with observing(keep):
         outputs = _packed(model, workload, scale).outputs

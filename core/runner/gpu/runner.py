@@ -17,14 +17,14 @@ from core.attention.kv_pool import KVPool
 from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
 from core.attention.spec import Backend
 from core.config import Execution
-from core.engine.runner import PassResult, Sample, current_observer
+from core.engine.runner import PassResult, Sample, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
 from core.runner.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
 from core.runner.gpu.device_clock import CudaClock, DeviceClock, HostClock
 from core.runner.gpu.fused_norms import FusedNorms
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.pool_size import memory_used
-from core.runner.sampling import as_samples, choose, noise_key, rows_of
+from core.runner.sampling import as_samples, choose, noise_key
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
@@ -183,7 +183,7 @@ class PagedRunner:
         forward = self._device_clock.mark()
         observer = current_observer()
         if observer is not None:
-            observer(output, logits)
+            observer(sampling_rows(output, params), logits)
         lanes = planned.buffers.sample_lanes[: len(host.sample_lanes)]
         facts = self._sample(logits, lanes, output, params) if len(lanes) else None
         sampled = self._device_clock.mark()
@@ -265,10 +265,10 @@ class PagedRunner:
         """Choose and keep the tokens; what the host will read: float64 `[3, n]`, token, logprob and margin."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
         if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
-            tokens, logprobs, margins = choose(logits, rows_of(output, params), unread=self._last_tokens[lanes])
+            tokens, logprobs, margins = choose(logits, sampling_rows(output, params), unread=self._last_tokens[lanes])
         elif any(p.temperature for p in chosen):
             temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
-            keys = torch.tensor([noise_key(row) for row in rows_of(output, params)], dtype=torch.int64)
+            keys = torch.tensor([noise_key(row) for row in sampling_rows(output, params)], dtype=torch.int64)
             tokens, logprobs, margins = sample_rows(logits, self._moved(temperatures), self._moved(keys))
         else:
             tokens, logprobs, margins = sample_rows(logits, self._cold[: len(chosen)], self._no_keys[: len(chosen)])
