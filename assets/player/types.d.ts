@@ -1,15 +1,13 @@
-// The player's types, for `make lint` alone: nothing of this is sent to a browser. What is not here is inferred from the modules.
+// The types of runs and of what views draw, for `make lint` alone: nothing of this is sent to a browser. What is not here is inferred from the modules.
 
 type Run = import("./run/run.js").Run;
 type Palette = import("./parts/colours.js").Palette;
-type App = import("./watch/player.js").Player;
-
-/** Where steps come from while a run goes on; back: puts that run on screen. */
-interface Edge {
-  going: boolean;
-  run: Run | null;
-  back(): void;
-}
+type Ink = CanvasRenderingContext2D;
+type Focus = RunRequest[] | null;
+type Colours = Palette["none"];
+type LaneChart = import("./views/lane_chart.js").LaneChart;
+type MaskView = import("./views/mask/mask.js").MaskView;
+type MaskLayout = ReturnType<typeof import("./views/mask/geometry.js").layoutMask>;
 
 /** A request as the fold knows it. Steps are indices of events. */
 interface RunRequest {
@@ -42,14 +40,92 @@ interface Stay {
   hit?: number;
 }
 
+/** What happened in a step, as core/trace/events.py has it. Times in seconds; lanes and blocks count from 0. */
+interface StepEvent {
+  step: number;
+  tStart: number;
+  tEnd: number;
+  timings: { schedule: number; prepare: number; forward: number; sample: number };
+  arrived: { request: string; t: number }[];
+  admitted: { request: string; lane: number }[];
+  waiting: { count: number; request: string | null };
+  preempted: { request: string; tokensLost: number; lane: number }[];
+  stalled: { request: string }[];
+  passes: ForwardPass[];
+  segments: Segment[];
+  sampled: { passIndex: number; request: string }[];
+  finished: { request: string; finishReason: string }[];
+  released: { request: string; when: "before" | "after" }[];
+  kv: { used: number; total: number; changes: { request: string; added: number[] }[]; prefixHits: { request: string; numCachedTokens: number }[] };
+  budget: { limit: number | null; decode: number; prefill: number; unused: number; binding: string };
+  overrun: { request: string; rows: number }[];
+  drafts: { request: string; drafted: number; accepted: number }[];
+}
+
+interface ForwardPass {
+  layout: string;
+  rows: number;
+  width: number;
+  tokens: number;
+  padding: number;
+  tStart: number;
+  tEnd: number;
+  finishedRows: { request: string; lane: number }[];
+  bucket: number | null;
+}
+
+/** Positions of a request that a pass computes. */
+interface Segment {
+  passIndex: number;
+  request: string;
+  lane: number;
+  phase: string;
+  start: number;
+  length: number;
+  kvLen: number;
+}
+
+/** A run as it is fetched: core/trace's header and events, and what is known beside them. */
+interface Replay extends Beside {
+  header: any;
+  events?: StepEvent[];
+  captions?: Caption[];
+  complete?: boolean;
+  totals?: { name: string; value: string; means: string }[];
+  begin?: { step: number; requests: any[] } | null;
+}
+
+/** What is known beside the events, by request. texts: new pieces. */
+interface Beside {
+  texts?: Record<"prompt" | "output", Record<string, string[]>> | null;
+  letters?: Record<string, string> | null;
+  hues?: Record<string, number> | null;
+  asked?: Record<string, { by: string; maxNew: number }> | null;
+  told?: Record<string, Caption[]>; // captions in other languages
+}
+
+/** What is said of a step. */
+interface Caption {
+  say: Span[];
+  why: Span[][];
+  waits?: string;
+  bound?: string;
+}
+
+interface Waiting {
+  request: RunRequest;
+  since: number;
+  preempted: boolean;
+}
+
 /** What step i shows. */
 interface Frame {
   i: number;
-  event: any;
-  caption: { say: Span[]; why: Span[][] } | null;
+  event: StepEvent;
+  caption: Caption | null;
   lanes: { lane: number; stay: Stay | null; request: RunRequest | null; status: number; kvLen: number; before: number }[];
   vanished: { request: RunRequest; tokensLost: number; lane: number; stay?: Stay }[];
-  waiting: { request: RunRequest; since: number; preempted: boolean }[];
+  waiting: Waiting[];
   passes: Pass[];
 }
 
@@ -62,30 +138,26 @@ interface PassItem {
   length: number;
   kvLen: number;
   finished: boolean;
-  overrun?: boolean;
+  overrun: boolean;
+  drafted: number; // guessed by speculation: the last positions
+  rejected: number; // … of them wrong
   pads: number;
   q0: number;
   k0: number;
   leak?: PassItem;
 }
 
-interface Pass {
+interface Pass extends ForwardPass {
   index: number;
-  layout: string;
-  rows: number;
-  width: number;
-  tokens: number;
-  padding: number;
-  bucket: number | null;
   padded: boolean;
   items: PassItem[];
   nq: number;
   nk: number;
-  graphPads: number;
+  graphPads: number; // positions of a CUDA graph for nobody
 }
 
 /** A piece of a sentence: text, or a request by its id or itself. */
-type Span = string | { r?: string; request?: RunRequest };
+type Span = string | { r: string; request?: undefined } | { r?: undefined; request: RunRequest };
 
 /** Steps or seconds to pixels: where step i begins and ends. */
 interface LaneScale {
@@ -184,7 +256,7 @@ interface ViewActions {
 
 /** Whose requests a sentence names, as far as the step on screen. */
 interface Told {
-  readonly run: { request(id: string): any; letters?: Record<string, string> };
+  readonly run: { request(id: string): RunRequest | undefined; letters?: Record<string, string> };
   readonly index?: number;
 }
 
@@ -195,6 +267,25 @@ interface Hot {
   row?: number;
   column?: number;
   keys?: number[];
+}
+
+/** What a mask is zoomed to: a request's own part, or first and end of its queries and of its keys. */
+type Zoom = { request: RunRequest; view?: undefined } | { view: number[]; request?: undefined };
+
+/** A mask as it was drawn last. */
+interface DrawnMask {
+  pass: Pass;
+  at: MaskLayout;
+  window: number | null;
+  weights: WeightsState["found"];
+}
+
+/** Who holds a block: at: its index in the request's table; fill: the share of its positions that are; fresh: new in this step. */
+interface BlockOwner {
+  request: RunRequest;
+  at: number;
+  fill: number;
+  fresh: boolean;
 }
 
 /** What lies under a pointer. */
@@ -225,25 +316,3 @@ interface Action {
   text: string;
   act(): void;
 }
-
-interface Window {
-  Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
-  inflight: App;
-  inflightModules: Record<string, any>;
-  inflightParts: Function;
-  inflightCompare: import("./compare/compare.js").Compare;
-  inflightCompareMount: Function;
-  inflightLearn: import("./learn/learn.js").Learn;
-  inflightLearnMount: Function;
-  inflightLearnFiles: { style: string; markup: string };
-  inflightLive: import("./live/live.js").Live;
-  inflightLiveMount: Function;
-  inflightLiveFiles: { style: string; markup: string };
-  inflightCompareFiles: { style: string; markup: string };
-  inflightEarly?: Record<string, Promise<any>>;
-  inflightBring?: Function;
-  Plotly: any;
-  supports_zerogpu_headers?: boolean;
-}
-
-

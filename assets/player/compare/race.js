@@ -213,7 +213,7 @@ export class Race {
     const { area } = this;
     const at = (e) => (e.clientX - area.getBoundingClientRect().left - GUTTER) / Math.max(1, this.surface.w - GUTTER - this.room) * this.span;
     area.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.racers.length || e.target.closest("h4, button")) return;
+      if (e.button || !this.racers.length || /** @type {HTMLElement} */ (e.target).closest("h4, button")) return;
       area.setPointerCapture(e.pointerId);
       this._dragging = true;
       this.toggle(false);

@@ -77,7 +77,7 @@ export class Racer {
 
   /** Where its lanes end, in pixels. */
   end() {
-    return this.lanes.scale ? this.lanes.scale.to(this.run.length - 1) : 0;
+    return this.lanes.scale.to(this.run.length - 1);
   }
 
   _lanes() {

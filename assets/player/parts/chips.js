@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { t } from "./speech.js";
 
-/** Whether a request had held a lane by step i: only then has it a hue, or the page would show the future. */
+/** Whether a request had held a lane by step i: only then has it a hue, or the page would show the future. @param {RunRequest} request @param {number} i */
 export const wasAdmitted = (request, i) => request.stays.length > 0 && request.stays[0].from <= i;
 
 /**
@@ -13,7 +13,7 @@ export const wasAdmitted = (request, i) => request.stays.length > 0 && request.s
  */
 export function chip(shown, request, held = true) {
   const el = h("bdi", { class: held ? "chip" : "chip chip-out", "data-request": String(request.index), title: `${t("request")} ${request.id}` }, request.letter);
-  if (wasAdmitted(request, shown.index)) el.style.setProperty(held ? "--tint" : "--hue", `var(--${held ? "tint" : "hue"}-${request.hue})`);
+  if (wasAdmitted(request, shown.index ?? -1)) el.style.setProperty(held ? "--tint" : "--hue", `var(--${held ? "tint" : "hue"}-${request.hue})`);
   return el;
 }
 
@@ -30,7 +30,7 @@ export function spans(shown, list, held = (_request) => true) {
   });
 }
 
-/** The same as text. */
+/** The same as text. @param {Told} shown @param {Span[]} list */
 export function plain(shown, list) {
   return (list || []).map((span) => (typeof span === "string" ? span : (span.request || shown.run.request(span.r) || { letter: span.r }).letter)).join("");
 }

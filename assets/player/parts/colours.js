@@ -8,9 +8,9 @@ const DARK_HUES = ["#3D9BDB", "#F0803C", "#22B88C", "#D67AAD", "#DBA52B", "#62BD
  * @param {RunRequest[] | null} lit
  * @param {RunRequest | null} request
  */
-export const dims = (lit, request) => lit !== null && !lit.includes(request);
+export const dims = (lit, request) => lit !== null && !(request && lit.includes(request));
 
-/** The hue that the fewest of the live use; of those the first after `last`, so that neighbours in time differ too. */
+/** The hue that the fewest of the live use; of those the first after `last`, so that neighbours in time differ too. @param {number[]} live @param {number} last */
 export function dealHue(live, last) {
   const used = HUES.map(() => 0);
   for (const hue of live) used[hue] += 1;
@@ -22,22 +22,27 @@ export function dealHue(live, last) {
   return 0;
 }
 
+/** @type {(hex: string) => number[]} */
 const parse = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+/** @type {(rgb: number[]) => string} */
 const format = (rgb) => `#${rgb.map((c) => Math.round(c).toString(16).padStart(2, "0")).join("")}`;
+/** @type {(a: string, b: string, t: number) => string} */
 export const mix = (a, b, t) => format(parse(a).map((c, i) => c + (parse(b)[i] - c) * t));
 export const rgbOf = parse;
 
+/** @param {string} hex */
 function luminance(hex) {
   const [r, g, b] = parse(hex).map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
+/** @param {string} a @param {string} b */
 export function contrast(a, b) {
   const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p);
   return (x + 0.05) / (y + 0.05);
 }
 
-/** The fill nearest to `hue` on which white or `ink` reaches 4.5 : 1, and that text colour. */
+/** The fill nearest to `hue` on which white or `ink` reaches 4.5 : 1, and that text colour. @param {string} hue @param {string} ink */
 function readable(hue, ink) {
   for (let t = 0; ; t += 0.04) {
     const fill = mix(hue, "#000000", t);
@@ -48,9 +53,10 @@ function readable(hue, ink) {
 
 /** The colours of one theme, read once from the style sheet's variables. */
 export class Palette {
+  /** @param {HTMLElement} root */
   constructor(root) {
     const style = getComputedStyle(root);
-    const read = (name) => style.getPropertyValue(name).trim();
+    const read = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
     this.dark = read("--scheme") === "dark";
     this.ground = read("--ground");
     this.panel = read("--panel");
@@ -84,19 +90,19 @@ export class Palette {
     return request && request.hue >= 0 ? this.hues[request.hue] : this.none;
   }
 
-  /** What a pass computed for an item: its request's colours, grey where it was for nothing. */
+  /** What a pass computed for an item: its request's colours, grey where it was for nothing. @param {PassItem} item */
   ofItem(item) {
     return item.overrun ? this.waste : this.of(item.request);
   }
 
-  /** Diagonal hatching: computed for nobody. */
+  /** Diagonal hatching: computed for nobody. @param {Ink} g @returns {CanvasPattern} */
   hatch(g, colour = this.pad, ground = this.empty) {
     const key = `${colour}${ground}`;
     let tile = this._hatches.get(key);
     if (!tile) {
       tile = document.createElement("canvas");
       tile.width = tile.height = 6;
-      const t = tile.getContext("2d");
+      const t = /** @type {Ink} */ (tile.getContext("2d"));
       t.fillStyle = ground;
       t.fillRect(0, 0, 6, 6);
       t.strokeStyle = colour;
@@ -109,6 +115,6 @@ export class Palette {
       t.stroke();
       this._hatches.set(key, tile);
     }
-    return g.createPattern(tile, "repeat");
+    return /** @type {CanvasPattern} */ (g.createPattern(tile, "repeat"));
   }
 }

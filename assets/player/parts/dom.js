@@ -1,5 +1,13 @@
 // Small helpers around the DOM. Knows nothing of runs. Everything shown goes through textContent.
 
+/**
+ * A new element. props: attributes, and listeners by "onclick" and the like.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, any>} props
+ * @param {...(Node | string | null | undefined)} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
 export function h(tag, props = {}, ...children) {
   const el = document.createElement(tag);
   for (const [key, value] of Object.entries(props)) {
@@ -8,11 +16,11 @@ export function h(tag, props = {}, ...children) {
     else if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
     else el.setAttribute(key, value === true ? "" : value);
   }
-  el.append(...children.filter((c) => c !== null && c !== undefined));
+  for (const child of children) if (child !== null && child !== undefined) el.append(child);
   return el;
 }
 
-/** An icon from the sprite in player.html. */
+/** An icon from the sprite in player.html. @param {string} name */
 export function icon(name) {
   const ns = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(ns, "svg");
@@ -45,7 +53,7 @@ export const canvasIn = (root, selector = "canvas") => /** @type {HTMLCanvasElem
 /** @type {WeakMap<Element, Map<string, string>>} */
 const written = new WeakMap(); // what each element was last given, by name
 
-/** Whether an element is given something else than last time: what is unchanged costs no layout. */
+/** Whether an element is given something else than last time: what is unchanged costs no layout. @param {Element} el @param {string} name @param {string} value */
 function isNew(el, name, value) {
   let known = written.get(el);
   if (!known) written.set(el, known = new Map());
@@ -54,25 +62,26 @@ function isNew(el, name, value) {
   return true;
 }
 
-/** Set text only where it changes. */
+/** Set text only where it changes. @param {Element} el @param {string} text */
 export function setText(el, text) {
   if (isNew(el, "", text)) el.textContent = text;
 }
 
-/** Set an attribute only where it changes. */
+/** Set an attribute only where it changes. @param {Element} el @param {string} name @param {string} value */
 export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/** Set a CSS property only where it changes. */
+/** Set a CSS property only where it changes. @param {HTMLElement} el @param {string} name @param {string} value */
 export function setStyle(el, name, value) {
   if (isNew(el, `:${name}`, value)) el.style.setProperty(name, value);
 }
 
+/** @type {(x: number, low: number, high: number) => number} */
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** Give the visitor a file. */
+/** Give the visitor a file. @param {string} name @param {Blob} blob */
 export function download(name, blob) {
   const a = document.createElement("a");
   a.href = URL.createObjectURL(blob);

@@ -1,20 +1,21 @@
 // Numbers as words: counts and times. Knows no DOM.
 
-/** 12,345: `toLocaleString` would cost more than all the rest of a step. */
+/** 12,345: `toLocaleString` would cost more than all the rest of a step. @param {number} n */
 export const count = (n) => (n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ","));
 
+/** @param {number} seconds */
 export function milliseconds(seconds) {
   const ms = seconds * 1000;
   if (ms >= 10000) return `${(ms / 1000).toFixed(1)} s`;
   return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
-/** A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms". */
+/** A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms". @param {number} now @param {number} span */
 export function momentOf(now, span) {
   return span >= 1 ? `${now.toFixed(2)} of ${duration(span)}` : `${Math.round(now * 1000)} of ${duration(span)}`;
 }
 
-/** A whole run's time: "9.54 s", "333 ms". */
+/** A whole run's time: "9.54 s", "333 ms". @param {number} seconds */
 export function duration(seconds) {
   return seconds >= 1 ? `${seconds.toPrecision(3)} s` : `${Math.round(seconds * 1000)} ms`;
 }

@@ -10,19 +10,27 @@ const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
 /** By language: the place of a number's form among the forms. @type {Map<string, (n: number) => number>} */
 const places = new Map();
 
+/** @param {string} language @param {number} n */
 function placeOf(language, n) {
-  if (!places.has(language)) {
+  let place = places.get(language);
+  if (!place) {
     const rules = new Intl.PluralRules(language);
     const used = CATEGORIES.filter((category) => /** @type {string[]} */ (rules.resolvedOptions().pluralCategories).includes(category));
-    places.set(language, (number) => used.indexOf(rules.select(number)));
+    places.set(language, place = (number) => used.indexOf(rules.select(number)));
   }
-  return places.get(language)(n);
+  return place(n);
 }
 
-/** A text as a key, and what stands in its holes. */
+/** A text as a key, and what stands in its holes. @type {(text: string) => [string, string[]]} */
 export const keyOf = (text) => [text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#")), text.match(PARTS) || []];
 
-/** A template with its holes filled, in order. written: how a number or a quote is written. */
+/**
+ * A template with its holes filled, in order. written: how a number or a quote is written.
+ * @param {string} template
+ * @param {string[]} given
+ * @param {string} language
+ * @param {(part: string) => string} written
+ */
 export function fill(template, given, language, written = (part) => part) {
   let at = 0;
   let number = given[0] || "0";
@@ -33,12 +41,12 @@ export function fill(template, given, language, written = (part) => part) {
   });
 }
 
-/** An English text with the forms that its numbers ask for. */
+/** An English text with the forms that its numbers ask for. @param {string} text */
 export function english(text) {
   if (!text.includes("[")) return text;
   const [key, given] = keyOf(text);
   return fill(key, given, "en");
 }
 
-/** "1,234 + 2" is 1236. */
+/** "1,234 + 2" is 1236. @type {(number: string) => number} */
 const valueOf = (number) => number.split(" + ").reduce((sum, part) => sum + Number(part.replaceAll(",", "")), 0);

@@ -16,10 +16,10 @@ export const speaking = () => (spoken ? spoken.name : "en");
 /** Whether it is the one that is wanted. */
 export const isSpoken = () => isChosen;
 
-/** Of a document that is told in several languages, with what is said in the one that is spoken. */
+/** Of a document that is told in several languages, with what is said in the one that is spoken. @param {any} doc */
 export const inLanguage = (doc) => ({ ...doc, ...doc.told?.[speaking()] });
 
-/** All parts speak a language from now on: labels at once, sentences with the next run that is opened. */
+/** All parts speak a language from now on: labels at once, sentences with the next run that is opened. @param {any} language */
 export function speak(language) {
   if (isChosen && spoken === language) return;
   spoken = language;
@@ -37,9 +37,10 @@ export const missingKeys = new Set();
  */
 export function t(text, holes = null) {
   const said = translated(text);
-  return holes ? said.replace(/\{(\w+)\}/g, (_, name) => holes[name]) : said;
+  return holes ? said.replace(/\{(\w+)\}/g, (_, /** @type {string} */ name) => holes[name]) : said;
 }
 
+/** @param {string} text */
 function translated(text) {
   if (!spoken) return english(text);
   if (!/[A-Za-z]/.test(text)) return asWritten(text);
@@ -49,18 +50,18 @@ function translated(text) {
   return english(text);
 }
 
-/** 12,345.6 as 12.345,6; quoted text as it is. */
+/** 12,345.6 as 12.345,6; quoted text as it is. @type {(part: string) => string} */
 const asWritten = (part) => (part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : ".")));
 
-/** A line of texts and requests, its texts in the language that is spoken. */
+/** A line of texts and requests, its texts in the language that is spoken. @type {(line: Span[]) => Span[]} */
 export const told = (line) => line.map((span) => (typeof span === "string" ? t(span) : span));
 
-/** Words of the page into an element, in the language that is spoken. */
+/** Words of the page into an element, in the language that is spoken. @type {(el: Element, text: string, holes?: Record<string, string> | null) => void} */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
 /** What a part of the page has in its markup, in the language that is spoken. */
 export class Speech {
-  /** root: whose texts and titles are said. changed: called when they have been said in another language. */
+  /** root: whose texts and titles are said. changed: called when they have been said in another language. @param {HTMLElement} root @param {() => void} changed */
   constructor(root, changed) {
     this.changed = changed;
     this.root = root;
@@ -70,7 +71,7 @@ export class Speech {
     while (walker.nextNode()) {
       const node = /** @type {Text} */ (walker.currentNode);
       const english = node.data.trim();
-      if (/[A-Za-z]/.test(english) && !node.parentElement.closest("code")) this.texts.push({ node, english, shown: node.data });
+      if (/[A-Za-z]/.test(english) && !node.parentElement?.closest("code")) this.texts.push({ node, english, shown: node.data });
     }
     this.attributes = [...root.querySelectorAll("[title], [aria-label], [placeholder]")].flatMap((el) => ["title", "aria-label", "placeholder"]
       .filter((name) => el.getAttribute(name)).map((name) => ({ el, name, english: el.getAttribute(name), shown: el.getAttribute(name) })));
@@ -92,13 +93,13 @@ export class Speech {
     this.changed();
   }
 
-  /** A recorded run, or those of ranks, with what is said of it in the language. */
+  /** A recorded run, or those of ranks, with what is said of it in the language. @param {any} entry @param {any} replay */
   async told(entry, replay) {
     const language = spoken;
     const said = language && (replay.told?.[language.name] || await language.captions(entry));
     this.opened = language;
     if (!said) return replay;
-    return replay.ranks ? { ...replay, ranks: replay.ranks.map((rank, n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
+    return replay.ranks ? { ...replay, ranks: replay.ranks.map((/** @type {any} */ rank, /** @type {number} */ n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
   }
 
   /** The texts and titles of the markup; what has been written over by now is left alone. */
@@ -110,7 +111,7 @@ export class Speech {
     }
     for (const label of this.attributes) {
       if (label.el.getAttribute(label.name) !== label.shown) continue;
-      label.shown = t(label.english);
+      label.shown = t(label.english || "");
       label.el.setAttribute(label.name, label.shown);
     }
   }

@@ -2,21 +2,23 @@
 
 /** A canvas that fills its parent: its size is observed, so that drawing never asks for layout. */
 export class Surface {
+  /** @param {HTMLCanvasElement} canvas in its parent @param {() => void} onresize */
   constructor(canvas, onresize) {
+    const parent = /** @type {HTMLElement} */ (canvas.parentElement);
     this.canvas = canvas;
-    this.g = canvas.getContext("2d");
+    this.g = /** @type {Ink} */ (canvas.getContext("2d"));
     this.w = this.h = 0; // CSS pixels
     this.d = 1; // device pixels per CSS pixel
     const measure = () => {
       const d = Math.min(window.devicePixelRatio || 1, 3);
-      const { clientWidth: w, clientHeight: hh } = canvas.parentElement;
+      const { clientWidth: w, clientHeight: hh } = parent;
       if (w === this.w && hh === this.h && d === this.d) return;
       [this.w, this.h, this.d] = [w, hh, d];
       resize(canvas, Math.max(1, Math.round(w * d)), Math.max(1, Math.round(hh * d)));
       onresize();
     };
     this.measure = measure;
-    new ResizeObserver(measure).observe(canvas.parentElement);
+    new ResizeObserver(measure).observe(parent);
   }
 
   get visible() {
@@ -33,10 +35,10 @@ export class Surface {
   }
 }
 
-/** Give a canvas a new size, in device pixels; its context, which then forgets its state. */
+/** Give a canvas a new size, in device pixels; its context, which then forgets its state. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
 export function resize(canvas, width, height) {
   [canvas.width, canvas.height] = [width, height];
-  const g = canvas.getContext("2d");
+  const g = /** @type {Ink} */ (canvas.getContext("2d"));
   pens.delete(g);
   return g;
 }
@@ -47,17 +49,18 @@ const fonts = new Map();
 /** @type {WeakMap<CanvasRenderingContext2D, Pen>} */
 const pens = new WeakMap(); // what each context writes with
 
-/** Set a context's font where it changes. */
+/** Set a context's font where it changes. @param {Ink} g @param {string} font */
 export function setFont(g, font) {
   if (pens.get(g)?.font === font) return;
   g.font = font;
-  if (!fonts.has(font)) fonts.set(font, { font, widths: new Map() });
-  pens.set(g, fonts.get(font));
+  const pen = fonts.get(font) || { font, widths: new Map() };
+  fonts.set(font, pen);
+  pens.set(g, pen);
 }
 
-/** The width of a text in the font that `setFont` has set. */
+/** The width of a text in the font that `setFont` has set. @param {Ink} g @param {string} text */
 export function measure(g, text) {
-  const { widths } = pens.get(g);
+  const { widths } = /** @type {Pen} */ (pens.get(g));
   let width = widths.get(text);
   if (width === undefined) {
     if (widths.size > 20000) widths.clear();
@@ -67,7 +70,7 @@ export function measure(g, text) {
   return width;
 }
 
-/** The longest beginning that fits `width`, with an ellipsis where it was cut. */
+/** The longest beginning that fits `width`, with an ellipsis where it was cut. @param {Ink} g @param {string} text @param {number} width */
 export function shorten(g, text, width) {
   if (measure(g, text) <= width) return text;
   let cut = text;

@@ -64,7 +64,7 @@ export function lanePieces(run) {
  * @param {{from: number, end: number, status: number}[]} pieces
  */
 export function countLaneSteps(run, pieces) {
-  const steps = (bits) => pieces.reduce((n, p) => n + (p.status & bits ? p.end - p.from : 0), 0);
+  const steps = (/** @type {number} */ bits) => pieces.reduce((n, p) => n + (p.status & bits ? p.end - p.from : 0), 0);
   return {
     prefill: steps(PREFILL), decode: steps(DECODE), wasted: steps(WASTED | OVERRUN), overrun: steps(OVERRUN), stalled: steps(STALLED),
     preempted: steps(PREEMPTED), waiting: run.numWaiting.reduce((a, b) => a + b, 0),
@@ -88,7 +88,10 @@ export function queueColumns(run) {
   return columns;
 }
 
-/** The smallest round distance (1, 2, 5 × a power of ten) that gives at most `most` marks over `span`; whole: of whole numbers. */
+/**
+ * The smallest round distance (1, 2, 5 × a power of ten) that gives at most `most` marks over `span`; whole: of whole numbers.
+ * @param {number} span @param {number} most @param {boolean} whole
+ */
 export function roundUnit(span, most, whole) {
   const rough = span / most;
   const magnitude = 10 ** Math.floor(Math.log10(rough));
@@ -96,7 +99,7 @@ export function roundUnit(span, most, whole) {
   return whole ? Math.max(1, Math.round(unit)) : unit;
 }
 
-/** A moment on an axis of `span` seconds: "0", "50 ms", "1.5 s". */
+/** A moment on an axis of `span` seconds: "0", "50 ms", "1.5 s". @param {number} seconds @param {number} span */
 export function clockLabel(seconds, span) {
   if (seconds === 0) return "0";
   return span >= 1 ? `${Number(seconds.toFixed(3))} s` : milliseconds(seconds).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");

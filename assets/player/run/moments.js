@@ -36,11 +36,13 @@ export function standing(placed, now) {
  * @returns {{t: number, steps: {placed: Placed, i: number}[]}[]}
  */
 export function momentsOf(all) {
+  /** @type {{t: number, steps: {placed: Placed, i: number}[]}[]} */
   const moments = [];
   const begun = all.flatMap((placed) => placed.run.events.map((_, i) => ({ t: stretch(placed, i)[0], placed, i })));
   for (const { t, placed, i } of begun.sort((a, b) => a.t - b.t)) {
-    if (!moments.length || t - moments.at(-1).t > 1e-6) moments.push({ t, steps: [] });
-    moments.at(-1).steps.push({ placed, i });
+    let moment = moments.at(-1);
+    if (!moment || t - moment.t > 1e-6) moments.push(moment = { t, steps: [] });
+    moment.steps.push({ placed, i });
   }
   return moments;
 }
@@ -52,7 +54,7 @@ export function momentsOf(all) {
  * @param {number} to
  */
 export function busy({ run, offset }, from, to) {
-  const inside = (e) => Math.max(0, Math.min(to, offset + e.tEnd) - Math.max(from, offset + e.tStart));
+  const inside = (/** @type {StepEvent} */ e) => Math.max(0, Math.min(to, offset + e.tEnd) - Math.max(from, offset + e.tStart));
   return run.events.reduce((n, e) => n + inside(e), 0) / (to - from || 1e-9);
 }
 
@@ -74,7 +76,7 @@ export function departs(run, other, id) {
  * @param {Run} after
  */
 export function firstChange(before, after) {
-  const changes = after.requests.map((request) => ({ request, at: departs(after, before, request.id) })).filter(({ request, at }) => at !== null && at < request.samples.length);
+  const changes = after.requests.map((request) => ({ request, at: departs(after, before, request.id) ?? Infinity })).filter(({ request, at }) => at < request.samples.length);
   changes.sort((a, b) => a.request.samples[a.at] - b.request.samples[b.at]);
   if (!changes.length) return null;
   const [{ request, at }] = changes;

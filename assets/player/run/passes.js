@@ -3,14 +3,20 @@
 //   queries: packed order (our own engine's is lane order, other engines have theirs); a padded row is its pads, then its tokens
 //   keys:    request by request, each 0 … kv_len - 1, cached first and then new
 
+/**
+ * @param {Run} run
+ * @param {StepEvent} event
+ * @returns {Pass[]}
+ */
 export function passesOf(run, event) {
+  /** @type {Segment[][]} */
   const byPass = event.passes.map(() => []);
   for (const segment of event.segments) byPass[segment.passIndex].push(segment);
   const overrun = new Set(event.overrun.map((o) => o.request)); // computed for nothing
   const drafts = new Map(event.drafts.map((d) => [d.request, d])); // guessed by speculation: the last positions of a segment
   return event.passes.map((forward, index) => {
     const padded = forward.layout === "padded";
-    const items = [
+    const items = /** @type {PassItem[]} */ ([
       ...byPass[index].map((s) => {
         const { drafted = 0, accepted = 0 } = drafts.get(s.request) || {};
         return { ...s, request: run.request(s.request), finished: false, overrun: overrun.has(s.request), drafted, rejected: drafted - accepted };
@@ -18,7 +24,7 @@ export function passesOf(run, event) {
       ...forward.finishedRows.map(({ request, lane }) => ({
         request: run.request(request), lane, phase: "finished", start: 0, length: 0, kvLen: 0, finished: true,
       })),
-    ];
+    ]);
     if (forward.finishedRows.length) items.sort((a, b) => a.lane - b.lane);
     let q = 0;
     let k = 0;
@@ -35,18 +41,18 @@ export function passesOf(run, event) {
   });
 }
 
-/** A run that leaks: every request also reads all keys of the next one in the pass, and the last those of the first. */
+/** A run that leaks: every request also reads all keys of the next one in the pass, and the last those of the first. @param {PassItem[]} items */
 function leaksOf(items) {
   const present = items.filter((item) => item.length);
   if (present.length > 1) present.forEach((item, i) => { item.leak = present[(i + 1) % present.length]; });
 }
 
-/** Why an item's positions were computed for nothing. */
+/** Why an item's positions were computed for nothing. @param {PassItem} item */
 export function overrunWords(item) {
   return [{ request: item.request }, " had stopped when this step was already launched: overrun, computed for nothing"];
 }
 
-/** Whether a position held a guess of speculation's, and whether it was right: "", "taken" or "forgotten". */
+/** Whether a position held a guess of speculation's, and whether it was right: "", "taken" or "forgotten". @param {PassItem} item @param {number} position */
 export function guessAt(item, position) {
   if (position >= item.kvLen || position < item.kvLen - item.drafted) return "";
   return position >= item.kvLen - item.rejected ? "forgotten" : "taken";
@@ -54,10 +60,10 @@ export function guessAt(item, position) {
 
 export const NOT_TAKEN = "✗"; // in place of a token that was guessed and turned out wrong
 
-/** The item whose queries (or keys) hold position x. */
+/** The item whose queries (or keys) hold position x. @param {Pass} pass @param {number} x @param {"q" | "k"} axis */
 export function itemAt(pass, x, axis) {
   const first = axis === "q" ? "q0" : "k0";
-  let found = null;
+  let found = pass.items[0];
   for (const item of pass.items) {
     if (axis === "k" && !item.kvLen) continue;
     if (item[first] <= x) found = item;
@@ -65,7 +71,10 @@ export function itemAt(pass, x, axis) {
   return found;
 }
 
-/** The keys that query `q` of an item may attend to, as [first, end) among all keys; null for a pad. */
+/**
+ * The keys that query `q` of an item may attend to, as [first, end) among all keys; null for a pad.
+ * @param {PassItem} item @param {number} q @param {number | null} window
+ */
 export function allowedKeys(item, q, window) {
   const offset = q - item.q0 - item.pads;
   if (offset < 0 || item.finished) return null;
@@ -76,7 +85,7 @@ export function allowedKeys(item, q, window) {
 
 const shownPieces = new Map();
 
-/** What a piece of text looks like in a cell: invisible characters made visible, at most `most` characters. */
+/** What a piece of text looks like in a cell: invisible characters made visible, at most `most` characters. @param {string} piece */
 export function visible(piece, most = 14) {
   const key = piece.length < 100 ? `${most}${piece}` : null;
   let shown = key === null ? undefined : shownPieces.get(key);
@@ -88,6 +97,7 @@ export function visible(piece, most = 14) {
   return shown;
 }
 
+/** @param {string} piece @param {number} most */
 function makeVisible(piece, most) {
   if (piece === "") return "◌";
   const trimmed = piece.length > 200 ? piece.slice(0, 200) : piece;

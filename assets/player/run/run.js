@@ -16,7 +16,7 @@ export const PREEMPTED = 16;
 export const OVERRUN = 32;
 export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // somebody is in the lane
 
-/** The number of entries of the ascending `list` that are at most `x`. */
+/** The number of entries of the ascending `list` that are at most `x`. @param {number[]} list @param {number} x */
 export function countUpTo(list, x) {
   let low = 0;
   let high = list.length;
@@ -29,37 +29,56 @@ export function countUpTo(list, x) {
 }
 
 export class Run {
+  /** @param {Replay} replay */
   constructor(replay) {
     this.header = replay.header;
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps are to come
     this.room = Infinity; // steps that are kept at most, where the oldest go
     this.totals = replay.totals || []; // {name, value, means}
+    /** @type {StepEvent[]} */
     this.events = [];
+    /** @type {Caption[]} */
     this.captions = [];
+    /** @type {Record<string, Caption[]>} */
     this.told = {}; // language → captions, of a run that is told in several at once
+    /** @type {RunRequest[]} */
     this.requests = []; // in order of arrival
+    /** @type {Stay[]} */
     this.stays = [];
+    /** @type {number[][]} */
     this.holders = []; // step -> lane -> index into stays, or -1
+    /** @type {number[][]} */
     this.statuses = []; // step -> lane -> bits
+    /** @type {number[][]} */
     this.kvLens = []; // step -> lane -> positions in the cache at the end of the step
+    /** @type {{prompt: Record<string, string[]>, output: Record<string, string[]>}} */
     this.texts = { prompt: {}, output: {} };
+    /** @type {Record<string, string>} */
     this.letters = Object.create(null); // request -> letter
     this.longest = 1; // longest cache so far
+    /** @type {number[]} */
     this.numWaiting = []; // step -> requests waiting
+    /** @type {Map<string, RunRequest>} */
     this._byId = new Map();
     this._hues = new Map(); // request -> hue, where whoever tells the run has dealt it
     this._asked = new Map();
+    /** @type {number[]} */
     this._laneNow = []; // lane -> stay index, while folding
     this._lastHue = -1;
+    /** @type {number[]} */
     this._leaving = []; // stays that leave after the step
     this._waitingNow = 0;
+    /** @type {number[] | null} */
+    this._steps = null; // their numbers, once asked for
+    /** @type {Frame | null} */
+    this._frame = null; // the one made last
     const config = this.header.config || {};
     const batching = this.header.batching || {}; // the policy's own fields
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
     this.blockSize = config.block_size || 1;
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
-    this._planned = new Map(((this.header.workload || {}).requests || []).map((r) => [r.id, r]));
+    this._planned = new Map(((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]));
     this.numPlanned = this._planned.size;
     this.windows = (this.header.model || {}).windows || [null];
     this._first = replay.begin ? replay.begin.step : 0; // the number of the first step that is here, for what happened before it
@@ -72,38 +91,43 @@ export class Run {
     return this.events.length;
   }
 
-  /** The step number of an index: idle steps have no event, so numbers may skip. What happened before the first step here has indices below 0. */
+  /**
+   * The step number of an index: idle steps have no event, so numbers may skip. What happened before the first step here has indices below 0.
+   * @param {number} i
+   */
   stepOf(i) {
     return i < 0 ? this._first + i : this.events[i].step;
   }
 
+  /** @param {number} step */
   indexOf(step) {
     return Math.max(0, countUpTo(this._steps ?? (this._steps = this.events.map((e) => e.step)), step) - 1);
   }
 
+  /** The request that an event here names. @param {string} id */
   request(id) {
-    return this._byId.get(id);
+    return /** @type {RunRequest} */ (this._byId.get(id));
   }
 
-  /** What is known beside the events, by request. texts: new pieces; asked: {by, maxNew}. */
-  _note({ texts = null, letters = null, hues = null, asked = null } = {}) {
+  /** @param {Beside} beside */
+  _note({ texts, letters, hues, asked }) {
     Object.assign(this.letters, letters);
     for (const [id, hue] of Object.entries(hues || {})) this._hues.set(id, hue);
     for (const [id, what] of Object.entries(asked || {})) this._asked.set(id, what);
-    for (const side of texts ? ["prompt", "output"] : []) {
-      for (const [id, pieces] of Object.entries(texts[side] || {})) {
+    for (const side of /** @type {const} */ (["prompt", "output"])) {
+      for (const [id, pieces] of Object.entries(texts?.[side] || {})) {
         if (Object.hasOwn(this.texts[side], id)) for (const piece of pieces) this.texts[side][id].push(piece);
         else Object.defineProperty(this.texts[side], id, { value: [...pieces], enumerable: true, writable: true, configurable: true });
       }
     }
   }
 
-  /** A request that was there before the first step here, as visualizer/documents/live.py tells of it. */
+  /** A request that was there before the first step here, as visualizer/documents/live.py tells of it. @param {any} given */
   _resume({ id, hue, arrived, waits, stays, kvLen, blocks, computed, token, generated, reason }) {
     const request = this._meet(id);
-    const from = (step) => step - this._first;
-    const to = (step) => (step === null ? Infinity : from(step));
-    Object.assign(request, { hue, arrived, before: { generated, computed, token }, waits: waits.map(([first, last, preempted]) => [from(first), to(last), preempted]) });
+    const from = (/** @type {number} */ step) => step - this._first;
+    const to = (/** @type {number | null} */ step) => (step === null ? Infinity : from(step));
+    Object.assign(request, { hue, arrived, before: { generated, computed, token }, waits: waits.map((/** @type {any} */ [first, last, preempted]) => [from(first), to(last), preempted]) });
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
     for (const [lane, first, last] of stays) {
       const stay = { index: this.stays.length, request, lane, from: from(first), to: to(last), end: last === null ? null : "preempted", blocks: [], blockSteps: [], kvLen: 0 };
@@ -119,21 +143,26 @@ export class Run {
     this.longest = Math.max(this.longest, kvLen);
   }
 
-  /** What is said of a step, in the language that is spoken as far as the run is told in it; null where nothing is. */
+  /** What is said of a step, in the language that is spoken as far as the run is told in it; null where nothing is. @param {number} i */
   captionAt(i) {
     return (this.told[speaking()] || this.captions)[i] || null;
   }
 
-  /** Say something else of a step, what was said of it after that. */
+  /** Say something else of a step, what was said of it after that. @param {number} i @param {Span[]} say */
   retell(i, say) {
     for (const captions of [this.captions, ...Object.values(this.told)]) {
-      const caption = captions[i] || { why: [], waits: "", bound: "" };
-      captions[i] = { ...caption, say, why: caption.say ? [caption.say, ...caption.why] : caption.why };
+      const caption = captions[i] || { say: [], why: [], waits: "", bound: "" };
+      captions[i] = { ...caption, say, why: caption.say.length ? [caption.say, ...caption.why] : caption.why };
     }
   }
 
-  /** More of the run; also: see `_note`. */
-  append(events, captions = [], /** @type {any} */ also = {}) {
+  /**
+   * More of the run.
+   * @param {StepEvent[]} events
+   * @param {Caption[]} captions
+   * @param {Beside} also
+   */
+  append(events, captions = [], also = {}) {
     this._note(also);
     for (const event of events) this._fold(event);
     for (const caption of captions) this.captions.push(caption);
@@ -142,6 +171,7 @@ export class Run {
     this._frame = null;
   }
 
+  /** @param {string} id */
   _meet(id) {
     let request = this._byId.get(id);
     if (!request) {
@@ -167,16 +197,19 @@ export class Run {
     return request;
   }
 
+  /** @param {RunRequest} request */
   promptLength(request) {
     const pieces = this.texts.prompt[request.id];
     return pieces ? pieces.length : 0;
   }
 
+  /** @param {RunRequest} request @param {number} i @param {boolean} preempted */
   _startWaiting(request, i, preempted) {
     request.waits.push([i, Infinity, preempted]);
     this._waitingNow += 1;
   }
 
+  /** @param {RunRequest} request @param {number} i */
   _stopWaiting(request, i) {
     const wait = request.waits.at(-1);
     if (!wait || wait[1] !== Infinity) return;
@@ -184,6 +217,7 @@ export class Run {
     this._waitingNow -= 1;
   }
 
+  /** @param {number} stayIndex @param {number} lastStep @param {string} end */
   _leave(stayIndex, lastStep, end) {
     const stay = this.stays[stayIndex];
     stay.to = lastStep;
@@ -192,14 +226,17 @@ export class Run {
     stay.request.live = false;
   }
 
+  /** @param {RunRequest} request */
   _stayOf(request) {
     const stay = request.stays.at(-1);
     return stay && stay.to === Infinity ? stay.index : -1;
   }
 
+  /** @param {StepEvent} event */
   _fold(event) {
     const i = this.events.length;
     for (const stay of this._leaving) this._leave(stay, i - 1, "finished");
+    /** @type {number[]} */
     this._leaving = [];
     const overrun = new Set(event.overrun.map((o) => o.request));
 
@@ -227,7 +264,7 @@ export class Run {
       const met = this._meet(request);
       this._stopWaiting(met, i);
       if (met.hue < 0) {
-        const live = this.requests.filter((r) => r.hue >= 0 && (r.live || (r.waits.length && r.waits.at(-1)[1] === Infinity)));
+        const live = this.requests.filter((r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity));
         met.hue = this._lastHue = this._hues.get(request) ?? dealHue(live.map((r) => r.hue), this._lastHue);
       }
       while (this._laneNow.length <= lane) this._laneNow.push(-1);
@@ -284,7 +321,10 @@ export class Run {
     for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
   }
 
-  /** The waiting queue at step i: the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end. */
+  /**
+   * The waiting queue at step i: the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end.
+   * @param {number} i
+   */
   waitingAt(i) {
     const waiting = [];
     for (const request of this.requests) {
@@ -296,19 +336,20 @@ export class Run {
       }
     }
     if ((this.header.batching || {}).requeue) {
-      const rank = ({ request, since, preempted }) => (preempted ? 1 + this.events[since].preempted.findIndex((p) => p.request === request.id) : 0);
+      const rank = (/** @type {Waiting} */ { request, since, preempted }) => (preempted ? 1 + this.events[since].preempted.findIndex((p) => p.request === request.id) : 0);
       return waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b));
     }
-    const lost = ({ request, since }) => request.stays.filter((s) => s.to < since).at(-1).index; // of one step the one admitted first
+    const lost = (/** @type {Waiting} */ { request, since }) => request.stays.filter((s) => s.to < since).at(-1)?.index ?? -1; // of one step the one admitted first
     const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || lost(a) - lost(b));
     return [...front, ...waiting.filter((w) => !w.preempted)];
   }
 
+  /** @param {RunRequest} request @param {number} i */
   numGenerated(request, i) {
     return (request.before ? request.before.generated : 0) + countUpTo(request.samples, i);
   }
 
-  /** The text of a token by its position in prompt + output. */
+  /** The text of a token by its position in prompt + output. @param {RunRequest} request @param {number} position */
   tokenText(request, position) {
     const prompt = this.texts.prompt[request.id] || [];
     if (position < prompt.length) return prompt[position];
@@ -320,7 +361,7 @@ export class Run {
     return Boolean((this.header.execution || {}).asynchronous);
   }
 
-  /** Seconds that the device of an asynchronous run was idle before step i, and whether it waited for the host or had nobody to serve. */
+  /** Seconds that the device of an asynchronous run was idle before step i, and whether it waited for the host or had nobody to serve. @param {number} i */
   idleBefore(i) {
     if (!this.asynchronous || i < 1) return null;
     const seconds = this.events[i].tStart - this.events[i - 1].tEnd;
@@ -330,6 +371,7 @@ export class Run {
     return { seconds, forHost: served, worth: seconds > 0.01 * step };
   }
 
+  /** @param {number} i */
   frame(i) {
     const caption = this.captionAt(i);
     if (this._frame && this._frame.i === i && this._frame.caption === caption) return this._frame;
@@ -372,8 +414,9 @@ export class Run {
     return best;
   }
 
-  /** Steps of a kind: "admission", "chunk" (a prompt computed in pieces), "preemption", "finish" or "any". */
+  /** Steps of a kind: "admission", "chunk" (a prompt computed in pieces), "preemption", "finish" or "any". @param {string} kind */
   eventSteps(kind) {
+    /** @type {Record<string, (e: StepEvent) => boolean>} */
     const tests = {
       admission: (e) => e.admitted.length > 0,
       chunk: (e) => e.segments.some((s) => s.phase === "prefill" && this._isChunk(s)),
@@ -384,8 +427,9 @@ export class Run {
     return this.events.flatMap((e, i) => (chosen.some((test) => test(e)) ? [i] : []));
   }
 
+  /** @param {Segment} segment */
   _isChunk(segment) {
-    const request = this._byId.get(segment.request);
+    const request = this.request(segment.request);
     return segment.start > 0 || segment.kvLen < this.promptLength(request);
   }
 }

@@ -88,10 +88,13 @@ export class LengthsView {
       }
     }
     g.globalAlpha = 1;
-    setAttr(surface.canvas, "aria-label", `${t("Cache lengths")}: ${frame.lanes.filter((l) => l.request).map((l) => `${l.request.letter} ${l.kvLen}`).join(", ") || t("all empty")}`);
+    setAttr(surface.canvas, "aria-label", `${t("Cache lengths")}: ${frame.lanes.flatMap((l) => (l.request ? [`${l.request.letter} ${l.kvLen}`] : [])).join(", ") || t("all empty")}`);
   }
 
-  /** A cache that was just freed by preemption: its length as an empty frame. */
+  /**
+   * A cache that was just freed by preemption: its length as an empty frame.
+   * @param {Ink} g @param {ViewState} state @param {any} lost @param {number} label @param {number} y @param {number} height @param {number} room @param {number} size
+   */
   _lost(g, { run, palette, focus }, lost, label, y, height, room, size) {
     g.globalAlpha = dims(focus, lost.request) ? 0.2 : 1;
     g.setLineDash([4, 3]);
@@ -107,6 +110,7 @@ export class LengthsView {
     }
   }
 
+  /** @param {number} x @param {number} y */
   hit(x, y) {
     const lane = this.state?.frame.lanes[Math.floor(y / this.pitch)];
     if (!lane) return null;
@@ -125,7 +129,7 @@ export class LengthsView {
     return {
       caption: t("Length of each request's cache"),
       columns: ["Lane", "Request", "Before this step", "After"],
-      rows: frame.lanes.filter((l) => l.request).map((l) => [String(l.lane), l.request.letter, String(l.before), String(l.kvLen)]),
+      rows: frame.lanes.flatMap((l) => (l.request ? [[String(l.lane), l.request.letter, String(l.before), String(l.kvLen)]] : [])),
     };
   }
 }
@@ -140,28 +144,32 @@ export class BlocksView {
     this.state = null; // as it was drawn last
     this.key = find(panel, ".blocks-key");
     this.surface = new Surface(canvasIn(panel, ".blocks canvas"), actions.redraw);
+    /** @type {Map<number, BlockOwner[]>} */
+    this.owned = new Map(); // block → who holds it
+    /** @type {Map<number, {request: RunRequest, at: number}>} */
+    this.ghosts = new Map(); // block → who lost it in this step
     this.cols = 0; // tiles a row
     this.tiles = 0;
     this.group = 1; // blocks a tile
     this.bw = this.bh = 0; // of a tile, its gap included
   }
 
-  /** block -> its owners: {request, at: index in the table, fill: share of its positions, fresh} */
-  owners(frame) {
-    const { run } = this.state;
+  /** block -> its owners: {request, at: index in the table, fill: share of its positions, fresh} @param {Frame} frame */
+  owners(frame, run = /** @type {ViewState} */ (this.state).run) {
+    /** @type {Map<number, BlockOwner[]>} */
     const owners = new Map();
     for (const lane of frame.lanes) {
-      if (!lane.stay) continue;
+      const { request } = lane;
+      if (!lane.stay || !request) continue;
       const n = countUpTo(lane.stay.blockSteps, frame.i);
       for (let at = 0; at < n; at += 1) {
         const block = lane.stay.blocks[at];
         const owner = {
-          request: lane.request, at,
+          request, at,
           fill: clamp((lane.kvLen - at * run.blockSize) / run.blockSize, 0, 1),
           fresh: lane.stay.blockSteps[at] === frame.i && at * run.blockSize >= (lane.stay.hit || 0),
         };
-        if (owners.has(block)) owners.get(block).push(owner);
-        else owners.set(block, [owner]);
+        owners.set(block, [...(owners.get(block) || []), owner]);
       }
     }
     return owners;
@@ -178,7 +186,7 @@ export class BlocksView {
     const g = surface.begin();
     const total = kv.total;
     const { w, h } = surface;
-    this.owned = this.owners(frame);
+    this.owned = this.owners(frame, run);
     this.ghosts = new Map();
     for (const v of frame.vanished) if (v.stay) v.stay.blocks.forEach((b, at) => this.ghosts.set(b, { request: v.request, at }));
     const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16)))); // blocks a tile, where even 4 px squares do not fit
@@ -204,7 +212,10 @@ export class BlocksView {
     setAttr(surface.canvas, "aria-label", `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${this.ghosts.size ? `, ${t(`${this.ghosts.size} freed by preemption`)}` : ""}`);
   }
 
-  /** h: of the fill; strip: what is left below it for a label, or 0. */
+  /**
+   * h: of the fill; strip: what is left below it for a label, or 0.
+   * @param {Ink} g @param {ViewState} state @param {number} block @param {number} x @param {number} y @param {number} w @param {number} h @param {number} strip
+   */
   _block(g, { palette, focus, hot, run }, block, x, y, w, h, strip) {
     const owners = this.owned.get(block);
     const ghost = this.ghosts.get(block);
@@ -249,14 +260,18 @@ export class BlocksView {
       g.setLineDash([]);
     }
     if (strip) this._label(g, palette, owners, ghost && ghost.request, x, y + h + 1, w, strip);
-    if (hot && hot.keys && owners.some((o) => o.request === hot.request && hot.keys[0] < (o.at + 1) * run.blockSize && hot.keys[1] > o.at * run.blockSize)) {
+    const [from, end] = hot?.keys || [0, 0];
+    if (owners.some((o) => o.request === hot?.request && from < (o.at + 1) * run.blockSize && end > o.at * run.blockSize)) {
       g.strokeStyle = palette.ink;
       g.lineWidth = 2.5;
       g.strokeRect(x + 1, y + 1, w - 2, h - 2);
     }
   }
 
-  /** Below the fill, never on it: the owner's letter and, struck through, that of the owner until this step. */
+  /**
+   * Below the fill, never on it: the owner's letter and, struck through, that of the owner until this step.
+   * @param {Ink} g @param {Palette} palette @param {BlockOwner[]} owners @param {any} lost @param {number} x @param {number} y @param {number} w @param {number} strip
+   */
   _label(g, palette, owners, lost, x, y, w, strip) {
     setFont(g, `700 ${strip - 2}px ${palette.mono}`);
     g.textBaseline = "middle";
@@ -272,6 +287,7 @@ export class BlocksView {
     g.fillRect(x + w - was, middle - 1, was, 1.6);
   }
 
+  /** @param {Ink} g @param {ViewState} state @param {number} tile @param {number} x @param {number} y @param {number} w @param {number} h */
   _tile(g, { palette, focus, run }, tile, x, y, w, h) {
     let fill = 0;
     let owner = null;
@@ -293,6 +309,7 @@ export class BlocksView {
     }
   }
 
+  /** @param {number} x @param {number} y */
   hit(x, y) {
     if (!this.cols || !this.state) return null;
     const { run } = this.state;
@@ -323,8 +340,8 @@ export class BlocksView {
   }
 
   /** @param {ViewState} state */
-  table({ frame }) {
-    const owned = [...this.owners(frame)].sort((a, b) => a[0] - b[0]);
+  table({ run, frame }) {
+    const owned = [...this.owners(frame, run)].sort((a, b) => a[0] - b[0]);
     const { kv } = frame.event;
     return {
       caption: `${t(`Blocks in use: ${kv.used} of ${kv.total}`)}${frame.vanished.length ? `; ${t("freed by preemption")}: ${frame.vanished.map((v) => v.request.letter).join(", ")}` : ""}`,

@@ -12,8 +12,10 @@ import { clockLabel, countLaneSteps, indexAt, lanePieces, queueColumns, roundUni
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
 
 export const GUTTER = 24; // left of the lanes: their numbers
+/** @type {LaneScale} */
+const NOWHERE = { clock: false, left: 0, per: 1, start: 0, from: () => 0, to: () => 0 }; // before it is painted
 
-/** What the device did between two steps of an asynchronous run. */
+/** What the device did between two steps of an asynchronous run. @param {{seconds: number, forHost: boolean}} idle @param {number} before */
 function idleWords({ seconds, forHost }, before) {
   return forHost ? `device waited ${milliseconds(seconds)} for the host before step ${before}` : `device idle for ${milliseconds(seconds)} before step ${before}: nobody to serve`;
 }
@@ -31,15 +33,14 @@ export class LaneChart {
     });
     this.chart = document.createElement("canvas"); // what happened
     this.ground = document.createElement("canvas"); // empty lanes, the axis
-    /** @type {LaneScale | null} */
-    this.scale = null;
+    this.scale = NOWHERE;
     this.axis = 0; // its height
     this.font = 11;
     this.end = 0; // where the lanes end
     this.queueHeight = 0;
     this.pitch = 0;
     this.gap = 0;
-    this.counted = null;
+    this.counted = { prefill: 0, decode: 0, wasted: 0, overrun: 0, stalled: 0, preempted: 0, waiting: 0 }; // lane-steps, by what was done
     this.idle = 0; // seconds of it, on the clock
     /** @type {string | null} */
     this._stamp = null;
@@ -73,16 +74,16 @@ export class LaneChart {
     }
     const pieces = lanePieces(run);
     this.counted = countLaneSteps(run, pieces);
-    for (const piece of pieces) if (piece.stay >= 0) this._piece(g, piece);
-    for (let i = 0; i < run.length; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, i, lane, run.request(request));
-    this._idle(g);
-    this._letters(g);
-    if (most) this._queue(g, most);
-    this._ground(mark);
+    for (const piece of pieces) if (piece.stay >= 0) this._piece(g, state, piece);
+    for (let i = 0; i < run.length; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, state, i, lane, run.request(request));
+    this._idle(g, state);
+    this._letters(g, state);
+    if (most) this._queue(g, state, most);
+    this._ground(state, mark);
     return true;
   }
 
-  /** Put it on the surface: what lies left of `x` at full strength, the rest at `faint`. */
+  /** Put it on the surface: what lies left of `x` at full strength, the rest at `faint`. @param {number} x */
   show(x, faint = 0.22) {
     const { surface } = this;
     const g = surface.begin();
@@ -98,6 +99,7 @@ export class LaneChart {
     return g;
   }
 
+  /** @param {HTMLCanvasElement} canvas */
   _begin(canvas) {
     const { surface } = this;
     const g = resize(canvas, surface.canvas.width, surface.canvas.height);
@@ -105,23 +107,25 @@ export class LaneChart {
     return g;
   }
 
-  /** The top of a lane's ink, and its height. */
+  /** The top of a lane's ink, and its height. @param {number} lane */
   _lane(lane) {
     return [this.axis + lane * this.pitch + this.gap / 2, Math.max(1, this.pitch - this.gap)];
   }
 
-  _light(g, request) {
-    g.globalAlpha = dims(this.state.focus, request) ? 0.2 : 1;
+  /** @param {Ink} g @param {Focus} focus @param {RunRequest} request */
+  _light(g, focus, request) {
+    g.globalAlpha = dims(focus, request) ? 0.2 : 1;
   }
 
-  _piece(g, { lane, from, end, status, stay }) {
-    const { run, palette } = this.state;
+  /** @param {Ink} g @param {LaneState} state @param {ReturnType<typeof lanePieces>[number]} piece */
+  _piece(g, { run, palette, focus }, { lane, from, end, status, stay }) {
     const { scale } = this;
     const { request } = run.stays[stay];
     const [y, height] = this._lane(lane);
     const colours = palette.of(request);
-    this._light(g, request);
+    this._light(g, focus, request);
     const step = scale.to(from) - scale.from(from);
+    /** @type {number[][]} */
     const parts = [];
     for (let n = from; n < end; n += 1) { // narrow steps that touch are one piece
       const before = parts.at(-1);
@@ -150,9 +154,8 @@ export class LaneChart {
     }
   }
 
-  /** On the clock of an asynchronous run: the device idle between two steps, dotted across all lanes. */
-  _idle(g) {
-    const { run, palette } = this.state;
+  /** On the clock of an asynchronous run: the device idle between two steps, dotted across all lanes. @param {Ink} g @param {LaneState} state */
+  _idle(g, { run, palette }) {
     const { scale } = this;
     this.idle = 0;
     if (!scale.clock || !run.asynchronous) return;
@@ -171,9 +174,9 @@ export class LaneChart {
     }
   }
 
-  _cross(g, i, lane, request) {
-    const { palette } = this.state;
-    this._light(g, request);
+  /** @param {Ink} g @param {LaneState} state @param {number} i @param {number} lane @param {RunRequest} request */
+  _cross(g, { palette, focus }, i, lane, request) {
+    this._light(g, focus, request);
     const x = this.scale.from(i);
     const [y, height] = this._lane(lane);
     g.fillStyle = palette.warn;
@@ -195,8 +198,8 @@ export class LaneChart {
     g.stroke();
   }
 
-  _letters(g) {
-    const { run, palette, presenter } = this.state;
+  /** @param {Ink} g @param {LaneState} state */
+  _letters(g, { run, palette, presenter, focus }) {
     const { scale } = this;
     const height = this.pitch - this.gap;
     const size = Math.min(presenter ? 20 : 12, height);
@@ -211,7 +214,7 @@ export class LaneChart {
       const { letter } = stay.request;
       const width = measure(g, letter);
       if (end < from || scale.to(end) - x < width + 6) continue;
-      this._light(g, stay.request);
+      this._light(g, focus, stay.request);
       const y = this.axis + (stay.lane + 0.5) * this.pitch;
       const dx = stay.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
       g.fillStyle = palette.of(stay.request).tint; // a pale background: text on it is legible whatever lies below
@@ -221,9 +224,8 @@ export class LaneChart {
     }
   }
 
-  /** Who waits, one column a step: its height is the number waiting. */
-  _queue(g, most) {
-    const { run, palette, focus } = this.state;
+  /** Who waits, one column a step: its height is the number waiting. @param {Ink} g @param {LaneState} state @param {number} most */
+  _queue(g, { run, palette, focus }, most) {
     const { scale } = this;
     const base = this.surface.h;
     const unit = (this.queueHeight - 4) / most;
@@ -244,9 +246,9 @@ export class LaneChart {
     }
   }
 
-  _ground(mark) {
+  /** @param {LaneState} state @param {(g: Ink) => void} mark */
+  _ground({ run, palette }, mark) {
     const { surface } = this;
-    const { run, palette } = this.state;
     const g = this._begin(this.ground);
     g.fillStyle = palette.empty;
     for (let lane = 0; lane < run.numLanes; lane += 1) {
@@ -267,10 +269,10 @@ export class LaneChart {
     for (const dy of [-4, 0, 4]) g.fillRect(6, y + dy - 0.5, 9, 1.5);
   }
 
-  /** What lies under a point: {request, lines}, or null. */
+  /** What lies under a point: {request, lines}, or null. @param {number} x @param {number} y */
   hit(x, y) {
     const { state, scale } = this;
-    if (!state?.run.length || !scale || x < GUTTER - 2 || y < this.axis) return null;
+    if (!state?.run.length || x < GUTTER - 2 || y < this.axis) return null;
     const { run } = state;
     const i = indexAt(run, scale, x);
     const gap = scale.clock && i + 1 < run.length && x > scale.to(i) ? run.idleBefore(i + 1) : null;
@@ -288,6 +290,7 @@ export class LaneChart {
   }
 }
 
+/** @param {Ink} g @param {number} x @param {number} y @param {number} width @param {number} height @param {Colours} colours */
 function prefill(g, x, y, width, height, colours) {
   g.fillStyle = colours.tint;
   g.fillRect(x, y, width, height);
@@ -302,6 +305,7 @@ function prefill(g, x, y, width, height, colours) {
   g.strokeRect(x + 0.75, y + 0.75, width - 1.5, height - 1.5);
 }
 
+/** @param {number} status */
 function doing(status) {
   if (status & OVERRUN) return "overrun: it had stopped when this step was already launched, computed for nothing";
   if (status & WASTED) return "finished; its row is computed as padding until the wave ends";

@@ -21,13 +21,15 @@ export class LanesView {
     this.actions = actions;
     this.key = find(panel, ".key");
     this.head = find(panel, ".playhead");
-    this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [name, panel.querySelector(`.legend-${name}`)]));
+    this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [name, find(panel, `.legend-${name}`)]));
     this.chart = new LaneChart(canvasIn(panel, ".scrubber canvas"), actions.redraw);
     this.otherBox = find(panel, ".other-lanes");
     this.other = new LaneChart(canvasIn(panel, ".other-lanes canvas"), actions.redraw);
     this.what = find(panel, ".what-button");
     /** @type {string[]} */
     this.counts = []; // what lanes did over the whole run, "37 decode"
+    this.dragging = false;
+    this._x = NaN; // where the playhead is
     this._scrub();
     this._turnTo();
   }
@@ -45,20 +47,23 @@ export class LanesView {
     return this.chart.idle;
   }
 
+  /** @param {number} i */
   left(i) {
     return this.chart.scale.from(i);
   }
 
+  /** @param {number} i */
   right(i) {
     return this.chart.scale.to(i);
   }
 
+  /** @param {Run} run @param {boolean} clock */
   _span(run, clock) {
     const [first, last] = [run.events[0], run.events[run.length - 1]];
     return clock ? last.tEnd - first.tStart || 1e-9 : last.step + 1 - first.step;
   }
 
-  /** @param {ViewState} state */
+  /** @param {ViewState} state @param {Run} run */
   _layout({ clock, pair, presenter, layout }, run) {
     const { w } = this.surface;
     let span = Math.max(...[run, ...pair.charted].map((r) => this._span(r, clock)));
@@ -69,7 +74,7 @@ export class LanesView {
     };
   }
 
-  /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. */
+  /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param {ViewState} state */
   _axis(g, { run, clock }) {
     const { scale, axis, font, surface } = this.chart;
     const span = (surface.w - GUTTER) / scale.per;
@@ -85,10 +90,13 @@ export class LanesView {
     });
   }
 
+  /** @param {LaneChart["counted"]} c */
   _key(c) {
     const counted = { prefill: c.prefill, decode: c.decode, wasted: c.wasted - c.overrun, overrun: c.overrun, stalled: c.stalled, preempted: c.preempted };
     this.counts = Object.entries(counted).filter(([, n]) => n).map(([word, n]) => `${n} ${word}`);
-    for (const [name, n] of [["waste", c.wasted - c.overrun], ["overrun", c.overrun], ["stalled", c.stalled], ["gone", c.preempted], ["waits", c.waiting], ["idle", this.idle]]) if (this.legend[name]) this.legend[name].hidden = !n;
+    const { overrun, stalled, waiting: waits } = c;
+    const drawn = { waste: counted.wasted, overrun, stalled, gone: c.preempted, waits, idle: this.idle };
+    for (const [name, n] of Object.entries(drawn)) this.legend[name].hidden = !n;
     setAttr(this.chart.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
 
@@ -113,24 +121,27 @@ export class LanesView {
       const side = x > this.surface.w - WHAT ? x - 8 - this.what.offsetWidth : x + 9;
       this.what.style.transform = `translateX(${side.toFixed(2)}px)`;
     }
-    if (pair.charted.length) this._drawOther(state, stamp, this.right(frame.i), x);
+    if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, this.right(frame.i), x);
     const e = frame.event;
     const idle = run.idleBefore(frame.i);
     const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
     tell(this.key, `${waited}step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
   }
 
-  /** The other run of a pair up to the same moment; where it is on screen, above as it was, below as changed. */
-  _drawOther(state, stamp, right, x) {
+  /**
+   * The other run of a pair up to the same moment; where it is on screen, above as it was, below as changed.
+   * @param {ViewState} state @param {{run: Run, name: string}} member @param {string} stamp @param {number} right @param {number} x
+   */
+  _drawOther(state, member, stamp, right, x) {
     const { other } = this;
-    const { pair: { members, other: member }, palette, focus, presenter } = state;
-    const at = members.indexOf(member);
+    const { pair, palette, focus, presenter } = state;
+    const at = pair.members.indexOf(member);
     this.otherBox.style.order = at === 0 ? "-1" : "1";
     if (!other.surface.visible) return;
     const { run, name } = member;
     const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean); // as in the run on screen
     other.paint({ run, palette, focus: lit, presenter }, `${stamp}/${at}`, () => this._layout(state, run), (g) => {
-      const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.events.at(-1).tEnd - run.events[0].tStart))}`;
+      const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.events[run.length - 1].tEnd - run.events[0].tStart))}`;
       g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
     });
     const g = other.show(right);
@@ -140,7 +151,7 @@ export class LanesView {
     setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${t(name)}`);
   }
 
-  /** A dashed line where the runs of a pair part. */
+  /** A dashed line where the runs of a pair part. @param {ViewState} state @param {LaneChart} chart @param {Run} run @param {Ink} g */
   _parting({ pair: { step, charted }, palette }, chart, run, g) {
     if (step === null || !charted.includes(run)) return;
     const x = chart.scale.from(run.indexOf(step));
@@ -156,30 +167,32 @@ export class LanesView {
 
   // -- pointing ------------------------------------------------------------------------------------------------------
 
+  /** @param {number} x @param {number} y */
   hit(x, y) {
     return this.chart.hit(x, y);
   }
 
   _scrub() {
     const { canvas } = this.chart;
-    const area = canvas.parentElement;
-    const seek = (e) => {
+    const area = /** @type {HTMLElement} */ (canvas.parentElement);
+    const seek = (/** @type {PointerEvent} */ e) => {
       const r = canvas.getBoundingClientRect();
-      this.actions.scrub(indexAt(this.state.run, this.chart.scale, clamp(e.clientX - r.left, GUTTER, r.width)));
+      const { state, scale } = this.chart;
+      if (state) this.actions.scrub(indexAt(state.run, scale, clamp(e.clientX - r.left, GUTTER, r.width)));
     };
     area.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.state || !this.chart.scale) return;
+      if (e.button || !this.chart.state) return;
       area.setPointerCapture(e.pointerId);
-      this._dragging = true;
+      this.dragging = true;
       this.actions.hover(null);
       seek(e);
     });
     area.addEventListener("pointermove", (e) => {
-      if (this._dragging) seek(e);
+      if (this.dragging) seek(e);
     });
     const end = () => {
-      if (this._dragging) {
-        this._dragging = false;
+      if (this.dragging) {
+        this.dragging = false;
         this.actions.redraw();
       }
     };
@@ -197,23 +210,19 @@ export class LanesView {
     });
   }
 
-  get dragging() {
-    return Boolean(this._dragging);
-  }
-
   /** @param {ViewState} state */
   table({ run, frame }) {
     return lanesTable(run, frame, `${t(`Lanes in step ${frame.event.step}`)}. ${t("The whole run, in lane-steps")}: ${this._counts}`);
   }
 
-  /** The other run's lanes in the same step. */
-  /** @param {ViewState} state */
+  /** The other run's lanes in the same step. @param {ViewState} state */
   besideTable({ frame: { event }, pair: { other } }) {
     if (!other) return { caption: t("There is no other run"), columns: [], rows: [] };
     return lanesTable(other.run, other.run.frame(other.run.indexOf(event.step)), `${t("Lanes of the other run")}, ${t(other.name)}: ${t(`step ${event.step}`)}`);
   }
 }
 
+/** @param {Run} run @param {Frame} frame @param {string} caption */
 function lanesTable(run, frame, caption) {
   return {
     caption, columns: ["Lane", "Request", "Since step", "This step"],

@@ -15,10 +15,14 @@ export class Narration {
     this.button = find(panel, ".why-button");
     this.list = find(panel, ".why-list");
     this.live = find(panel, ".live");
-    this._caption = this._run = this._focus = this._dimmed = null; // what is shown
-    this.button.addEventListener("click", () => this.open(this.list.hidden));
+    /** @type {{caption?: Caption | null, run?: Run, focus?: Focus, dimmed?: Caption | null}} */
+    this._shown = {};
+    /** @type {number | undefined} */
+    this._timer = undefined;
+    this.button.addEventListener("click", () => this.open(Boolean(this.list.hidden)));
   }
 
+  /** @param {boolean} on */
   open(on) {
     this.list.hidden = !on;
     this.button.setAttribute("aria-expanded", String(on));
@@ -29,29 +33,31 @@ export class Narration {
   draw(state) {
     const { run, frame, focus } = this.state = state;
     tell(this.pill, `step ${frame.event.step}`);
-    if (this._caption !== frame.caption || this._run !== run) {
-      [this._caption, this._run] = [frame.caption, run];
+    if (this._shown.caption !== frame.caption || this._shown.run !== run) {
+      Object.assign(this._shown, { caption: frame.caption, run });
       const holding = new Set(frame.lanes.map((l) => l.request));
       this.sentence.replaceChildren(...spans(state, this.say(frame), (r) => holding.has(r)));
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n;
-      if (n) tell(this.button.querySelector("span"), `${n} [reason|reasons]`);
+      if (n) tell(find(this.button, "span"), `${n} [reason|reasons]`);
       if (!this.list.hidden) this._fill(state);
     }
-    if (this._focus !== focus || this._dimmed !== this._caption) {
-      [this._focus, this._dimmed] = [focus, this._caption];
+    if (this._shown.focus !== focus || this._shown.dimmed !== frame.caption) {
+      Object.assign(this._shown, { focus, dimmed: frame.caption });
       for (const el of /** @type {NodeListOf<HTMLElement>} */ (this.sentence.querySelectorAll(".chip"))) el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     }
     clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
     this._timer = setTimeout(() => setText(this.live, `${t(`Step ${frame.event.step}.`)} ${plain(state, this.say(frame))}`), 350);
   }
 
+  /** @param {Frame} frame */
   say(frame) {
     if (frame.caption) return frame.caption.say;
     const { decode, prefill } = frame.event.budget;
     return [`${decode} decode and ${prefill} prefill tokens in ${frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`}.`];
   }
 
+  /** @param {ViewState} state */
   _fill(state) {
     const { frame } = state;
     const holding = new Set(frame.lanes.map((l) => l.request));

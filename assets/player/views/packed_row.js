@@ -9,6 +9,13 @@ import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 
 const GAP = 2;
 
+/**
+ * A token, or what stands for several: pads of a row or of a graph, tokens folded.
+ * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?: number, bucket?: number | null}} Cell
+ * @typedef {Cell & {x: number, y: number, w: number, h: number}} Placed
+ * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
+ */
+
 export class PackedRow {
   /**
    * @param {HTMLElement} panel
@@ -20,13 +27,18 @@ export class PackedRow {
     this.key = find(panel, ".key");
     this.title = find(panel, ".title");
     this.surface = new Surface(canvasIn(panel), actions.redraw);
+    /** @type {Placed[]} */
     this.cells = [];
   }
 
-  /** Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is exceeded. */
+  /**
+   * Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is exceeded.
+   * @param {Run} run @param {Pass} pass @param {number} most
+   */
   _cellsOf(run, pass, most) {
+    /** @type {Cell[]} */
     const cells = [];
-    const token = (item, position) => {
+    const token = (/** @type {PassItem} */ item, /** @type {number} */ position) => {
       const guess = guessAt(item, position);
       return { item, position, guess, text: guess === "forgotten" ? NOT_TAKEN : visible(run.tokenText(item.request, position)), phase: guess ? "draft" : item.phase };
     };
@@ -39,15 +51,17 @@ export class PackedRow {
         cells.push({ item, fold: rest, from: item.start + shown, text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`, phase: item.phase });
       }
     }
-    if (pass.graphPads) cells.push({ item: pass.items.at(-1), graph: pass.graphPads, bucket: pass.bucket, text: `+${t(`${pass.graphPads} graph padding`)}` });
+    if (pass.graphPads) cells.push({ item: pass.items[pass.items.length - 1], graph: pass.graphPads, bucket: pass.bucket, text: `+${t(`${pass.graphPads} graph padding`)}` });
     return cells;
   }
 
+  /** @param {Pass[]} passes */
   _sumOf(passes) {
     const tokens = passes.reduce((n, p) => n + p.tokens, 0);
     return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${t(`${count(passes.length)} more [pass|passes]`)}: ${t(`${count(tokens)} [token|tokens]`)}` };
   }
 
+  /** @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left @param {number} width @param {number} height */
   _place(g, groups, style, left, width, height) {
     let x = left;
     let y = 0;
@@ -91,13 +105,14 @@ export class PackedRow {
     const phone = state.layout === "phone";
     const style = alone ? { h: 54, pad: 13, font: 30, line: 10, least: 22 } : presenter ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
     let shown = passes;
+    /** @type {Pass[]} */
     let hidden = [];
     const fits = Math.floor((surface.h + style.line) / (style.h + style.line));
     if (passes.length > fits && !presenter) {
       const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 14));
       Object.assign(style, { h: Math.floor((surface.h - lines + 1) / lines), line: 1, font: phone ? 12 : 11 });
       if (passes.length > lines) { // those between are one line that counts them
-        shown = [...passes.slice(0, Math.max(1, lines - 2)), passes.at(-1)];
+        shown = [...passes.slice(0, Math.max(1, lines - 2)), passes[passes.length - 1]];
         hidden = passes.slice(shown.length - 1, -1);
       }
     }
@@ -112,7 +127,8 @@ export class PackedRow {
       if (placed) break;
     }
     if (!placed) placed = this._counted(g, run, shown, style, thumb + label);
-    if (thumb) this._thumbnail(g, state, passes.filter((p) => p.padded && p.width > 1).at(-1), thumb - 12);
+    const wide = passes.findLast((p) => p.padded && p.width > 1);
+    if (thumb && wide) this._thumbnail(g, state, wide, thumb - 12);
     if (label) {
       g.textBaseline = "middle";
       g.fillStyle = palette.soft;
@@ -126,12 +142,15 @@ export class PackedRow {
     }
     for (const cell of placed) this._ink(g, state, cell, style);
     this.cells = placed;
-    const what = (i) => (i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`);
+    const what = (/** @type {PassItem} */ i) => (i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`);
     setAttr(surface.canvas, "aria-label", `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes.map((p) => p.items
       .map((i) => `${i.request.letter} ${t(what(i))}${i.pads ? ` ${t(`after ${count(i.pads)} [pad|pads]`)}` : ""}`).join(", ")).join("; ")}`);
   }
 
-  /** Too many even for one cell a request: as many as fit, then how many are left. */
+  /**
+   * Too many even for one cell a request: as many as fit, then how many are left.
+   * @param {Ink} g @param {Run} run @param {Pass[]} passes @param {Style} style @param {number} left
+   */
   _counted(g, run, passes, style, left) {
     const cells = passes.flatMap((p) => this._cellsOf(run, p, 0));
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
@@ -144,6 +163,7 @@ export class PackedRow {
     return [];
   }
 
+  /** @param {Ink} g @param {ViewState} state @param {Placed} cell @param {Style} style */
   _ink(g, { palette, focus, hot }, cell, style) {
     const colours = palette.of(cell.item.request);
     const strength = dims(focus, cell.item.request) || (focus && cell.graph) ? 0.2 : 1;
@@ -184,7 +204,7 @@ export class PackedRow {
     g.globalAlpha = 1;
   }
 
-  /** The rectangle that was really computed: rows × width, pads hatched. */
+  /** The rectangle that was really computed: rows × width, pads hatched. @param {Ink} g @param {ViewState} state @param {Pass} pass @param {number} width */
   _thumbnail(g, { palette, focus }, pass, width) {
     const height = this.surface.h - 2;
     const cw = Math.min(width / pass.width, 14);
@@ -206,13 +226,14 @@ export class PackedRow {
     g.globalAlpha = 1;
   }
 
+  /** @param {number} x @param {number} y */
   hit(x, y) {
     const cell = this.cells.find((c) => x >= c.x && x < c.x + c.w && y >= c.y && y < c.y + c.h);
-    if (!cell) return null;
-    const { item } = cell;
+    if (!cell || !this.state) return null;
+    const { item, position = 0 } = cell;
     const request = item.request;
     if (cell.sum) return { request: null, lines: [[cell.text]] };
-    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${count(cell.bucket)} [position|positions], ${cell.graph} of them for nobody`]] };
+    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions], ${cell.graph} of them for nobody`]] };
     if (cell.pads) {
       const why = item.finished ? "finished; its row is still computed until the wave ends" : "shorter than this pass is wide";
       return { request, lines: [[{ request }, ` ${count(cell.pads)} [pad|pads]: ${why}`]] };
@@ -221,12 +242,12 @@ export class PackedRow {
       const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
       return { request, lines: [[{ request }, ` ${count(cell.fold)} more [token|tokens]${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
     }
-    if (cell.guess === "forgotten") return { request, lines: [[{ request }, ` position ${cell.position}: a token that was guessed and turned out wrong; it is forgotten`]] };
-    const text = this.state.run.tokenText(request, cell.position);
+    if (cell.guess === "forgotten") return { request, lines: [[{ request }, ` position ${position}: a token that was guessed and turned out wrong; it is forgotten`]] };
+    const text = this.state.run.tokenText(request, position);
     return {
       request,
-      hot: { request, q: cell.position, keys: [cell.position, cell.position + 1] },
-      lines: [[{ request }, ` token ${cell.position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed ahead by speculation, and right"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`]],
+      hot: { request, q: position, keys: [position, position + 1] },
+      lines: [[{ request }, ` token ${position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed ahead by speculation, and right"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`]],
     };
   }
 

@@ -8,6 +8,8 @@ import { chip, wasAdmitted } from "../parts/chips.js";
 
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 
+/** @typedef {{el: HTMLElement, box: HTMLElement, text: HTMLElement, since: HTMLElement, why: HTMLElement, request?: RunRequest | null, run?: Run, seen?: boolean}} Row */
+
 export class QueueView {
   /** @param {HTMLElement} panel */
   constructor(panel) {
@@ -30,7 +32,9 @@ export class QueueView {
       return { name, bar, value };
     });
     this.waited = $(".waited");
+    /** @type {Row[]} */
     this.rows = [];
+    /** @type {HTMLElement[]} */
     this.parts = [];
   }
 
@@ -42,7 +46,10 @@ export class QueueView {
     this._time(state);
   }
 
-  /** Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device. */
+  /**
+   * Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device.
+   * @param {ViewState} state
+   */
   _time({ run, frame }) {
     const { tStart, tEnd, timings: { schedule, prepare, forward, sample } } = frame.event; // null: another engine did not record it
     const total = tEnd - tStart;
@@ -59,10 +66,11 @@ export class QueueView {
       setStyle(bar, "transform", `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`);
     });
     const idle = run.idleBefore(frame.i);
-    this.waited.hidden = !(idle && idle.worth);
-    if (!this.waited.hidden) tell(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
+    this.waited.hidden = !idle?.worth;
+    if (idle?.worth) tell(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
   }
 
+  /** @param {ViewState} state */
   _waiting(state) {
     const { run, frame, layout } = state;
     const { waiting } = frame;
@@ -73,9 +81,9 @@ export class QueueView {
     this.empty.hidden = waiting.length > 0;
     while (this.rows.length < shown.length + 1) {
       const row = { box: h("span", { class: "wait-chip" }), text: h("span", { class: "wait-text" }), since: h("span", { class: "wait-since" }), why: h("span", { class: "wait-why" }) };
-      row.el = h("li", { class: "wait" }, row.box, h("span", { class: "wait-words" }, row.text, row.since, row.why));
-      this.rows.push(row);
-      this.list.append(row.el);
+      const el = h("li", { class: "wait" }, row.box, h("span", { class: "wait-words" }, row.text, row.since, row.why));
+      this.rows.push({ ...row, el });
+      this.list.append(el);
     }
     this.rows.forEach((row, n) => {
       const wait = shown[n];
@@ -96,7 +104,7 @@ export class QueueView {
         [row.request, row.run, row.seen] = [wait.request, run, seen];
         row.box.replaceChildren(chip(state, wait.request, false));
       }
-      row.el.dataset.request = wait.request.index;
+      row.el.dataset.request = String(wait.request.index);
       row.el.classList.toggle("dim", dims(state.focus, wait.request));
       const prompt = run.promptLength(wait.request);
       const since = run.stepOf(wait.since);
@@ -108,6 +116,7 @@ export class QueueView {
     this.shownWaiting = shown.length + (waiting.length > shown.length ? waiting.length - shown.length : 0);
   }
 
+  /** @param {ViewState} state */
   _budget({ run, frame, focus }) {
     const { bar } = this;
     const { limit, decode, prefill, unused } = frame.event.budget;
@@ -139,7 +148,7 @@ export class QueueView {
       const hue = part.request ? part.request.hue : -1;
       setStyle(el, "--hue", hue < 0 ? "var(--pad)" : `var(--hue-${hue})`);
       setStyle(el, "--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
-      if (part.request) el.dataset.request = part.request.index;
+      if (part.request) el.dataset.request = String(part.request.index);
       else delete el.dataset.request;
       setText(el, share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "");
     });
@@ -150,9 +159,11 @@ export class QueueView {
     setAttr(bar, "aria-label", `${t("Token budget")}: ${this.split.textContent}`);
   }
 
+  /** @param {ViewState} state */
   _gauges({ run, frame }) {
     const { kv, budget } = frame.event;
     const lanes = frame.lanes.filter((l) => l.stay).length;
+    /** @type {Record<string, number[]>} */
     const values = { lanes: [lanes, run.numLanes], blocks: [kv.used, kv.total] };
     for (const gauge of this.gauges) {
       const [value, total] = values[gauge.name];

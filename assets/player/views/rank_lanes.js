@@ -33,6 +33,7 @@ class Band {
       h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.actions.chooseRank(member) }, name), this.pill, this.sentence, this.share), this.stage);
     this.chart = new LaneChart(canvas, view.actions.redraw);
     this._said = "";
+    this.at = { i: -1, inside: false }; // where it stands
     /** @type {number | null} */
     this._length = null; // steps for which it has been said what they are
   }
@@ -76,6 +77,7 @@ class Band {
     if (this.at.inside) this._mark(g, palette);
   }
 
+  /** @param {RanksState} ranks */
   _say(ranks) {
     const { member, run } = this;
     if (this._length !== run.length) {
@@ -95,6 +97,7 @@ class Band {
     this.sentence.title = this.sentence.textContent;
   }
 
+  /** @param {Ink} g */
   _ticks(g) {
     const { run, chart: { scale } } = this;
     run.events.forEach((e, i) => {
@@ -104,7 +107,7 @@ class Band {
     });
   }
 
-  /** The step at this moment: a frame around all its lanes. */
+  /** The step at this moment: a frame around all its lanes. @param {Ink} g @param {Palette} palette */
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);
@@ -113,10 +116,10 @@ class Band {
     g.strokeRect(left - 1, STRIP - 1, Math.max(3, scale.to(this.at.i) - left) + 2, this.run.numLanes * pitch + 2);
   }
 
-  /** What lies under a point: {step, request, lines}; step: null in a gap. */
+  /** What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param {number} y */
   hit(x, y) {
     const { scale } = this.chart;
-    if (!scale || !this.run.length || x < GUTTER) return null;
+    if (!this.chart.state?.run.length || x < GUTTER) return null;
     const i = indexAt(this.run, scale, x);
     if (x < scale.from(i) || x > scale.to(i) + 1) return { step: null, request: null, lines: [[`rank ${this.member.rank} computes nothing here`]] };
     const found = this.chart.hit(x, y);
@@ -143,26 +146,30 @@ export class RankLanes {
     this.surface = { canvas: this.area }; // a table replaces all of it
     /** @type {Band[]} */
     this.bands = [];
+    /** @type {readonly Rank[]} */
+    this._members = []; // whose bands they are
+    /** @type {RunRequest | null} */
+    this._lit = null;
     this._point();
   }
 
   /** Pixels a second. */
   get per() {
-    return Math.max(1, this.axis.w - GUTTER - 2) / this.state.ranks.room;
+    return Math.max(1, this.axis.w - GUTTER - 2) / (this.state?.ranks.room || 1);
   }
 
-  /** Where a moment lies. */
+  /** Where a moment lies. @param {number} moment */
   x(moment) {
-    return GUTTER + (moment - this.state.ranks.from) * this.per;
+    return GUTTER + (moment - (this.state?.ranks.from || 0)) * this.per;
   }
 
   /** @param {ViewState} state */
   draw(state) {
     const { ranks, presenter, layout, palette } = state;
     this.state = ranks && { ...state, ranks };
-    if (!this.state || !this.axis.visible) return;
-    if (this._of !== ranks.members) {
-      this._of = ranks.members;
+    if (!ranks || !this.state || !this.axis.visible) return;
+    if (this._members !== ranks.members) {
+      this._members = ranks.members;
       this.bands = ranks.members.map((member) => new Band(this, member));
       this.bandsBox.replaceChildren(...this.bands.map((band) => band.el));
       this.bandsBox.style.setProperty("--bands", String(this.bands.length));
@@ -182,7 +189,8 @@ export class RankLanes {
 
   _point() {
     const { area, actions } = this;
-    const moment = (e) => this.state.ranks.from + (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
+    const moment = (/** @type {PointerEvent} */ e) => (this.state?.ranks.from || 0) + (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
+    /** @type {{x: number, found: ReturnType<RankLanes["_found"]>, dragged: boolean} | null} */
     let down = null;
     area.addEventListener("pointerdown", (e) => {
       if (e.button || /** @type {HTMLElement} */ (e.target).closest("h4")) return;
@@ -205,7 +213,7 @@ export class RankLanes {
     area.addEventListener("pointerleave", () => this._light(null));
   }
 
-  /** What lies under the pointer, and of which rank. */
+  /** What lies under the pointer, and of which rank. @param {PointerEvent} e */
   _found(e) {
     const band = this.bands.find((b) => b.stage.contains(/** @type {Node} */ (e.target)));
     if (!band) return null;
@@ -214,7 +222,7 @@ export class RankLanes {
     return found && { ...found, member: band.member };
   }
 
-  /** One request lit, the others of all ranks faint. */
+  /** One request lit, the others of all ranks faint. @param {{request: RunRequest | null, lines: Span[][]} | null} found @param {PointerEvent | null} e */
   _light(found, e = null) {
     this.actions.explain(found && found.lines, e?.clientX, e?.clientY);
     const request = found && found.request;

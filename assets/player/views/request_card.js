@@ -20,24 +20,28 @@ export function timesOf(run, request, i) {
     const mine = event.sampled.filter((s) => s.request === request.id); // several, where a step has several passes
     return event.passes[mine[k - countUpTo(request.samples, step - 1)].passIndex].tEnd;
   });
+  const arrived = request.arrived ?? 0;
   const began = before?.computed ?? startOf(run, request, i);
   const first = before?.token ?? at[0] ?? null;
   const gaps = at.slice(1).map((t, k) => t - at[k]);
   const n = run.numGenerated(request, i);
   return {
-    waited: began === null ? null : began - request.arrived, ttft: first === null ? null : first - request.arrived, gaps,
-    tpot: n > 1 && at.length ? (at.at(-1) - first) / (n - 1) : null,
+    waited: began === null ? null : began - arrived, ttft: first === null ? null : first - arrived, gaps,
+    tpot: n > 1 && at.length ? (at[at.length - 1] - first) / (n - 1) : null,
     preemptions: request.waits.filter(([from, , preempted]) => preempted && from <= i).length,
   };
 }
 
-/** When the first pass for a request began, among the steps up to i; null if there is none. */
+/** When the first pass for a request began, among the steps up to i; null if there is none. @param {Run} run @param {RunRequest} request @param {number} i */
 function startOf(run, request, i) {
-  const event = run.events.find((e, step) => step <= i && e.segments.some((s) => s.request === request.id));
-  return event ? event.passes[event.segments.find((s) => s.request === request.id).passIndex].tStart : null;
+  for (const { segments, passes } of run.events.slice(0, i + 1)) {
+    const first = segments.find((s) => s.request === request.id);
+    if (first) return passes[first.passIndex].tStart;
+  }
+  return null;
 }
 
-/** The memory of n cached positions, in words, or null where the model's bytes per position are not known. */
+/** The memory of n cached positions, in words, or null where the model's bytes per position are not known. @param {Run} run @param {number} n */
 function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;
@@ -59,9 +63,11 @@ export class RequestCard {
     this.surface = new Surface(canvasIn(panel), actions.redraw);
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
-    this._request = this._run = null; // whose name is shown
+    /** @type {{request?: RunRequest, run?: Run}} */
+    this._named = {}; // whose name is shown
   }
 
+  /** @param {string} name @param {string} value @param {string | null} note */
   _row(name, value, note = null) {
     let row = this.rows.get(name);
     if (!row) {
@@ -81,17 +87,17 @@ export class RequestCard {
     const { run, frame, pinned: request } = state;
     this.panel.hidden = !request;
     if (!request) return;
-    if (this._request !== request || this._run !== run) {
-      [this._request, this._run] = [request, run];
+    if (this._named.request !== request || this._named.run !== run) {
+      this._named = { request, run };
       this.name.replaceChildren(chip(state, request, true), request.by ? h("bdi", {}, request.by) : "", ` ${t("request")} ${request.id}`);
     }
     const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);
     const n = run.numGenerated(request, frame.i);
-    const done = request.finished && request.finished.step <= frame.i;
+    const { finished } = request;
     const here = request.arrived !== null && request.waits.length > 0 && request.waits[0][0] <= frame.i;
-    this._row("Now", !here ? "has not arrived" : done ? `finished in step ${run.stepOf(request.finished.step)}` : lane ? `in lane ${lane.lane}` : "waits");
-    this._row("Arrived", here ? `step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived)}` : "–");
+    this._row("Now", !here ? "has not arrived" : finished && finished.step <= frame.i ? `finished in step ${run.stepOf(finished.step)}` : lane ? `in lane ${lane.lane}` : "waits");
+    this._row("Arrived", here ? `step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}` : "–");
     this._row("Tokens", `${count(run.promptLength(request))} prompt [token|tokens] + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`);
     this._row("Waited", here && waited !== null ? milliseconds(waited) : "–");
     this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");
@@ -108,7 +114,7 @@ export class RequestCard {
     return { caption: pinned ? `${t("Gaps between the tokens of")} ${pinned.letter}` : t("No request is selected"), columns: ["Before token", "Gap"], rows: gaps.map((gap, k) => [String(k + 2), t(milliseconds(gap))]) };
   }
 
-  /** Every gap as a bar; the mean of them is TPOT. */
+  /** Every gap as a bar; the mean of them is TPOT. @param {number[]} gaps @param {Palette} palette @param {RunRequest} request */
   _gaps(gaps, palette, request) {
     const { surface } = this;
     const most = Math.max(...gaps, 1e-9);

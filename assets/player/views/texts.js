@@ -9,7 +9,10 @@ import { departs } from "../run/moments.js";
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far
 
-/** Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would move other text are shown as marks. */
+/**
+ * Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would move other text are shown as marks.
+ * @param {string[]} pieces @param {number} end @param {number} most
+ */
 function tail(pieces, end, most) {
   let text = "";
   let from = end;
@@ -21,13 +24,17 @@ function tail(pieces, end, most) {
   return (cut ? "…" : "") + clean(text.slice(-most));
 }
 
+/** @param {string} text */
 const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
+
+/** @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" | "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} Row */
 
 export class TextsView {
   /** @param {HTMLElement} panel */
   constructor(panel) {
     this.key = find(panel, ".key");
     this.box = find(panel, ".texts");
+    /** @type {Row[]} */
     this.rows = [];
     this._at = 0;
     /** @type {number | undefined} */
@@ -49,7 +56,7 @@ export class TextsView {
   /** @param {ViewState} state */
   _draw(state) {
     const { run, frame, pair, focus } = state;
-    const held = frame.lanes.filter((l) => l.request).map((l) => l.request);
+    const held = frame.lanes.flatMap((l) => l.request || []);
     const since = frame.i - 12; // a finished text stays for some steps, greyed
     const shown = [...new Set([
       ...held,
@@ -60,9 +67,9 @@ export class TextsView {
     tell(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
     while (this.rows.length < shown.length) {
       const row = { chip: h("span", {}), by: h("span", { class: "by" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
-      row.el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.by, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
-      this.rows.push(row);
-      this.box.append(row.el);
+      const el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.by, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
+      this.rows.push({ ...row, el });
+      this.box.append(el);
     }
     this.rows.forEach((row, n) => {
       const request = shown[n];
@@ -72,9 +79,9 @@ export class TextsView {
       if (row.request !== request || row.run !== run || row.holds !== holds) {
         [row.request, row.run, row.holds] = [request, run, holds];
         row.chip.replaceChildren(chip(state, request, holds));
-        row.el.dataset.request = request.index;
+        row.el.dataset.request = String(request.index);
       }
-      const done = request.finished && request.finished.step <= frame.i;
+      const done = request.finished && request.finished.step <= frame.i ? request.finished : null;
       const total = run.numGenerated(request, frame.i);
       const before = run.numGenerated(request, frame.i - 1);
       const output = run.texts.output[request.id] || [];
@@ -85,14 +92,15 @@ export class TextsView {
       const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak changes its text
       setText(row.output, tail(output, Math.min(before, output.length, leaves), OUTPUT));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
-      setText(row.masked, total > leaves ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}` : "");
+      setText(row.masked, masked && total > leaves ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}` : "");
       row.fresh.classList.toggle("changed", total > leaves);
       setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
       setStyle(row.el, "--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
+      /** @type {Record<string, string>} */
       const words = { length: "finished", stop: "stopped", cancelled: "cancelled", error: "failed" };
-      tell(row.note, done ? ` ${words[request.finished.reason] || "done"}` : !holds ? " preempted, waits" : "");
+      tell(row.note, done ? ` ${words[done.reason] || "done"}` : !holds ? " preempted, waits" : "");
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", dims(focus, request));
     });

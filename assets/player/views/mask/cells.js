@@ -6,7 +6,10 @@ import { clamp } from "../../parts/dom.js";
 import { allowedKeys, itemAt } from "../../run/passes.js";
 import { coverTiles } from "./geometry.js";
 
-/** The allowed cells of each request: cached keys pale, new ones full. */
+/**
+ * The allowed cells of each request: cached keys pale, new ones full.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number | null} window @param {Focus} focus
+ */
 export function inkCells(g, palette, at, items, window, focus) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
@@ -20,7 +23,7 @@ export function inkCells(g, palette, at, items, window, focus) {
     for (const cached of [true, false]) {
       g.fillStyle = cached ? colours.cached : colours.solid;
       for (let q = from; q < to; q += 1) {
-        const [a, b] = allowedKeys(item, q, window);
+        const [a, b] = allowedKeys(item, q, window) || [0, 0];
         const left = Math.max(a, cached ? k0 : cachedEnd);
         const end = Math.min(b, cached ? cachedEnd : k1);
         if (end <= left) continue;
@@ -32,7 +35,10 @@ export function inkCells(g, palette, at, items, window, focus) {
   g.globalAlpha = 1;
 }
 
-/** What a run that leaks also allows: the next request's keys. */
+/**
+ * What a run that leaks also allows: the next request's keys.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {Focus} focus
+ */
 export function inkLeaks(g, palette, at, items, focus) {
   const [q0, q1, k0, k1] = at.view;
   g.fillStyle = palette.warn;
@@ -46,7 +52,10 @@ export function inkLeaks(g, palette, at, items, focus) {
   g.globalAlpha = 1;
 }
 
-/** The allowed cells, each as strong as its weight against the strongest of its row. */
+/**
+ * The allowed cells, each as strong as its weight against the strongest of its row.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {Map<string, {weights: number[][]}>} weights
+ */
 export function inkWeights(g, palette, at, items, window, focus, weights) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
@@ -57,7 +66,7 @@ export function inkWeights(g, palette, at, items, window, focus, weights) {
     const first = item.q0 + item.pads;
     for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
       const row = found.weights[q - first];
-      const [a, b] = allowedKeys(item, q, window);
+      const [a, b] = allowedKeys(item, q, window) || [0, 0];
       const most = row.reduce((m, w) => Math.max(m, w), 1e-6);
       const [y, height] = [at.y(q), at.y(q + 1) - at.y(q)];
       const [left, end] = [Math.max(a, k0), Math.min(b, k1)];
@@ -79,11 +88,16 @@ export function inkWeights(g, palette, at, items, window, focus, weights) {
 export class Tiles {
   constructor() {
     this.canvas = document.createElement("canvas");
+    this._g = /** @type {Ink} */ (this.canvas.getContext("2d"));
+    /** @type {ImageData | null} */
     this._image = null;
     this._shares = new Float32Array(0);
   }
 
-  /** How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the device in one of the page. */
+  /**
+   * How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the device in one of the page.
+   * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d
+   */
   ink(g, palette, at, pass, items, window, focus, d) {
     const [, q1, k0, k1] = at.view;
     const areaW = at.x(k1) - at.gutter;
@@ -112,17 +126,17 @@ export class Tiles {
         pixels[y * W + x] = alpha ? ((alpha * 255) << 24) | colour[x] : 0;
       }
     }
-    this.canvas.getContext("2d").putImageData(image, 0, 0);
+    this._g.putImageData(image, 0, 0);
     g.imageSmoothingEnabled = false;
     g.drawImage(this.canvas, at.gutter, at.top, areaW, areaH);
   }
 
-  /** An image of this size, and room for the share of each of its pixels. */
+  /** An image of this size, and room for the share of each of its pixels. @param {number} W @param {number} H */
   _sized(W, H) {
     const canvas = this.canvas;
     if (!this._image || canvas.width !== W || canvas.height !== H) {
       [canvas.width, canvas.height] = [W, H];
-      this._image = canvas.getContext("2d").createImageData(W, H);
+      this._image = this._g.createImageData(W, H);
     }
     if (this._shares.length < W * H) this._shares = new Float32Array(W * H);
     return this._image;

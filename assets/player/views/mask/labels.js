@@ -6,7 +6,10 @@ import { measure, setFont, shorten } from "../../parts/surface.js";
 import { BAND } from "./geometry.js";
 import { visible } from "../../run/passes.js";
 
-/** Lines between cells where cells are large, between requests always. */
+/**
+ * Lines between cells where cells are large, between requests always.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number} right @param {number} bottom
+ */
 export function inkRules(g, palette, at, items, right, bottom) {
   const [q0, q1, k0, k1] = at.view;
   g.beginPath();
@@ -38,7 +41,10 @@ export function inkRules(g, palette, at, items, right, bottom) {
   g.stroke();
 }
 
-/** Letters and words of keys above, of queries at the left. */
+/**
+ * Letters and words of keys above, of queries at the left.
+ * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {Focus} focus
+ */
 export function inkLabels(g, run, palette, at, pass, items, focus) {
   const [q0, q1, k0, k1] = at.view;
   g.textBaseline = "middle";
@@ -115,7 +121,10 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
   g.textAlign = "left";
 }
 
-/** The hovered token, here or in any other view: its row, its column. */
+/**
+ * The hovered token, here or in any other view: its row, its column.
+ * @param {Ink} g @param {Hot | null} hot @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {number} right @param {number} bottom
+ */
 export function inkHot(g, hot, palette, at, pass, right, bottom) {
   if (!hot) return;
   const [q0, q1, k0, k1] = at.view;
@@ -123,7 +132,7 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
   g.strokeStyle = palette.ink;
   g.lineWidth = 1.2;
   const row = hot.row ?? (item && hot.q !== undefined ? item.q0 + item.pads + hot.q - item.start : undefined);
-  const isQuery = row !== undefined && row >= q0 && row < q1 && (hot.row !== undefined || (hot.q >= item.start && hot.q < item.kvLen));
+  const isQuery = row !== undefined && row >= q0 && row < q1 && (hot.row !== undefined || (item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen));
   if (isQuery) g.strokeRect(at.gutter + 0.5, at.y(row), right - at.gutter - 1, Math.max(1, at.y(row + 1) - at.y(row)));
   let range = null;
   if (hot.column !== undefined) range = [hot.column, hot.column + 1];
@@ -134,7 +143,10 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
   }
 }
 
-/** The whole mask in a corner, the view framed; where it lies. */
+/**
+ * The whole mask in a corner, the view framed; where it lies.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {number} right @param {number} room
+ */
 export function inkMinimap(g, palette, at, pass, right, room) {
   const [w, height] = [104, 72];
   const [x, y] = [Math.min(room, Math.max(right, at.gutter + 160)) - w - 6, at.top + 6];

@@ -9,10 +9,9 @@ import { measure, setFont, Surface } from "../../parts/surface.js";
 import { inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
 import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
-import { maskPointers } from "./pointers.js";
+import { maskPointers, onMinimap } from "./pointers.js";
 import { MaskTools } from "./tools.js";
-import { explainCell, maskHit } from "./words.js";
-import { visible } from "../../run/passes.js";
+import { itemAt, overrunWords, visible } from "../../run/passes.js";
 
 const PRESENTED = 1.85; // how much larger words are on a projector: 11 px become 20
 
@@ -30,13 +29,18 @@ export class MaskView {
     this.tools = new MaskTools(this, find(panel, ".tools"));
     this.surface = new Surface(canvasIn(panel), actions.redraw);
     this.tiles = new Tiles();
+    /** @type {Zoom | null} */
     this.zoom = null; // {request} or {view: [q0, q1, k0, k1]}
+    /** @type {number | null} */
     this.layer = null; // null: the widest window
+    /** @type {{x: number, y: number, w: number, h: number} | null} */
     this.minimap = null; // where it lies, while zoomed
-    this.drawn = null; // {pass, at, window, weights}
+    /** @type {DrawnMask | null} */
+    this.drawn = null;
     maskPointers(this);
   }
 
+  /** @param {Run} run */
   window({ windows }) {
     if (this.layer !== null) return windows[this.layer];
     return windows.includes(null) ? null : Math.max(...windows);
@@ -47,12 +51,14 @@ export class MaskView {
     this.layer = null;
   }
 
+  /** @param {RunRequest | null} request */
   zoomTo(request) {
     this.zoom = request && !(this.zoom && this.zoom.request === request) ? { request } : null;
     this.actions.redraw();
     this.actions.changed();
   }
 
+  /** @param {ViewState} state @param {Pass} pass */
   _layout({ run, palette, presenter }, pass) {
     const { surface } = this;
     const view = viewOf(pass, this.zoom);
@@ -61,7 +67,10 @@ export class MaskView {
     return layoutMask(surface, view, big, words);
   }
 
-  /** The keys' tokens, where columns leave room: across if each fits its column, else upwards. */
+  /**
+   * The keys' tokens, where columns leave room: across if each fits its column, else upwards.
+   * @param {Run} run @param {Palette} palette @param {Pass} pass @param {number[]} view @param {number} cw @param {number} big
+   */
   _keyWords(run, palette, pass, view, cw, big) {
     if (cw < 9 * big) return null;
     const { g } = this.surface;
@@ -135,6 +144,7 @@ export class MaskView {
 
   // -- pointing ------------------------------------------------------------------------------------------------------
 
+  /** @param {number} x @param {number} y */
   cellAt(x, y) {
     if (!this.drawn) return null;
     const { at, pass } = this.drawn;
@@ -146,12 +156,33 @@ export class MaskView {
     return { q, k, inRows, inCols, pass, band: y < at.top, side: x < at.gutter };
   }
 
+  /** @param {number} q @param {number} k */
   explain(q, k) {
-    return explainCell(this, q, k);
+    return this.state && this.drawn && explainCell(this.state, this.drawn, q, k);
   }
 
+  /** What lies under the pointer: a key, a query or a cell, and what to say of it. @param {number} x @param {number} y @returns {Found | null} */
   hit(x, y) {
-    return maskHit(this, x, y);
+    const cell = this.cellAt(x, y);
+    if (!cell) return null;
+    if (onMinimap(this, x, y)) return { request: null, stays: true, lines: [["The whole mask: drag to move the view"]] };
+    if (cell.band && cell.inCols) {
+      const item = itemAt(cell.pass, cell.k, "k");
+      return { request: item.request, lines: [[{ request: item.request }, ` ${count(item.kvLen)} [key|keys]: ${item.start} cached, ${item.length} new`]] };
+    }
+    if (!cell.inRows) return null;
+    if (cell.side) {
+      const item = itemAt(cell.pass, cell.q, "q");
+      return { request: item.request, hot: { request: item.request, row: cell.q }, lines: [[{ request: item.request }, ` ${count(item.length)} [query|queries], ${item.phase}`], ...(item.overrun ? [overrunWords(item)] : [])] };
+    }
+    if (!cell.inCols) return null;
+    const said = this.explain(cell.q, cell.k);
+    if (!said) return null;
+    const { request, position, keyPosition } = said;
+    /** @type {Hot} */
+    const hot = { request, row: cell.q, column: cell.k, q: position };
+    if (said.reason === "allowed" && keyPosition !== undefined) hot.keys = [keyPosition, keyPosition + 1];
+    return { request, hot, lines: said.lines };
   }
 
   /** The cells in reading order; nothing where they are tiles. */
@@ -168,10 +199,10 @@ export class MaskView {
 
   /** What the pixels say: queries × keys of 0 and 1, read from the middle of each cell of the visible canvas. */
   read() {
-    if (!this.drawn || !this.drawn.at.exact) return null;
+    if (!this.state || !this.drawn?.at.exact) return null;
     const { at } = this.drawn;
     const { canvas, d } = this.surface;
-    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const data = this.surface.g.getImageData(0, 0, canvas.width, canvas.height).data;
     const allowed = new Set();
     const { hues, waste, warn } = this.state.palette;
     allowed.add(parseInt(warn.slice(1), 16)); // leaked
@@ -205,4 +236,43 @@ export class MaskView {
       ]),
     };
   }
+}
+
+/** Why a cell is allowed or blocked, in words. @param {ViewState} state @param {DrawnMask} drawn @param {number} q @param {number} k */
+function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
+  const query = itemAt(pass, q, "q");
+  const key = itemAt(pass, k, "k");
+  const offset = q - query.q0 - query.pads;
+  const keyPosition = k - key.k0;
+  const keyWords = [{ request: key.request }, ` token ${keyPosition} “${visible(run.tokenText(key.request, keyPosition), 24)}”, ${keyPosition < key.start ? "cached" : "new"}`];
+  if (offset < 0) {
+    const why = query.finished ? " has finished; its row is computed as padding until the wave ends" : " is shorter than this pass is wide";
+    return { request: query.request, allowed: false, reason: "padding", lines: [["Pad: ", { request: query.request }, why], ["Blocked: a pad looks at nothing and nothing looks at it"]] };
+  }
+  const position = query.start + offset;
+  const lines = [
+    ["Query ", { request: query.request }, ` token ${position} “${visible(run.tokenText(query.request, position), 24)}”, ${query.phase}`],
+    ["Key ", ...keyWords],
+  ];
+  let reason = "allowed";
+  if (query.leak === key) {
+    lines.push([{ request: query.request }, " may read it by the leak alone: it belongs to another request"]);
+    return { request: query.request, allowed: true, reason: "leak", lines, position, keyPosition };
+  }
+  if (query.request !== key.request) reason = "another request";
+  else if (keyPosition > position) reason = "the future";
+  else if (window !== null && position - keyPosition >= window) reason = "outside the window";
+  /** @type {Record<string, string>} */
+  const words = {
+    "another request": "Blocked: the key belongs to another request",
+    "the future": `Blocked: the key is ${count(keyPosition - position)} [token|tokens] in the future`,
+    "outside the window": `Blocked: ${position - keyPosition} tokens back, outside the window of ${window}`,
+  };
+  const allowed = reason === "allowed";
+  const how = keyPosition === position ? "itself" : `${count(position - keyPosition)} [token|tokens] back`;
+  if (query.overrun) lines.push(overrunWords(query));
+  lines.push([allowed ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}` : words[reason]]);
+  const weighed = allowed && found?.get(query.request.id);
+  if (weighed) lines.push([`Weight ${weighed.weights[offset][keyPosition]} in layer ${weights.layer}, head ${weights.head}`]);
+  return { request: query.request, allowed, reason, lines, position, keyPosition };
 }

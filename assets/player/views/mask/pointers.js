@@ -2,65 +2,76 @@
 
 import { clamp } from "../../parts/dom.js";
 
-/** Whether a point of the canvas lies on the minimap. */
+/** Whether a point of the canvas lies on the minimap. @param {MaskView} mask @param {number} x @param {number} y */
 export function onMinimap(mask, x, y) {
   const m = mask.minimap;
   return Boolean(m && x >= m.x && x <= m.x + m.w && y >= m.y && y <= m.y + m.h);
 }
 
-/** `size` cells of n, with the cell `at` (a fraction counts) at the share `share` of them. */
+/**
+ * `size` cells of n, with the cell `at` (a fraction counts) at the share `share` of them.
+ * @param {number} at @param {number} share @param {number} size @param {number} n
+ */
 function around(at, share, size, n) {
   const count = clamp(Math.round(size) || 1, Math.min(4, n), n);
   const from = clamp(Math.round(at - count * share), 0, n - count);
   return [from, from + count];
 }
 
+/** @param {MaskView} mask */
 export function maskPointers(mask) {
   const { canvas } = mask.surface;
   const fingers = new Map(); // pointer id -> [x, y], in the canvas
+  /** @type {((at: number[]) => void) | null} */
   let held = null; // what the pointers that are down do: move(), from where they were
 
-  /** @returns {[number, number]} */
+  /** @type {(e: MouseEvent) => [number, number]} */
   const point = (e) => {
     const r = canvas.getBoundingClientRect();
     return [e.clientX - r.left, e.clientY - r.top];
   };
-  const show = (view, { nq, nk }) => {
+  const show = (/** @type {number[]} */ view, /** @type {Pass} */ { nq, nk }) => {
     mask.zoom = view[1] - view[0] === nq && view[3] - view[2] === nk ? null : { view };
     mask.actions.redraw();
   };
   /** Where a point lies in the cells that are drawn, as shares of them. */
-  const shares = ([x, y]) => {
-    const { at } = mask.drawn;
+  const shares = (/** @type {number[]} */ [x, y]) => {
+    const { at } = drawn();
     return [clamp((y - at.top) / (at.ch * at.rows), 0, 1), clamp((x - at.gutter) / (at.cw * at.cols), 0, 1)];
   };
-  /** `view` with `times` as many cells; what was at the shares `from` is then at `to`. */
+  /**
+   * `view` with `times` as many cells; what was at the shares `from` is then at `to`.
+   * @type {(view: number[], times: number, from: number[], to: number[], pass: Pass) => number[]}
+   */
   const scaled = (view, times, from, to, { nq, nk }) => {
     const [a, b, c, d] = view;
     return [...around(a + (b - a) * from[0], to[0], (b - a) * times, nq), ...around(c + (d - c) * from[1], to[1], (d - c) * times, nk)];
   };
+
+  const drawn = () => /** @type {DrawnMask} */ (mask.drawn); // pointers are followed on a mask that is there
 
   const pinch = () => {
     const [p, q] = [...fingers.values()];
     return { apart: Math.max(1, Math.hypot(p[0] - q[0], p[1] - q[1])), middle: shares([(p[0] + q[0]) / 2, (p[1] + q[1]) / 2]) };
   };
   const byPinch = () => {
-    const [first, { view }] = [pinch(), mask.drawn.at];
+    const [first, { view }] = [pinch(), drawn().at];
     return () => {
       const now = pinch();
-      show(scaled(view, first.apart / now.apart, first.middle, now.middle, mask.drawn.pass), mask.drawn.pass);
+      show(scaled(view, first.apart / now.apart, first.middle, now.middle, drawn().pass), drawn().pass);
     };
   };
-  const byMinimap = () => ([x, y]) => {
-    const { minimap: m, drawn: { at, pass } } = mask;
+  const byMinimap = () => (/** @type {number[]} */ [x, y]) => {
+    const { minimap: m } = mask;
     if (!m) return;
+    const { at, pass } = drawn();
     const [a, b, c, d] = at.view;
     show([...around(((y - m.y) / m.h) * pass.nq, 0.5, b - a, pass.nq), ...around(((x - m.x) / m.w) * pass.nk, 0.5, d - c, pass.nk)], pass);
   };
-  const byDrag = (start) => {
-    const { view } = mask.drawn.at;
-    return ([x, y]) => {
-      const { at, pass } = mask.drawn;
+  const byDrag = (/** @type {number[]} */ start) => {
+    const { view } = drawn().at;
+    return (/** @type {number[]} */ [x, y]) => {
+      const { at, pass } = drawn();
       const [a, b, c, d] = view;
       const dq = clamp(Math.round((start[1] - y) / at.ch), -a, pass.nq - b);
       const dk = clamp(Math.round((start[0] - x) / at.cw), -c, pass.nk - d);
@@ -97,7 +108,7 @@ export function maskPointers(mask) {
     fingers.set(e.pointerId, point(e));
     if (held && mask.drawn) held(point(e));
   });
-  for (const end of ["pointerup", "pointercancel", "pointerleave"]) canvas.addEventListener(end, (e) => {
+  for (const end of /** @type {const} */ (["pointerup", "pointercancel", "pointerleave"])) canvas.addEventListener(end, (e) => {
     if (end === "pointerleave" && canvas.hasPointerCapture(e.pointerId)) return;
     fingers.delete(e.pointerId);
     held = null;

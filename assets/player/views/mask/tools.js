@@ -3,15 +3,15 @@
 import { h } from "../../parts/dom.js";
 import { t } from "../../parts/speech.js";
 
-/** bar: where they stand. */
 export class MaskTools {
+  /** @param {MaskView} mask @param {HTMLElement} bar where they stand */
   constructor(mask, bar) {
     this.mask = mask;
     this.bar = bar;
     this._signature = "";
   }
 
-  /** Make them again where their labels have changed. */
+  /** Make them again where their labels have changed. @param {ViewState} state */
   show(state) {
     const { mask } = this;
     const { actions } = mask;
@@ -36,7 +36,7 @@ export class MaskTools {
       const select = h("select", { class: "mini", "aria-label": t("Layer"), onchange: () => {
         mask.layer = select.value === "" ? null : Number(select.value);
         actions.redraw();
-      } }, h("option", { value: "" }, t("widest layer")), ...run.windows.map((w, i) => h("option", { value: String(i) }, t(`layer ${i}: ${w === null ? "full" : `window ${w}`}`))));
+      } }, h("option", { value: "" }, t("widest layer")), ...run.windows.map((/** @type {number | null} */ w, /** @type {number} */ i) => h("option", { value: String(i) }, t(`layer ${i}: ${w === null ? "full" : `window ${w}`}`))));
       select.value = mask.layer === null ? "" : String(mask.layer);
       buttons.push(select);
     }
@@ -49,7 +49,7 @@ export class MaskTools {
   }
 }
 
-/** Switched on: whose weights, of which layer and head. */
+/** Switched on: whose weights, of which layer and head. @param {Run} run @param {Omit<WeightsState, "found">} weights @param {ViewActions} actions */
 function weightTools(run, { offered, on, layer, head, loading, error }, actions) {
   if (!offered) return [];
   const turn = (/** @type {boolean} */ to) => actions.weigh({ on: to, error: null });

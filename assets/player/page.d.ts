@@ -1,0 +1,30 @@
+// The types of the page's parts, for `make lint` alone.
+
+type App = import("./watch/player.js").Player;
+
+/** Where steps come from while a run goes on; back: puts that run on screen. */
+interface Edge {
+  going: boolean;
+  run: Run | null;
+  back(): void;
+}
+
+interface Window {
+  Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
+  inflight: App;
+  inflightModules: Record<string, any>;
+  inflightParts: Function;
+  inflightCompare: import("./compare/compare.js").Compare;
+  inflightCompareMount: Function;
+  inflightLearn: import("./learn/learn.js").Learn;
+  inflightLearnMount: Function;
+  inflightLearnFiles: { style: string; markup: string };
+  inflightLive: import("./live/live.js").Live;
+  inflightLiveMount: Function;
+  inflightLiveFiles: { style: string; markup: string };
+  inflightCompareFiles: { style: string; markup: string };
+  inflightEarly?: Record<string, Promise<any>>;
+  inflightBring?: Function;
+  Plotly: any;
+  supports_zerogpu_headers?: boolean;
+}
