@@ -17,7 +17,7 @@ from core.cli.options import Json, Out, Quick, Repeats, Threads, writable
 from core.cli.output import Work, finish, line, seconds, sentence, table
 from core.cli.report import measured_on
 from core.errors import InflightError
-from core.measure.environment import machine
+from core.measure.compare import machine
 from core.models import load as models
 
 

@@ -28,7 +28,7 @@ from core.cli.output import Work, finish, line, number, percent, percentile, sec
 from core.cli.report import fit_error, measured_on
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
-from core.measure.environment import environment
+from core.measure.compare import environment
 from core.measure.load import POINT_SECONDS, Sweep, sweep_load
 from core.measure.metrics import SLOs
 from core.measure.rounds import load_average

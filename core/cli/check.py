@@ -11,7 +11,7 @@ from core.cli.options import Json, Place, TraceFile, engine_for, existing
 from core.cli.output import finish, line, sentence
 from core.config import Execution
 from core.errors import InflightError, InvalidTrace
-from core.measure.agree import agree as replay_workloads
+from core.measure.replay import agree as replay_workloads
 from core.measure.verify import PROOFS, Verdict, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace.file import lines_of

@@ -25,9 +25,8 @@ from core.errors import InflightError
 from core.measure.baselines import NAMES as BASELINES
 from core.measure.baselines import contender as baseline_contender
 from core.measure.baselines import jobs
-from core.measure.compare import Comparison, engine_contender, greedily
+from core.measure.compare import Comparison, engine_contender, environment, greedily
 from core.measure.compare import compare as timed
-from core.measure.environment import environment
 from core.measure.rounds import Progress
 from core.runner.engine import Engine
 

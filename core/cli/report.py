@@ -102,7 +102,7 @@ def circumstances(header: Header) -> list[str]:
 
 
 def measured_on(environment: Mapping[str, Any]) -> str:
-    """`core.measure.environment.environment` as a sentence."""
+    """`core.measure.compare.environment` as a sentence."""
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version is not None)
     threads = english(f", {environment['threads']} [thread|threads]") if environment["threads"] else ""
     return (

@@ -1,7 +1,12 @@
-"""The same requests under several contenders, timed in rounds and compared token by token. Knows an engine only as something that streams steps."""
+"""The same requests under several contenders, timed in rounds and compared token by token; where that was measured, and what a record of it
+contradicts. Knows an engine only as something that streams steps, and no files.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from math import comb
 from typing import Any
 
-from core.measure.rounds import Contender, Progress, Run, Turn, rounds, summary
+from core.measure.rounds import Contender, Progress, Run, Turn, load_average, rounds, summary
 from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
 from core.workload.workload import Workload
@@ -248,3 +254,103 @@ def nearest_to_median(values: Sequence[float]) -> int:
     """The index of the value nearest to the median; the first of several that are equally near."""
     middle = statistics.median(values)
     return min(range(len(values)), key=lambda i: abs(values[i] - middle))
+
+
+# -- what a comparison on record contradicts ---------------------------------------------------------------------------
+
+
+_TIMED = (
+    "wall_s",
+    "output_tok_s",
+    "total_tok_s",
+    "requests_per_s",
+    "ttft_s",
+    "itl_s",
+    "tpot_s",
+    "e2e_s",
+    "queue_s",
+    "time_s",
+    "goodput",
+)
+_AROUND = 0.05, 0.1  # seconds, and share of the run, by which a stopwatch may stop later than the last step
+
+
+def fault_of(comparison: Comparison, told: Mapping[str, Any]) -> str | None:
+    """What is wrong, as a sentence without its subject and full stop. told: what the record says beside, as `Comparison.to_json` has it."""
+    follows = json.loads(json.dumps(comparison.to_json()))
+    for name in ("baseline", "fastest", "repeats", "outputs_identical"):
+        if told.get(name) != follows[name]:
+            return f"says {name} otherwise than its rounds do"
+    for name, entry in follows["policies"].items():
+        if wrong := [
+            fact for fact in ("wall_s", "ratio_to_baseline", "verdict") if told["policies"][name].get(fact) != entry[fact]
+        ]:
+            return f"says {wrong[0]} of {name} otherwise than its rounds do"
+    for name, run in comparison.runs.items():
+        if run.trace is not None and (fault := _fault_of_run(comparison, name)):
+            return f"{fault} of {name}"
+    if comparison.outputs_identical:
+        traced = [(name, run) for name, run in comparison.runs.items() if run.trace is not None]
+        for name, run in traced[1:]:
+            if first_differences(traced[0][1], run, name):
+                return f"says that outputs are identical, and those of {name} differ"
+    return None
+
+
+def _fault_of_run(comparison: Comparison, name: str) -> str | None:
+    run, walls = comparison.runs[name], comparison.walls[name]
+    assert run.trace is not None
+    nearest = nearest_to_median(walls)
+    if comparison.shown.get(name, nearest + 1) != nearest + 1:
+        return "does not show the round nearest to the median"
+    seconds, late = run.metrics["wall_s"], walls[nearest]
+    if not seconds <= late + 1e-5 or not late <= seconds + max(_AROUND[0], _AROUND[1] * seconds):
+        return f"has a round of {late:g} s and a run of {seconds:g} s"
+    if run.trace.header.counts_steps and not run.trace.header.is_asynchronous:
+        own = {key: value for key, value in run.metrics.items() if key not in _TIMED}
+        if wrong := [key for key, value in own.items() if comparison.medians[name].get(key) != value]:
+            return f"has {wrong[0]} otherwise than the run"
+    return None
+
+
+# -- where it was measured ---------------------------------------------------------------------------------------------
+
+
+QUIET = 0.3
+"""The load a CPU, over the last minute, above which nothing is measured for publication."""
+
+
+def environment(header: Header) -> dict[str, Any]:
+    """From a trace's header and the machine; the load average is of now, so ask before measuring."""
+    model = {"name": header.model.name, "parameters": header.model.parameters}
+    return machine(header.device, header.device_name, header.threads, header.dtype, model, header.versions)
+
+
+def machine(
+    device: str, device_name: str, threads: int | None, dtype: str, model: Mapping[str, Any], versions: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """The same of what left no trace."""
+    return {
+        "device": device,
+        "hardware": _cpu_name() if device == "cpu" else device_name,
+        "cpus": os.cpu_count(),
+        "threads": threads,
+        "load_average": load_average(),
+        "dtype": dtype,
+        "model": dict(model),
+        "versions": dict(versions),
+        "system": platform.system(),
+    }
+
+
+def too_busy(load: float | None, cpus: int | None) -> bool:
+    """Whether a machine was too busy with other work; one that reports no load counts as quiet."""
+    return load is not None and bool(cpus) and load > QUIET * (cpus or 1)
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -16,7 +16,7 @@ import transformers
 
 from core.cli import main
 from core.config import POLICIES
-from core.measure.agree import agree, first_difference, replay
+from core.measure.replay import agree, decisions, first_difference
 
 RECORDED = Path(__file__).parents[1] / "data" / "vllm-0.32.0-scheduler.jsonl.gz"
 
@@ -48,7 +48,7 @@ def test_every_step_is_decided_as_transformers_does() -> None:
 def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
     for changed in ({"requeue": False}, {"margin": 0.1}):
         monkeypatch.setitem(POLICIES, "transformers", replace(POLICIES["transformers"], **changed))
-        monkeypatch.setattr("core.measure.agree._policy", lambda policy, recorded, changed=changed: replace(policy, **changed))
+        monkeypatch.setattr("core.measure.replay._policy", lambda policy, recorded, changed=changed: replace(policy, **changed))
         found = agree(TRANSFORMERS)
         assert found.identical < 0.95 * found.workloads
         monkeypatch.undo()
@@ -61,7 +61,7 @@ def test_transformers_itself_decides_so_today() -> None:
 
     for seed in range(10_000, 10_020):
         workload = random_workload(seed)
-        assert first_difference(decisions(workload), replay(workload | {"transformers": []})) is None, seed
+        assert first_difference(decisions(workload), decisions(workload | {"transformers": []})) is None, seed
 
 
 def test_the_command_counts_first_differences_by_kind(tmp_path, capsys) -> None:
@@ -110,5 +110,5 @@ def test_a_replay_follows_the_recorded_settings() -> None:
     """Under a watermark the second request waits; without it both are admitted at once."""
     asked = [{"id": f"r{i}", "prompt": [i] * 20, "max_tokens": 1, "arrival": 0} for i in range(2)]
     workload = {"seqs": 2, "budget": 64, "blocks": 10, "size": 4, "caching": False, "requests": asked}
-    assert replay(workload)[0][0] == ["r0", "r1"]
-    assert replay({**workload, "watermark": 0.2})[0][0] == ["r0"]
+    assert decisions(workload)[0][0] == ["r0", "r1"]
+    assert decisions({**workload, "watermark": 0.2})[0][0] == ["r0"]

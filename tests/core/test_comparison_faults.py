@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.measure.compare import Comparison
-from core.measure.comparison_faults import fault_of
+from core.measure.compare import Comparison, fault_of
 from worlds.comparison import measured
 
 Told = dict[str, Any]

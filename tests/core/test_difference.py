@@ -8,7 +8,7 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.difference import FINISHED, IDLE, KV, MIXED, PADDING, PASSES, REST, TOKENS, WORK, difference
+from core.measure.divergence import FINISHED, IDLE, KV, MIXED, PADDING, PASSES, REST, TOKENS, WORK, difference
 from core.measure.metrics import metrics, wall_s
 from core.simulate.cost import Linear, Load
 from core.simulate.engine import SimulatedEngine

@@ -35,7 +35,7 @@ from core.cli.output import Work, finish, line, number, seconds, table
 from core.cli.serve import LANES
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
-from core.measure.environment import environment
+from core.measure.compare import environment
 from core.measure.metrics import distribution, metrics
 from core.runner.engine import Engine
 from core.workload.arrivals import Lengths, arrivals, request

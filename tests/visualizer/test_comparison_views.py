@@ -14,7 +14,7 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve, Point
-from core.measure.difference import difference as difference_of
+from core.measure.divergence import difference as difference_of
 from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run

@@ -2,7 +2,7 @@
 
 Its `FIFOScheduler`, its cache's books and its `OffloadingManager` are the installed ones; `ContinuousBatchProcessor.prepare_next_batch` and
 `update_batch` are followed here line by line, but for tensors (transformers 5.23, `generation/continuous_batching/continuous_api.py`). The
-workloads and decisions are in the form of `core.measure.agree`.
+workloads and decisions are in the form of `core.measure.replay`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transformers.generation.continuous_batching.offloading_manager import Offlo
 from transformers.generation.continuous_batching.requests import RequestState
 from transformers.generation.continuous_batching.scheduler import FIFOScheduler
 
-from core.measure.agree import next_token
+from core.measure.replay import next_token
 
 _ALONE = SimpleNamespace(tp_size=1, tp_all_reduce_min=lambda tensor, on_cpu=False: tensor)
 

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from core.errors import InflightError
 from core.measure.compare import Comparison
-from core.measure.difference import Difference, difference
+from core.measure.divergence import Difference, difference
 from core.measure.metrics import request_times
 from core.trace.trace import Trace
 from visualizer.charts.theme import HUES, INK, MUTED, PANEL, RULE, contender_hues, tint, titled

@@ -20,8 +20,7 @@ from typing import Any
 
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError
-from core.measure.compare import Comparison
-from core.measure.comparison_faults import fault_of
+from core.measure.compare import Comparison, fault_of
 from core.measure.cost_curve import CostCurve
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run
@@ -51,7 +50,7 @@ BASELINES = {
 class Shown:
     """A comparison and what is shown beside it.
 
-    workload: name of what ran. load: of a sweep of rates, as `core.measure.load.sweep_load` tells it. environment: see `core.measure.environment`. source: "recorded" or "live". equivalence: by switch,
+    workload: name of what ran. load: of a sweep of rates, as `core.measure.load.sweep_load` tells it. environment: see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch,
     "honest" and "leak": `Equivalence.to_json()`. group: under which heading it is listed, if under any.
     """
 

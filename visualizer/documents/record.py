@@ -22,9 +22,8 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure import baselines
 from core.measure.baselines.recorded import transformers_batching, vllm
-from core.measure.compare import compare, engine_contender
+from core.measure.compare import QUIET, compare, engine_contender, environment, too_busy
 from core.measure.cost_curve import cost_curve
-from core.measure.environment import QUIET, environment, too_busy
 from core.measure.equivalence import equivalence
 from core.measure.load import Sweep, sweep_load
 from core.measure.mistakes import leaky_engine, unmasked_pads

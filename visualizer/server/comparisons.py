@@ -67,9 +67,8 @@ class Comparison(Measurement):
         self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
 
     def work(self) -> dict[str, Any]:
-        from core.measure.compare import compare, engine_contender
+        from core.measure.compare import compare, engine_contender, environment
         from core.measure.cost_curve import cost_curve
-        from core.measure.environment import environment
 
         workload = self.spec.workload
         engines = [self.engine(config, self.spec.device) for config in self._configs]

@@ -11,10 +11,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.measure.compare import Comparison, Verdict
-from core.measure.difference import Difference, Part
-from core.measure.divergence import Divergence, divergence
-from core.measure.environment import too_busy
+from core.measure.compare import Comparison, Verdict, too_busy
+from core.measure.divergence import Difference, Divergence, Part, divergence
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.words.findings import decision, limit, listed, pair, percent, seconds, times
