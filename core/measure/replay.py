@@ -264,10 +264,10 @@ def _differences(event: StepEvent, again: StepEvent) -> Iterator[str]:
             pairs = [*zip(mine, theirs, strict=False)]
             index = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
             mine, theirs = (side[index] if index < len(side) else None for side in (mine, theirs))
-        yield f"step {event.step}: {name}: {_told(theirs)} is on record, and the policy decides {_told(mine)}"
+        yield f"step {event.step}: {name}: {_or_nothing(theirs)} is on record, and the policy decides {_or_nothing(mine)}"
 
 
-def _told(record: object) -> str:
+def _or_nothing(record: object) -> str:
     return "nothing" if record is None else shown(record)
 
 

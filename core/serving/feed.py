@@ -51,11 +51,11 @@ class _Message:
 
     def json(self, hidden: Hidden) -> str:
         if not self._json or self._hidden != hidden:
-            self._json, self._hidden = json.dumps(_told(self.data, hidden), ensure_ascii=False, separators=(",", ":")), hidden
+            self._json, self._hidden = json.dumps(_visible(self.data, hidden), ensure_ascii=False, separators=(",", ":")), hidden
         return self._json
 
 
-def _told(data: LogEntry, hidden: Hidden) -> dict[str, Any]:
+def _visible(data: LogEntry, hidden: Hidden) -> dict[str, Any]:
     """The message as viewers may see it; hidden values are null."""
     if isinstance(data, ServedStep):
         event = data.event

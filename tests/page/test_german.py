@@ -239,7 +239,7 @@ def compare_in_german(visit, world, name: str, size: str) -> None:
     expect(page.locator(".chart .plot.waiting")).to_have_count(0)
     said += heard(page, "inflightCompare.present(true)") + heard(page, "inflightCompare.present(false)")
     assert english(said, held) == [] and page.evaluate("[...inflightCompare.speech.missingKeys]") == []
-    expect(page.locator(".compare .headline")).to_have_text(made["told"]["de"]["says"]["headline"])
+    expect(page.locator(".compare .headline")).to_have_text(made["translations"]["de"]["says"]["headline"])
     page.wait_for_function("location.hash.includes('lang=de') && location.hash.includes('part=compare')")
     page.evaluate("inflightLearn.speak('en')")
     expect(page.locator(".compare .headline")).to_have_text(made["says"]["headline"])

@@ -21,7 +21,7 @@ from visualizer.charts.comparison import FIGURES
 from visualizer.documents import catalogue
 from visualizer.documents.comparison import COLUMNS, RECORDED, document
 from visualizer.documents.comparison import load as load_comparison
-from visualizer.documents.replay import replay, told
+from visualizer.documents.replay import captions_in, replay
 from visualizer.words import findings, language, verdicts
 from visualizer.words.narration import MAX_CHARACTERS
 from visualizer.words.vocabulary import plain
@@ -44,7 +44,7 @@ def strings(said: dict) -> list[str]:
 @pytest.mark.parametrize("name", RUNS)
 def test_every_recorded_run_is_told_in_german_with_the_same_numbers(name, monkeypatch):
     monkeypatch.setattr(language, "missing_keys", set())
-    german, english = told(RUNS[name], "de"), replay(RUNS[name])
+    german, english = captions_in(RUNS[name], "de"), replay(RUNS[name])
     assert language.missing_keys == set()
     assert len(german["captions"]) == len(english["captions"]) and german["captions"] != english["captions"]
     for de, en in zip(german["captions"], english["captions"], strict=True):
@@ -73,8 +73,8 @@ def test_what_stays_english_is_stated():
 
 def test_english_is_left_as_it_is_and_comes_back():
     before = replay(RUNS["verses-static"])
-    told(RUNS["verses-static"], "de")
-    assert replay(RUNS["verses-static"]) == before == before | told(RUNS["verses-static"], "en")
+    captions_in(RUNS["verses-static"], "de")
+    assert replay(RUNS["verses-static"]) == before == before | captions_in(RUNS["verses-static"], "en")
 
 
 def test_what_has_no_entry_is_said_in_english_and_noted(monkeypatch):
@@ -156,7 +156,7 @@ def test_a_recorded_comparison_is_told_in_german(name, monkeypatch):
     shown = load_comparison(RECORDED / name)
     made = document(shown)
     assert language.missing_keys == set()
-    german = made["told"]["de"]
+    german = made["translations"]["de"]
     for key, said in german["says"].items():
         of = [(" ".join(said), " ".join(made["says"][key]))] if key == "notes" else [(said, made["says"][key])]
         for de, en in of:

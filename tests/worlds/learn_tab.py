@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import recorded_runs
-from visualizer.documents.replay import replay, told
+from visualizer.documents.replay import captions_in, replay
 from visualizer.lessons.document import document, faq, hints, recorded, runs_of_lessons
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import page_html
@@ -33,7 +33,7 @@ def world() -> tuple[dict, dict, dict[str, str]]:
             catalogue.append(entry | {"url": url})
     traces = recorded()
     captions = {run: {"de": f"learn/{run}-de.json"} for run in runs_of_lessons()}
-    files |= {urls["de"]: json.dumps(told(traces(run), "de")) for run, urls in captions.items()}
+    files |= {urls["de"]: json.dumps(captions_in(traces(run), "de")) for run, urls in captions.items()}
     files |= {f"learn/{language}.json": json.dumps(document(traces, language)) for language in LANGUAGES}
     files["learn/page.js"] = tab_script("learn")
     documents = {language: f"learn/{language}.json" for language in LANGUAGES}

@@ -151,7 +151,7 @@ def difference_of_two(comparison: Comparison) -> go.Figure:
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
     """The two runs, and between them the parts that the sentence names, then everything else; each begins where the last one ended."""
-    large = [part for side in verdicts.told(found) for part in side]
+    large = [part for side in verdicts.named_parts(found) for part in side]
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
     for part in sorted(large, key=lambda p: p.seconds):

@@ -1,7 +1,7 @@
 """A comparison as the page shows it and as it is kept. To the page it is one JSON document: walls, sentences, figures, the table, and the runs that race.
 
     {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls", "says", "figures", "table", "csv", "data",
-     "runs": {contender: its replay}, "cost", "equivalence", "told": {language: what stands for "says", "figures", "table" and in each of "runs"}}
+     "runs": {contender: its replay}, "cost", "equivalence", "translations": {language: what stands for "says", "figures", "table" and in each of "runs"}}
 
 On disk it is a folder: `comparison.json`, and every run as the trace it is, compressed. Knows no engine and no page.
 """
@@ -102,7 +102,7 @@ def document(shown: Shown) -> dict[str, Any]:
         "data": shown.data,
         "runs": {name: replay(trace) for name, trace in traces.items()},
         "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
-        "told": elsewhere(lambda: {**_said(shown), "runs": {name: spoken(trace) for name, trace in traces.items()}}),
+        "translations": elsewhere(lambda: {**_said(shown), "runs": {name: spoken(trace) for name, trace in traces.items()}}),
     }
 
 
@@ -128,7 +128,7 @@ def lettered(found: dict[str, Any]) -> dict[str, Any]:
     return {
         **found,
         "says": findings.equivalence(found),
-        "told": elsewhere(lambda: {"says": findings.equivalence(found)}),
+        "translations": elsewhere(lambda: {"says": findings.equivalence(found)}),
         "requests": [{**r, "letter": letter(i)} for i, r in enumerate(found["requests"])],
     }
 

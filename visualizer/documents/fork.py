@@ -1,7 +1,7 @@
 """A fork as the page shows it: two runs of the same requests, one limit apart, and where they part.
 
 {"schema", "kind": "fork", "names": [as it was, changed], "step": the first that differs or None, "says": sentences, "runs": two replays,
- "told": {language: what stands for "names" and "says", and in each of "runs"}}
+ "translations": {language: what stands for "names" and "says", and in each of "runs"}}
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
         **said(),
         "step": found.step if found else None,
         "runs": [replay(before), replay(after)],
-        "told": elsewhere(lambda: {**said(), "runs": [spoken(before), spoken(after)]}),
+        "translations": elsewhere(lambda: {**said(), "runs": [spoken(before), spoken(after)]}),
     }
 
 

@@ -1,7 +1,7 @@
 """A run without an end as the browser plays it: deltas as of a recorded run, and beginnings for newcomers.
 
     {"header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
-    {"events", "captions", "told", "letters", "texts", "hues", "asked"}                                       a delta
+    {"events", "captions", "translations", "letters", "texts", "hues", "asked"}                                       a delta
 
 Knows nothing of clients or viewers.
 """

@@ -12,7 +12,7 @@ from typing import Any
 
 from core.trace.phrases import ALIGNMENTS, letter
 from core.trace.ranks import Ranks
-from visualizer.documents.replay import replay, told
+from visualizer.documents.replay import captions_in, replay
 
 
 def document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = None) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = None) -
     }
 
 
-def ranks_told(ranks: Ranks, language: str) -> dict[str, Any]:
+def ranks_captions_in(ranks: Ranks, language: str) -> dict[str, Any]:
     """The sentences about each in another language, which replace the replays' own: {"ranks": [see `told`]}."""
-    return {"ranks": [told(rank.trace, language) for rank in ranks.ranks]}
+    return {"ranks": [captions_in(rank.trace, language) for rank in ranks.ranks]}
 
 
 def _letters(ranks: Ranks) -> dict[int, dict[str, str]]:

@@ -41,7 +41,7 @@ def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
     }
 
 
-def told(trace: Trace, language: str) -> dict[str, Any]:
+def captions_in(trace: Trace, language: str) -> dict[str, Any]:
     """The sentences about the run in another language, which replace the replay's own: {"captions", "totals"}."""
     with speaking(language):
         return spoken(trace)
@@ -117,14 +117,14 @@ class Deltas:
         self._captioner.keep(requests)
 
     def delta(self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()) -> dict[str, Any]:
-        """`{"events", "captions", "told", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives. told: the
+        """`{"events", "captions", "translations", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives. translations: the
         captions in other languages, by language.
 
         texts: the pieces of each event's tokens, by request, where somebody has decoded them.
         """
         prompts: dict[str, list[str]] = {}
         outputs: dict[str, list[str]] = {}
-        captions = [self._captioner.told(event, lambda make: (make(), elsewhere(make))) for event in events]
+        captions = [self._captioner.caption_with(event, lambda compose: (compose(), elsewhere(compose))) for event in events]
         letters: dict[str, str] = {}
         for event in events:
             for arrived in event.arrived:
@@ -136,7 +136,7 @@ class Deltas:
         return {
             "events": [plain_event(event) for event in events],
             "captions": [english for english, _ in captions],
-            "told": {language: [others[language] for _, others in captions] for language in OTHERS},
+            "translations": {language: [others[language] for _, others in captions] for language in OTHERS},
             "letters": letters,
             "texts": {"prompt": prompts, "output": outputs},
         }

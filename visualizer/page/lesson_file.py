@@ -9,7 +9,7 @@ from core.config import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS, entry
-from visualizer.documents.replay import replay, told
+from visualizer.documents.replay import captions_in, replay
 from visualizer.lessons.document import document, hints
 from visualizer.lessons.lessons import LESSONS
 from visualizer.page.bundle import inert_json, page_html
@@ -28,7 +28,7 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     data: dict[str, object] = {"lesson": made | {"languages": {}}}
     catalogue = []
     for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
-        data[run] = {**replay(traces(run)), **told(traces(run), language)}
+        data[run] = {**replay(traces(run)), **captions_in(traces(run), language)}
         catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
     learn = part("learn", "", {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson})
     head = {"<!--DATA-->": inert_json(data), "/*SCRIPT*/": tab_script("learn")}

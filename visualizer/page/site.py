@@ -13,8 +13,8 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, questions, recorded_ranks
 from visualizer.documents.comparison import RECORDED, document, load, recorded
 from visualizer.documents.ranks import document as document_of_ranks
-from visualizer.documents.ranks import ranks_told
-from visualizer.documents.replay import replay, told
+from visualizer.documents.ranks import ranks_captions_in
+from visualizer.documents.replay import captions_in, replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import faq, hints, runs_of_lessons
 from visualizer.lessons.document import recorded as recorded_traces
@@ -105,8 +105,8 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
                 papers.setdefault(lesson, {})[f"{kind}-{language}"] = _paper(
                     folder, f"learn/{lesson}-{kind}-{language}.html", text
                 )
-    say = {run: partial(told, read(run)) for run in RUNS if (traces / f"{run}.jsonl").exists()}
-    say |= {listed["name"]: partial(ranks_told, found) for listed, found in recorded_ranks(traces)}
+    say = {run: partial(captions_in, read(run)) for run in RUNS if (traces / f"{run}.jsonl").exists()}
+    say |= {listed["name"]: partial(ranks_captions_in, found) for listed, found in recorded_ranks(traces)}
     captions = {
         run: {
             language: _brought(folder, f"learn/{run}-{language}.js", tell(language)) for language in LANGUAGES if language != "en"

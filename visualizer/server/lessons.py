@@ -9,8 +9,8 @@ from typing import Any
 
 from core.errors import InflightError, shown
 from visualizer.documents.catalogue import RANKED, RUNS, ranks
-from visualizer.documents.ranks import ranks_told
-from visualizer.documents.replay import told
+from visualizer.documents.ranks import ranks_captions_in
+from visualizer.documents.replay import captions_in
 from visualizer.lessons.document import document, recorded
 from visualizer.lessons.sheets import plan, sheet
 from visualizer.lessons.texts import LANGUAGES
@@ -37,7 +37,7 @@ class Lessons:
         if kind == "captions":
             if lesson not in {**RUNS, **RANKED} or language not in LANGUAGES:
                 raise InflightError(f"There are no sentences about a run {shown(lesson)} in {shown(language)}.")
-            return self._once((kind, lesson, language), lambda: self._kept(self._told(lesson, language)))
+            return self._once((kind, lesson, language), lambda: self._kept(self._captions(lesson, language)))
         if kind == "plan":
             return self._once((kind, language), lambda: self._text(plan(self._traces, language), f"plan-{language}.htm"))
         if kind == "offline":
@@ -46,8 +46,10 @@ class Lessons:
         name = f"{kind}-{lesson}-{language}.htm"
         return self._once((kind, lesson, language), lambda: self._text(sheet(lesson, kind, self._traces, language), name))
 
-    def _told(self, run: str, language: str) -> dict[str, Any]:
-        return ranks_told(ranks(run, self._folder), language) if run in RANKED else told(self._traces(run), language)
+    def _captions(self, run: str, language: str) -> dict[str, Any]:
+        return (
+            ranks_captions_in(ranks(run, self._folder), language) if run in RANKED else captions_in(self._traces(run), language)
+        )
 
     def _once(self, name: tuple[str, ...], make: Callable[[], str]) -> str:
         with self._lock:

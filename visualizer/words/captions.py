@@ -72,16 +72,16 @@ class Captioner:
         say: the step in one sentence. why: a sentence for every decision. waits: why the first of those waiting waits. bound: which limit
         kept the step from doing more.
         """
-        return self.told(event, lambda make: make())
+        return self.caption_with(event, lambda compose: compose())
 
-    def told(self, event: StepEvent, tell: Callable[[Callable[[], dict[str, Any]]], T]) -> T:
-        """What `tell` makes of the sentences of the next event, which it may have composed in any language."""
+    def caption_with(self, event: StepEvent, make: Callable[[Callable[[], dict[str, Any]]], T]) -> T:
+        """What `make` makes of the sentences of the next event, which it may have composed in any language."""
         waited = self._waited(event)
         self.state.begin(event)
         for arrived in event.arrived:
             self.letters[arrived.request] = letter(next(self._numbers))
         context = StepContext(event, self.state, self._config, self._prompt, self._asked, self.letters, waited)
-        made = tell(lambda: _composed(context))
+        made = make(lambda: _composed(context))
         self.state.end(event)
         self._last_end = event.t_end
         return made

@@ -150,7 +150,7 @@ def method(comparison: Comparison) -> str:
     return f"{t('After a warm-up, {runs}; setup and teardown are not in these times', runs=runs)}{race}.{everybody}"
 
 
-def told(found: Difference) -> tuple[list[Part], list[Part]]:
+def named_parts(found: Difference) -> tuple[list[Part], list[Part]]:
     """The parts that are named one by one, the largest first: at most three with the difference and two against it. All others are the rest."""
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
     large = sorted((p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least), key=lambda p: -abs(p.seconds))
@@ -160,9 +160,9 @@ def told(found: Difference) -> tuple[list[Part], list[Part]]:
 
 def difference(found: Difference, base: str, mine: str) -> str:
     """The largest parts of a sum, those against it, and what is left."""
-    with_it, against = (list(map(_part, parts)) for parts in told(found))
+    with_it, against = (list(map(_part, parts)) for parts in named_parts(found))
     whole = found.seconds
-    rest = whole - sum(p.seconds for side in told(found) for p in side)
+    rest = whole - sum(p.seconds for side in named_parts(found) for p in side)
     (with_it if (rest < 0) == (whole < 0) else against).append(_for(rest, "rest"))
     parts = t(", but ").join(", ".join(side) for side in (with_it, against) if side)
     return t(

@@ -1,6 +1,6 @@
 // The shared batch as it reaches this page: chapters of deltas, folded into a run whose oldest steps go as new ones come. Knows no DOM.
 //
-//   inflight/live/steps ─→ chapters (a beginning, then deltas) ─→ Run ─→ told.steps(run) | told.begins(run) | told.state(…)
+//   inflight/live/steps ─→ chapters (a beginning, then deltas) ─→ Run ─→ listener.steps(run) | listener.begins(run) | listener.state(…)
 
 import { Run } from "../run/run.js";
 
@@ -11,12 +11,12 @@ export class Batch {
   /**
    * @param {import("../parts/server.js").Server} server
    * @param {(id: string) => boolean} isMine
-   * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void}} told
+   * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void}} listener
    */
-  constructor(server, isMine, told) {
+  constructor(server, isMine, listener) {
     this.server = server;
     this.isMine = isMine;
-    this.told = told;
+    this.listener = listener;
     /** @type {Run | null} */
     this.run = null; // once it has steps
     this.state = {}; // {class, pace, shadow …}: the latest of each
@@ -40,7 +40,7 @@ export class Batch {
     const of = this.of && `&of=${encodeURIComponent(this.of)}`;
     const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}${of}`, { signal, from: this.next, broke: (sentence) => {
       this.broken = sentence;
-      this.told.state();
+      this.listener.state();
     } });
     try {
       for await (const delta of deltas) this.take(delta);
@@ -50,7 +50,7 @@ export class Batch {
   }
 
   /** Another one from now on, as it is known so far. */
-  choose(of, { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.told)) {
+  choose(of, { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.listener)) {
     Object.assign(this, { of, run, state, chapters, first, next });
   }
 
@@ -67,12 +67,12 @@ export class Batch {
       this.missed = delta.missed > 0;
     }
     this.next = "seq" in delta ? delta.seq + 1 : this.next;
-    const { seq, anew, missed, header, begin, events, captions, told, letters, hues, asked, texts, broken, ...state } = delta;
+    const { seq, anew, missed, header, begin, events, captions, translations, letters, hues, asked, texts, broken, ...state } = delta;
     if (begin) this._begin(delta);
     else if (events) this._more(delta);
     if (Object.keys(state).length || anew || wasBroken !== this.broken) {
       Object.assign(this.state, state);
-      this.told.state();
+      this.listener.state();
     }
   }
 
@@ -98,7 +98,7 @@ export class Batch {
     chapter.deltas.push(delta);
     if (this.run && this.first === this.chapters[0]) {
       this._append(this.run, delta);
-      this.told.steps();
+      this.listener.steps();
     } else this._fold();
   }
 
@@ -112,7 +112,7 @@ export class Batch {
     run.room = this.room;
     for (const { deltas } of [first, ...others]) for (const delta of deltas) this._append(run, delta);
     this.run = run;
-    this.told.begins(run, Boolean(before && before.beginning.begin.run === first.beginning.begin.run));
+    this.listener.begins(run, Boolean(before && before.beginning.begin.run === first.beginning.begin.run));
   }
 
   _append(run, delta) {

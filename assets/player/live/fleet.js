@@ -36,8 +36,8 @@ export class Fleet {
   }
 
   _batch() {
-    const told = () => { this._told = true; };
-    const batch = new Batch(this.server, () => false, { begins: told, steps: told, state: told });
+    const changed = () => { this._hasChanged = true; };
+    const batch = new Batch(this.server, () => false, { begins: changed, steps: changed, state: changed });
     batch.most = this.most;
     return batch;
   }
@@ -58,9 +58,9 @@ export class Fleet {
 
   take(name, told) {
     this.broken = "";
-    this._told = false;
+    this._hasChanged = false;
     this.batches.get(name)?.take(told);
-    if (this._told) this.changed();
+    if (this._hasChanged) this.changed();
   }
 
   /** What the server says of all: see `Followed._together`. */

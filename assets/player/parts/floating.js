@@ -2,7 +2,7 @@
 
 import { spans } from "./chips.js";
 import { clamp, h } from "./dom.js";
-import { t, told } from "./speech.js";
+import { t, translateLine } from "./speech.js";
 
 export class Menu {
   constructor(el, app) {
@@ -117,7 +117,7 @@ export class Tooltip {
 
   show(lines, x, y) {
     const { el } = this;
-    el.replaceChildren(...lines.map((line) => h("div", {}, ...spans(this.app, told(line)))));
+    el.replaceChildren(...lines.map((line) => h("div", {}, ...spans(this.app, translateLine(line)))));
     el.hidden = false;
     const box = this.app.root.getBoundingClientRect();
     const [w, hh] = [el.offsetWidth, el.offsetHeight];

@@ -4,7 +4,7 @@
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { count } from "../parts/format.js";
-import { t, told } from "../parts/speech.js";
+import { t, translateLine } from "../parts/speech.js";
 import { firstChange } from "../run/moments.js";
 import { Run } from "../run/run.js";
 
@@ -53,7 +53,7 @@ export class Leak {
       app.pair.open({
         members: [before, { run, entry: { name: null, id: answer.id, url: answer.url }, replay, name: t("with the leak") }], leaks: true, step: change && change.step,
         says: t(change ? `Every request also reads the next one's keys: ${change.texts} of ${count(run.requests.length)} [text|texts] change.` : "Every request also reads the next one's keys; no token changes."),
-        told: change ? told(["The leak: ", { r: change.id }, ` writes “${change.writes}”, where it wrote “${change.wrote}” with the mask.`]) : [],
+        caption: change ? translateLine(["The leak: ", { r: change.id }, ` writes “${change.writes}”, where it wrote “${change.wrote}” with the mask.`]) : [],
       });
     } catch (error) {
       app.toast(error.message, 8000);

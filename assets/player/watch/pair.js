@@ -32,16 +32,16 @@ export class Pair {
   }
 
   /**
-   * members: as it was, changed. told: of the step where they part, in place of its caption. leaks: the second has a hole in its mask.
-   * @param {{members: Member[], step: number | null, says: string, told: Span[], leaks?: boolean}} pair
+   * members: as it was, changed. caption: of the step where they part, in place of its own. leaks: the second has a hole in its mask.
+   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean}} pair
    */
-  open({ members, step, says, told, leaks = false }) {
+  open({ members, step, says, caption, leaks = false }) {
     const { run, entry, replay, index } = this.app;
     this.back = { run, entry, replay, step: run.stepOf(index) };
     const [before, after] = members.map((m) => m.run);
     for (const request of after.requests) request.hue = before.request(request.id)?.hue ?? request.hue;
     if (step !== null) for (const { run } of leaks ? [members[1]] : members) {
-      run.retell(run.indexOf(step), told);
+      run.replaceCaption(run.indexOf(step), caption);
     }
     Object.assign(this, { members, step, says, leaks });
     this.show(members[1], leaks ? this.back.step : step ?? this.back.step);

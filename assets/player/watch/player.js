@@ -144,7 +144,7 @@ export class Player {
   async open(entry, wanted = {}) {
     this.opening = entry;
     try {
-      const replay = await this.speech.told(entry, await this.fetch(entry.url));
+      const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url));
       if (this.opening !== entry) return; // another was asked for meanwhile
       this.entry = entry;
       this.show(replay, wanted);

@@ -4,7 +4,7 @@
 import { plain } from "../parts/chips.js";
 import { h, setAttr, setText } from "../parts/dom.js";
 import { Glossary } from "../parts/glossary.js";
-import { t, told } from "../parts/speech.js";
+import { t, translateLine } from "../parts/speech.js";
 
 /** view: with `surface` and `hit(x, y)` → {request, lines, stays} or null. seeks: a click on it is not for pinning. */
 export function pointCanvas(app, view, seeks = false) {
@@ -142,7 +142,7 @@ export class Cursor {
     const found = this._found(places);
     const { style } = this.option;
     [style.left, style.top, style.width, style.height] = [place.x, place.y, place.w, place.h].map((n) => `${n}px`);
-    const words = (found && found.lines ? found.lines : []).map((line) => plain(this.app, told(line))).join(". ");
+    const words = (found && found.lines ? found.lines : []).map((line) => plain(this.app, translateLine(line))).join(". ");
     setText(this.said, words || t("nothing"));
     setAttr(this.option, "aria-selected", String(Boolean(found && found.request && found.request === this.app.pinned)));
     setAttr(this.option, "aria-posinset", String(this.at + 1));

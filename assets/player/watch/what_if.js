@@ -86,8 +86,8 @@ async function fork(app, spec, { says, knob, value }, tell) {
     const asked = { ...spec, config: changed.run.header.config };
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
     members[0].entry.spec = await editor.packed(spec);
-    const [told, after] = said.says;
-    app.pair.open({ members, step: doc.step, told, says: doc.step === null ? told[0] : after });
+    const [caption, after] = said.says;
+    app.pair.open({ members, step: doc.step, caption, says: doc.step === null ? caption[0] : after });
     return null;
   } catch (error) {
     return error.message;

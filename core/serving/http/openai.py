@@ -198,12 +198,15 @@ class _Chat(_Shape):
         if not self.logprobs:
             return None
         told = [
-            {**self._told(piece.token_id, piece.logprob), "top_logprobs": [self._told(*likely) for likely in piece.top_logprobs]}
+            {
+                **self._logprob(piece.token_id, piece.logprob),
+                "top_logprobs": [self._logprob(*likely) for likely in piece.top_logprobs],
+            }
             for piece in pieces
             if piece.token_id is not None
         ]
         return {"content": told, "refusal": None}
 
-    def _told(self, token_id: int, logprob: float | None) -> dict[str, Any]:
+    def _logprob(self, token_id: int, logprob: float | None) -> dict[str, Any]:
         token = self._token(token_id)
         return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
