@@ -16,8 +16,8 @@ export const speaking = () => (spoken ? spoken.name : "en");
 /** Whether it is the one that is wanted. */
 export const isSpoken = () => isChosen;
 
-/** Of a document that is told in several languages, with what is said in the one that is spoken. @param {any} doc */
-export const inLanguage = (doc) => ({ ...doc, ...doc.told?.[speaking()] });
+/** A document with its sentences in the language that is spoken. @param {any} doc */
+export const inLanguage = (doc) => ({ ...doc, ...doc.translations?.[speaking()] });
 
 /** All parts speak a language from now on: labels at once, sentences with the next run that is opened. @param {any} language */
 export function speak(language) {
@@ -54,7 +54,7 @@ function translated(text) {
 const asWritten = (part) => (part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : ".")));
 
 /** A line of texts and requests, its texts in the language that is spoken. @type {(line: Span[]) => Span[]} */
-export const told = (line) => line.map((span) => (typeof span === "string" ? t(span) : span));
+export const translateLine = (line) => line.map((span) => (typeof span === "string" ? t(span) : span));
 
 /** Words of the page into an element, in the language that is spoken. @type {(el: Element, text: string, holes?: Record<string, string> | null) => void} */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
@@ -94,9 +94,9 @@ export class Speech {
   }
 
   /** A recorded run, or those of ranks, with what is said of it in the language. @param {any} entry @param {any} replay */
-  async told(entry, replay) {
+  async withCaptions(entry, replay) {
     const language = spoken;
-    const said = language && (replay.told?.[language.name] || await language.captions(entry));
+    const said = language && (replay.translations?.[language.name] || await language.captions(entry));
     this.opened = language;
     if (!said) return replay;
     return replay.ranks ? { ...replay, ranks: replay.ranks.map((/** @type {any} */ rank, /** @type {number} */ n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
