@@ -41,7 +41,7 @@ from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
-from visualizer.server.middleware import Described, MaxBody, OnlyAsked, OwnVisitors, origins_of
+from visualizer.server.middleware import SILENT, DescribedPage, KnownAddresses, OwnVisitors, body_guard, origins_of
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
@@ -49,7 +49,6 @@ from visualizer.server.store import Store, address, own_folder
 
 # Gradio's page for a shared address asks its scripts from elsewhere, which our policy forbids: its page for this address is as good there.
 _ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
-_SILENT = 10.0  # seconds in which the headers of a call must come
 _LAST_WORDS = 1.0  # seconds for what is still being written at the end
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
@@ -185,11 +184,11 @@ def launch(
     served = page.launch(
         app_kwargs={
             "middleware": [
-                Middleware(OnlyAsked, origins=elsewhere),
+                Middleware(KnownAddresses, origins=elsewhere),
                 Middleware(OwnVisitors, hosts=LOOPBACK if is_home else None),
-                Middleware(MaxBody, question=here.question_bytes, file=here.upload_bytes),
+                Middleware(body_guard, question=here.question_bytes, file=here.upload_bytes),
                 Middleware(ResponseCache, is_everybodys=store.is_pinned),
-                Middleware(Described, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
+                Middleware(DescribedPage, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
             ],
             "routes": [
                 *routes(server, address_of(is_space()), _enter),
@@ -208,7 +207,7 @@ def launch(
         prevent_thread_lock=True,
         **options,
     )
-    page.server.config.http_protocol_class = headers_within(_SILENT)
+    page.server.config.http_protocol_class = headers_within(SILENT)
     if isinstance(shared, Followed):
         shared.start()
     if shared is not None:

@@ -38,19 +38,26 @@ def after(seconds: float, then: Callable[[], object]) -> Wait:
     return Wait(seconds, then)
 
 
-async def within(seconds: float, coming: Awaitable[T]) -> T:
-    """What comes; raises TimeoutError where it has not come within so many seconds in which this process listened."""
-    task = asyncio.ensure_future(coming)
-    late = asyncio.get_running_loop().create_future()
-    wait = after(seconds, lambda: late.set_result(None))
-    try:
-        await asyncio.wait({task, late}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise TimeoutError
-    finally:
-        wait.cancel()
-        task.cancel()
+class Deadline:
+    """So many seconds in which this process listens, for one wait or several one after another. `cancel` ends it for good."""
+
+    def __init__(self, seconds: float) -> None:
+        self._is_late = asyncio.get_running_loop().create_future()
+        self._wait = after(seconds, lambda: self._is_late.set_result(None))
+
+    async def wait_for(self, coming: Awaitable[T]) -> T:
+        """What comes; raises TimeoutError where it has not come in time."""
+        task = asyncio.ensure_future(coming)
+        try:
+            await asyncio.wait({task, self._is_late}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise TimeoutError
+        finally:
+            task.cancel()
+
+    def cancel(self) -> None:
+        self._wait.cancel()
 
 
 def headers_within(seconds: float) -> type[asyncio.Protocol]:

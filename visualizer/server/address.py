@@ -28,7 +28,7 @@ def address_of(behind_proxy: bool) -> Callable[[Request], str]:
     return address
 
 
-class Named:
+class ClientAddressed:
     """An ASGI application to whom each client has the address that `whom` finds: its limits count visitors, and not the proxy before them."""
 
     def __init__(self, app: Callable[..., Any], whom: Callable[[Request], str]) -> None:

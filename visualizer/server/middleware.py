@@ -4,39 +4,37 @@ it, adds security headers, and describes the first page. Knows nothing of what i
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError, shown
-from core.serving.timeouts import within
+from core.serving.http.body import BodyBounds, BodyGuard
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+SILENT = 10.0  # seconds without a piece of a body that has not come to its end
 
 
-def path_of(scope: MutableMapping[str, Any]) -> str:
+def path_of(scope: Scope) -> str:
     """The address that is asked for within the page, whether or not a proxy before it takes the page's own off."""
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
-_SILENT = 10.0  # seconds without a piece of a body that has not come to its end
 FILES = ("/inflight/uploads", "/inflight/datasets")  # what visitors open is sent there, as it is
 _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 
 
-class Described:
+class DescribedPage:
     """The first page says what it is to those who run no scripts: search engines, chats that show a link. Gradio would describe itself there.
 
     head: tags in place of Gradio's.
     """
 
-    def __init__(self, app: Callable[..., Any], head: str) -> None:
+    def __init__(self, app: ASGIApp, head: str) -> None:
         self._app, self._head = app, head.encode()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start: Message = {}
         body = b""
 
@@ -57,62 +55,17 @@ class Described:
         await self._app(scope, receive, whole if front else send)
 
 
-class MaxBody:
-    """Answers 413 in a sentence to a body that is too large, whether it announces its length or not, and 408 to one that stops coming.
+def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
+    """Answers in a sentence to a body that is too large or stops coming.
 
     question: bytes of what is asked, which is parsed where everybody is served: megabytes of brackets would stall them all. file: bytes of a
     file that a visitor opens, which goes unparsed to a process of its own.
     """
-
-    def __init__(self, app: Callable[..., Any], question: int, file: int) -> None:
-        self._app, self._question, self._file = app, question, file
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        most = self._file if path_of(scope) in FILES else self._question
-        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if not announced.isdigit() or int(announced) > most:
-            await _refuse(send, most)
-            return
-        received, more, started, refused = 0, True, False, 0
-
-        async def counted() -> Message:
-            nonlocal received, more, refused
-            try:
-                message = await (within(_SILENT, receive()) if more else receive())
-            except TimeoutError:
-                refused = 408
-                return {"type": "http.disconnect"}
-            received, more = received + len(message.get("body", b"")), message.get("more_body", False)
-            if received > most:
-                refused = 413
-                return {"type": "http.disconnect"}
-            return message
-
-        async def watched(message: Message) -> None:
-            nonlocal started
-            if refused and not started:
-                return
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, counted, watched)
-        except Exception:
-            if not refused:
-                raise
-        if started:
-            return
-        if refused == 413:
-            await _refuse(send, most)
-        elif refused:
-            await _sentence(send, 408, f"Nothing more came for {_SILENT:g} seconds.")
-
-
-async def _refuse(send: Send, most: int) -> None:
-    await _sentence(send, 413, f"This page takes at most {most >> 10:,} KiB at once here.")
+    return BodyGuard(
+        app,
+        lambda scope: BodyBounds(file if path_of(scope) in FILES else question, SILENT, each_piece=True),
+        lambda status, sentence: JSONResponse({"error": sentence}, status),
+    )
 
 
 _LONGEST = 255  # characters of an address: no file has a longer name
@@ -146,16 +99,16 @@ def _headers(origins: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
     )
 
 
-class OnlyAsked:
+class KnownAddresses:
     """Answers 404 in a sentence to every address that the page does not use, and sends the rest with headers for its safety.
 
     origins: what the page may fetch from beside its own (see `origins_of`).
     """
 
-    def __init__(self, app: Callable[..., Any], origins: Sequence[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, origins: Sequence[str] = ()) -> None:
         self._app, self._headers = app, _headers(origins)
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -170,7 +123,7 @@ class OnlyAsked:
         if len(path) <= _LONGEST and _ASKED.fullmatch(path):
             await self._app(scope, receive, safely)
         else:
-            await _sentence(safely, 404, "There is nothing at this address.")
+            await JSONResponse({"error": "There is nothing at this address."}, 404)(scope, receive, safely)
 
 
 _OUR_OWN = (b"same-origin", b"none")  # `none`: by the visitor's own hand
@@ -183,13 +136,13 @@ class OwnVisitors:
     hosts: names that this page answers to, None for any.
     """
 
-    def __init__(self, app: Callable[..., Any], hosts: Sequence[str] | None) -> None:
+    def __init__(self, app: ASGIApp, hosts: Sequence[str] | None) -> None:
         self._app = app
         self._hosts = None if hosts is None else {f"[{host}]" if ":" in host else host for host in hosts}
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (refusal := self._refusal(scope["method"], dict(scope["headers"]))):
-            await _sentence(send, 403, refusal)
+            await JSONResponse({"error": refusal}, 403)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -203,13 +156,6 @@ class OwnVisitors:
 
 
 _PORT = re.compile(r":\d*$")
-
-
-async def _sentence(send: Send, status: int, sentence: str) -> None:
-    body = json.dumps({"error": sentence}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 _ORIGIN = re.compile(r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?", re.IGNORECASE)

@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.models.cache import Models
-from visualizer.server.address import Named, address_of, class_address, qr_code
+from visualizer.server.address import ClientAddressed, address_of, class_address, qr_code
 from visualizer.server.limits import Limits
 from visualizer.server.live import Live
 from visualizer.server.live_requests import LiveRequests
@@ -98,9 +98,9 @@ class SharedEngine:
         while serving.num_requests and time.monotonic() < until and not enough.wait(0.05):
             pass
 
-    def late(self, make: Callable[[ServingEngine], App]) -> App:
+    def when_first_called(self, make: Callable[[ServingEngine], App]) -> App:
         """What `make` makes of the engine, as an ASGI application that is made when it is first called."""
-        return _Late(lambda: make(self.serving()))
+        return _Lazy(lambda: make(self.serving()))
 
     def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008 (a function)
         """whom: where a request comes from."""
@@ -110,8 +110,8 @@ class SharedEngine:
 
         return [
             Route("/inflight/class", where, methods=["GET"]),
-            Mount("/serve", app=Named(self.late(self._server), whom)),
-            Mount("/inflight/live", app=self.late(lambda serving: self._live_app(serving, whom))),
+            Mount("/serve", app=ClientAddressed(self.when_first_called(self._server), whom)),
+            Mount("/inflight/live", app=self.when_first_called(lambda serving: self._live_app(serving, whom))),
         ]
 
     def _live_app(self, serving: ServingEngine, whom: Callable[[Request], str]) -> App:
@@ -138,7 +138,7 @@ class SharedEngine:
         return create_app(serving, classroom=self._classroom, teacher_token=self.teacher_token)
 
 
-class _Late:
+class _Lazy:
     """Loads in a thread, so that the page goes on; a failure is told in a sentence, and the next call tries again."""
 
     def __init__(self, make: Callable[[], App]) -> None:
@@ -152,8 +152,8 @@ class _Late:
                 app = await asyncio.to_thread(self._load)
             except InflightError as error:
                 log.warning("the shared engine cannot be had: %s", error)
-                told = Response(json.dumps({"error": {"message": str(error)}}), 503, media_type="application/json")
-                await told(scope, receive, send)
+                refusal = Response(json.dumps({"error": {"message": str(error)}}), 503, media_type="application/json")
+                await refusal(scope, receive, send)
                 return
         await app(scope, receive, send)
 

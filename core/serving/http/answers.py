@@ -17,12 +17,12 @@ from core.serving.http.errors import error_body, status_of
 from core.serving.stream import Piece, TokenStream
 from core.workload.request import SamplingParams
 
-Asked = tuple[Sequence[int], SamplingParams]
+CheckedRequest = tuple[Sequence[int], SamplingParams]
 
 
-async def submitted(
+async def submit_all(
     serving: ServingEngine,
-    asked: Sequence[Asked],
+    asked: Sequence[CheckedRequest],
     request: Request,
     id: str,
     nickname: str | None = None,
@@ -52,7 +52,7 @@ def cancel(streams: Sequence[TokenStream]) -> None:
         stream.cancel()
 
 
-async def merged(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Piece]]:
+async def merge_pieces(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Piece]]:
     """The pieces of several streams as they come, each with the number of its stream; raises as the streams do, and for numbers that are
     not finite."""
     if len(streams) == 1:
@@ -89,15 +89,15 @@ async def _finite(stream: TokenStream) -> AsyncIterator[Piece]:
         yield piece
 
 
-async def gathered(streams: Sequence[TokenStream]) -> list[list[Piece]]:
+async def gather_pieces(streams: Sequence[TokenStream]) -> list[list[Piece]]:
     """All pieces of each stream."""
     pieces: list[list[Piece]] = [[] for _ in streams]
-    async for index, piece in merged(streams):
+    async for index, piece in merge_pieces(streams):
         pieces[index].append(piece)
     return pieces
 
 
-async def answered(request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]) -> Response:
+async def answer_unless_gone(request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]) -> Response:
     """The response that `work` makes; the streams are cancelled if the client leaves before."""
     making, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
     try:

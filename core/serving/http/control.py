@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
-from core.serving.http.guard import same
+from core.serving.http.guard import same_secret
 from core.serving.messages import RunStart
 from core.workload.demo_workloads import DEMO_WORKLOADS
 
@@ -49,7 +49,7 @@ class ControlBody(BaseModel):
 
 def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: str) -> APIRouter:
     async def teacher(x_teacher_token: Annotated[str, Header()] = "") -> None:
-        if not same(x_teacher_token, teacher_token):
+        if not same_secret(x_teacher_token, teacher_token):
             raise HTTPException(403, "The teacher's token is missing or wrong")
 
     router = APIRouter(tags=["control"], dependencies=[Depends(teacher)])

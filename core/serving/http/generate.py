@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from core.serving.engine import ServingEngine
-from core.serving.http.answers import answered, event_stream, gathered, merged, submitted, usage
+from core.serving.http.answers import answer_unless_gone, event_stream, gather_pieces, merge_pieces, submit_all, usage
 from core.serving.http.schemas import GenerateBody
 from core.serving.stream import TokenStream
 
@@ -25,23 +25,23 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
         `{"id", "index", "token_id", "text"}` and then one with all but the token ids. Times are the engine's, in seconds from arrival."""
         sampling = body.sampling()
         prompt = await asyncio.to_thread(serving.check, body.prompt, sampling)
-        streams = await submitted(serving, [(prompt, sampling)], request, f"gen-{secrets.token_hex(8)}", body.nickname)
+        streams = await submit_all(serving, [(prompt, sampling)], request, f"gen-{secrets.token_hex(8)}", body.nickname)
         if body.stream:
             return event_stream(serving, streams, _events(streams[0]))
-        return await answered(request, streams, _whole(streams[0]))
+        return await answer_unless_gone(request, streams, _whole(streams[0]))
 
     return router
 
 
 async def _whole(stream: TokenStream) -> Response:
-    (pieces,) = await gathered([stream])
+    (pieces,) = await gather_pieces([stream])
     token_ids = [piece.token_id for piece in pieces if piece.token_id is not None]
     return JSONResponse({**_rest(stream, "".join(piece.text for piece in pieces)), "token_ids": token_ids})
 
 
 async def _events(stream: TokenStream) -> AsyncIterator[dict[str, Any]]:
     text = ""
-    async for _, piece in merged([stream]):
+    async for _, piece in merge_pieces([stream]):
         text += piece.text
         if piece.token_id is not None:
             yield {"id": stream.id, "index": piece.index, "token_id": piece.token_id, "text": piece.text}

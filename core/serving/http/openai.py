@@ -13,7 +13,15 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from core.serving.engine import ServingEngine
-from core.serving.http.answers import Asked, answered, event_stream, gathered, merged, submitted, usage
+from core.serving.http.answers import (
+    CheckedRequest,
+    answer_unless_gone,
+    event_stream,
+    gather_pieces,
+    merge_pieces,
+    submit_all,
+    usage,
+)
 from core.serving.http.errors import UnknownModel
 from core.serving.http.schemas import ChatBody, CompletionBody, StreamOptions
 from core.serving.stream import Piece, TokenStream
@@ -39,7 +47,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
     @router.post("/completions", summary="Continue prompts")
     async def completions(body: CompletionBody, request: Request) -> Response:
         _check_model(serving, body.model)
-        asked: list[Asked] = []
+        asked: list[CheckedRequest] = []
         for prompt in body.prompts:
             samplings = body.samplings(body.max_tokens or 16)
             ids = await asyncio.to_thread(serving.check, prompt, samplings[0])
@@ -69,18 +77,18 @@ def _check_model(serving: ServingEngine, model: str) -> None:
 
 
 async def _answer(
-    serving: ServingEngine, shape: _Shape, asked: Sequence[Asked], choices: int, stream: bool, request: Request
+    serving: ServingEngine, shape: _Shape, asked: Sequence[CheckedRequest], choices: int, stream: bool, request: Request
 ) -> Response:
     """choices: how many answers each prompt gets; its tokens count once."""
     prompt_tokens = sum(len(prompt) for prompt, _ in asked[::choices])
-    streams = await submitted(serving, asked, request, shape.id, num_top_logprobs=shape.num_top_logprobs)
+    streams = await submit_all(serving, asked, request, shape.id, num_top_logprobs=shape.num_top_logprobs)
     if stream:
         return event_stream(serving, streams, _chunks(shape, streams, prompt_tokens))
-    return await answered(request, streams, _whole(shape, streams, prompt_tokens))
+    return await answer_unless_gone(request, streams, _whole(shape, streams, prompt_tokens))
 
 
 async def _whole(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> Response:
-    choices = [shape.choice(index, pieces) for index, pieces in enumerate(await gathered(streams))]
+    choices = [shape.choice(index, pieces) for index, pieces in enumerate(await gather_pieces(streams))]
     used = usage(prompt_tokens, sum(stream.num_tokens for stream in streams))
     return JSONResponse({**shape.head(shape.kind), "choices": choices, "usage": used})
 
@@ -91,7 +99,7 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
     for index in range(len(streams)):
         for choice in shape.first(index):
             yield {**head, "choices": [choice]}
-    async for index, piece in merged(streams):
+    async for index, piece in merge_pieces(streams):
         written += piece.token_id is not None
         if options.include_usage and options.continuous_usage_stats:
             head["usage"] = usage(prompt_tokens, written)
@@ -162,12 +170,12 @@ class _Completions(_Shape):
         for piece in pieces:
             offsets.append(self._offsets.get(index, 0))
             self._offsets[index] = offsets[-1] + len(piece.text)
-        told = [(p, p.token_id, at) for p, at in zip(pieces, offsets, strict=True) if p.token_id is not None]
+        rows = [(p, p.token_id, at) for p, at in zip(pieces, offsets, strict=True) if p.token_id is not None]
         return {
-            "tokens": [self._token(token_id) for _, token_id, _ in told],
-            "token_logprobs": [piece.logprob for piece, _, _ in told],
-            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in told] if self.num_top_logprobs else None,
-            "text_offset": [at for _, _, at in told],
+            "tokens": [self._token(token_id) for _, token_id, _ in rows],
+            "token_logprobs": [piece.logprob for piece, _, _ in rows],
+            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in rows] if self.num_top_logprobs else None,
+            "text_offset": [at for _, _, at in rows],
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
@@ -197,7 +205,7 @@ class _Chat(_Shape):
     def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
         if not self.logprobs:
             return None
-        told = [
+        rows = [
             {
                 **self._logprob(piece.token_id, piece.logprob),
                 "top_logprobs": [self._logprob(*likely) for likely in piece.top_logprobs],
@@ -205,7 +213,7 @@ class _Chat(_Shape):
             for piece in pieces
             if piece.token_id is not None
         ]
-        return {"content": told, "refusal": None}
+        return {"content": rows, "refusal": None}
 
     def _logprob(self, token_id: int, logprob: float | None) -> dict[str, Any]:
         token = self._token(token_id)

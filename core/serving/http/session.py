@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from core.errors import InflightError, TooManyRequests
 from core.serving.engine import ServingEngine
-from core.serving.http.guard import same
+from core.serving.http.guard import same_secret
 
 
 def session_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter:
@@ -28,7 +28,7 @@ def session_routes(serving: ServingEngine, teacher_token: str | None) -> APIRout
         run: Annotated[int | None, Query(ge=0, description="By default the latest in which something happened.")] = None,
         x_teacher_token: Annotated[str, Header()] = "",
     ) -> Response:
-        is_teacher = teacher_token is not None and same(x_teacher_token, teacher_token)
+        is_teacher = teacher_token is not None and same_secret(x_teacher_token, teacher_token)
         if serving.feed.hidden.texts and not is_teacher:
             raise HTTPException(403, "Texts are hidden here, and this holds them: the teacher's token is missing or wrong")
         if writing.locked():
