@@ -23,7 +23,7 @@ class Options:
     clock: Callable[[], float] = time.perf_counter
 
 
-class Bar(NamedTuple):
+class SpeedBar(NamedTuple):
     """`faster` must take at most 1 / `at_least` of the time of `than`."""
 
     faster: str
@@ -109,7 +109,7 @@ class Report:
         }
 
 
-def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[Bar], options: Options) -> Report:
+def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[SpeedBar], options: Options) -> Report:
     """A whole benchmark: measure, divide, report. Pairs without a bar are reported against the first contender.
 
     All that is written is compared, in every round and in the warm-up; a contender that hands over no outputs is left out of that.
@@ -131,13 +131,13 @@ def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[
         setup_s, teardown_s = (round(statistics.median(seconds), 6) for seconds in zip(*pairs, strict=True))
         report.apart[contender] = {"setup_s": setup_s, "teardown_s": teardown_s}
     held = {(bar.faster, bar.than) for bar in bars}
-    others = [Bar(names[0], other, None) for other in names[1:] if (names[0], other) not in held]
+    others = [SpeedBar(names[0], other, None) for other in names[1:] if (names[0], other) not in held]
     report.ratios = ratios(report.times, [*(bar._replace(at_least=None) if options.quick else bar for bar in bars), *others])
     report.load = (before, load_average())
     return report
 
 
-def ratios(times: Mapping[str, Sequence[float]], bars: Sequence[Bar]) -> list[Ratio]:
+def ratios(times: Mapping[str, Sequence[float]], bars: Sequence[SpeedBar]) -> list[Ratio]:
     """Each bar's ratio, round by round."""
     return [
         Ratio(bar.faster, bar.than, tuple(b / a for a, b in zip(times[bar.faster], times[bar.than], strict=True)), bar.at_least)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from core.bench.report import Bar, Options, Report, race
+from core.bench.report import Options, Report, SpeedBar, race
 from core.bench.synthetic import gpt2, greedy, mixed, requests
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.measure import baselines
@@ -82,7 +82,7 @@ def decode_step(options: Options) -> Report:
         stepping("article", lambda: article_step(model, rows)),
     ]
     title = "One decode step, GPT-2 shape of 4 layers × 768, 32 requests of context 200 to 600"
-    bars = (Bar("inflight", "transformers-continuous", 3.5), Bar("inflight", "article", 6.0))
+    bars = (SpeedBar("inflight", "transformers-continuous", 3.5), SpeedBar("inflight", "article", 6.0))
     report = race("decode-step", title, contenders, bars, options)
     ours, other, article = engine.trace.outputs, theirs.outputs, {row.job.request: row.output for row in rows}
     report.outputs_identical = all(_agree(ours[r], other[r]) and _agree(ours[r], article[r]) for r in ours)
@@ -120,7 +120,7 @@ def static_step(options: Options) -> Report:
         Contender.of("generate", lambda: generate_waves(adapter.model, work, rows), of_generate),
     ]
     title = "One static decode step beside one step of generate on the same left-padded batch"
-    return race("static-step", title, contenders, (Bar("static", "generate", 1.0),), options)
+    return race("static-step", title, contenders, (SpeedBar("static", "generate", 1.0),), options)
 
 
 def _median_gap(times: list[float]) -> float:
@@ -134,7 +134,7 @@ def end_to_end(options: Options) -> Report:
     """32 requests, prompts of 20 to 200 tokens, answers of 10 to 60."""
     shape = (gpt2(2, 64, 4, 211), 6, (5, 20), (4, 8)) if options.quick else (gpt2(4, 768), 32, (20, 200), (10, 60))
     title = "32 mixed requests from start to end, GPT-2 shape of 4 layers × 768"
-    bars = (Bar("inflight", "transformers-continuous", 1.7), Bar("inflight", "generate-serial", 3.3))
+    bars = (SpeedBar("inflight", "transformers-continuous", 1.7), SpeedBar("inflight", "generate-serial", 3.3))
     return _mixed_requests("end-to-end", title, *shape, bars, options)
 
 
@@ -142,10 +142,10 @@ def gpt2_124m(options: Options) -> Report:
     """8 requests, prompts of 20 to 120 tokens, answers of 10 to 30: the weights dominate, and so the differences nearly vanish."""
     shape = (gpt2(2, 64, 4, 211), 3, (5, 20), (4, 8)) if options.quick else (gpt2(12, 768), 8, (20, 120), (10, 30))
     title = "8 requests on the 124 M-parameter GPT-2 shape"
-    return _mixed_requests("gpt2-124m", title, *shape, (Bar("inflight", "transformers-continuous", 1.0),), options)
+    return _mixed_requests("gpt2-124m", title, *shape, (SpeedBar("inflight", "transformers-continuous", 1.0),), options)
 
 
-def _mixed_requests(name: str, title: str, model, count: int, prompts, new, bars: Sequence[Bar], options: Options) -> Report:
+def _mixed_requests(name: str, title: str, model, count: int, prompts, new, bars: Sequence[SpeedBar], options: Options) -> Report:
     workload, budget = mixed(count, model.config.vocab_size, prompts, new), 256
     work = baselines.jobs(workload, None)
     engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=budget))
@@ -165,7 +165,7 @@ def gpt2_six(options: Options) -> Report:
     ]
     theirs = [baselines.contender(name, adapter.model, work, lanes) for name in ("generate-waves", "generate-serial")]
     title = "The GPT-2 article's six requests on the built-in model, 3 lanes"
-    bars = (Bar("continuous", "static", 1.6), Bar("continuous", "generate-waves", 1.7))
+    bars = (SpeedBar("continuous", "static", 1.6), SpeedBar("continuous", "generate-waves", 1.7))
     report = race("gpt2-six", title, [*ours, *theirs], bars, options)
     report.about["aim"] = "2.5× against generate-waves"
     report.about["article"] = "61.80 s against 9.54 s (6.5×) for the article's own pair, on an Apple GPU with another model"

@@ -51,7 +51,7 @@ def program(commands: Mapping[str, Target]) -> typer.Typer:
 
 
 def _group(commands: Mapping[str, Target], help: str) -> typer.Typer:
-    made = _typer(cls=_Late, help=help, no_args_is_help=True)
+    made = _typer(cls=_LazyGroup, help=help, no_args_is_help=True)
     for name, target in commands.items():
         function = _stub(target) if isinstance(target, str) else target
         made.command(name, short_help=_first_paragraph(function))(function)
@@ -80,7 +80,7 @@ def _stub(target: str) -> Callable[..., None]:
     return stub
 
 
-class _Late(TyperGroup):
+class _LazyGroup(TyperGroup):
     """Puts the command in place of its stub once it is asked for."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -13,9 +13,9 @@ import typer
 from core.cli.options import (
     SLO,
     Burstiness,
+    DeviceOptions,
     Json,
     Out,
-    Place,
     Seed,
     Tokens,
     check_policy,
@@ -77,7 +77,7 @@ def load(
     json: Json = False,
     *,
     limits: dict[str, Any],
-    place: Place,
+    device_options: DeviceOptions,
 ) -> None:
     """Measure throughput against latency as the load grows, policy by policy."""
     writable(out)
@@ -93,7 +93,7 @@ def load(
     if requests:
         data, printed = _stream(simulate, configs, sweep, requests), _print_stream
     else:
-        data, printed = _load(simulate, configs, sweep, model, place), _print_load
+        data, printed = _load(simulate, configs, sweep, model, device_options), _print_load
     finish(data, printed, json, out)
 
 
@@ -106,12 +106,14 @@ def _rates(given: list[str] | None) -> tuple[float, ...] | None:
         raise InflightError("--rate takes numbers of requests a second, or auto alone.") from None
 
 
-def _load(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, place: Place) -> dict[str, Any]:
+def _load(
+    simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, device_options: DeviceOptions
+) -> dict[str, Any]:
     if simulate:
         cost = cost_named(simulate)
         engines: dict[str, Engine | SimulatedEngine] = {name: SimulatedEngine(cost, config) for name, config in configs.items()}
     else:
-        first = engine_for(model, next(iter(configs.values())), place)
+        first = engine_for(model, next(iter(configs.values())), device_options)
         engines = {name: Engine(first.adapter, first.tokenizer, config) for name, config in configs.items()}
     where = environment(next(iter(engines.values())).trace.header)
     points = len(engines) * len(sweep.rates or sweep.fractions) + (sweep.rates is None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.cli.options import Json, Place, TraceFile, engine_for, existing
+from core.cli.options import DeviceOptions, Json, TraceFile, engine_for, existing
 from core.cli.output import finish, line, sentence
 from core.config import Execution
 from core.errors import InflightError, InvalidTrace
@@ -116,8 +116,8 @@ def _engine(header: Header) -> Engine:
     """An engine for the model of a trace, as it ran."""
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
-    place = Place(header.device.split(":")[0], header.dtype, header.threads)
-    engine = engine_for(str(header.model.name), header.config, place, Execution())
+    device_options = DeviceOptions(header.device.split(":")[0], header.dtype, header.threads)
+    engine = engine_for(str(header.model.name), header.config, device_options, Execution())
     if header.leak:
         from core.measure.mistakes import leaky_engine  # with torch
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import (
+    DeviceOptions,
     Json,
     Model,
-    Place,
     PresetName,
     WorkloadFile,
     check_policy,
@@ -50,7 +50,7 @@ def compare(
     json: Json = False,
     *,
     limits: dict[str, Any],
-    place: Place,
+    device_options: DeviceOptions,
 ) -> None:
     """Time the same requests under each policy in turn, and compare the outputs token by token.
 
@@ -65,12 +65,12 @@ def compare(
     for name in outside:
         if name not in BASELINES:
             raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}.")
-    asked = plan(preset, workload, model, limits, place)
+    asked = plan(preset, workload, model, limits, device_options)
     configs = [asked.config(name) for name in policies]
     writable(out)
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
-    first = engine_for(asked.model, configs[0], asked.place)
+    first = engine_for(asked.model, configs[0], asked.device_options)
     engines = [first, *(Engine(first.adapter, first.tokenizer, config) for config in configs[1:])]
     requests = greedily(asked.workload) if outside else asked.workload
     contenders = [engine_contender(engine, requests) for engine in engines]

@@ -45,7 +45,7 @@ TraceFile = Annotated[Path, typer.Argument(help="A trace file (JSON lines).", sh
 
 
 @dataclass(frozen=True)
-class Place:
+class DeviceOptions:
     """Where a model runs, and in which dtype. threads: of torch on the CPU, None for torch's own choice."""
 
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
@@ -77,20 +77,20 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for every field of a record in place of one parameter for them all.
 
     `limits` stands for those of `EngineConfig` and `execution` for those of `Execution`: of these only the ones given arrive, as a dict.
-    `place` stands for those of `Place`.
+    `device_options` stands for those of `DeviceOptions`.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, tuple[type, dict[str, str]]] = {"limits": (EngineConfig, LIMITS), "execution": (Execution, EXECUTION)}
     groups = {name: group for name, group in groups.items() if name in signature.parameters}
-    hints = get_type_hints(Place, include_extras=True)
-    where = [_option(f.name, hints[f.name], f.default) for f in fields(Place) if "place" in signature.parameters]
+    hints = get_type_hints(DeviceOptions, include_extras=True)
+    where = [_option(f.name, hints[f.name], f.default) for f in fields(DeviceOptions) if "device_options" in signature.parameters]
 
     @functools.wraps(command)
     def call(*args: Any, **kwargs: Any) -> None:
         given = {name: {option: kwargs.pop(option) for option in helps} for name, (_, helps) in groups.items()}
         chosen = {name: {k: v for k, v in values.items() if v is not None} for name, values in given.items()}
         if where:
-            kwargs["place"] = Place(**{p.name: kwargs.pop(p.name) for p in where})
+            kwargs["device_options"] = DeviceOptions(**{p.name: kwargs.pop(p.name) for p in where})
         command(*args, **kwargs, **chosen)
 
     options = [
@@ -99,7 +99,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for f in fields(record)
         if f.name in helps
     ]
-    grouped = {*groups, "place"}
+    grouped = {*groups, "device_options"}
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values() if p.name not in grouped] + where
     call.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
@@ -118,25 +118,29 @@ class Plan:
     model: str
     limits: EngineConfig
     given: Mapping[str, Any]
-    place: Place
+    device_options: DeviceOptions
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
         return self.limits.under(policy or self.limits.policy, **self.given)
 
 
-def plan(preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], place: Place) -> Plan:
+def plan(
+    preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], device_options: DeviceOptions
+) -> Plan:
     """A preset or a workload file, overridden by the options that were given; raises InflightError."""
     if (preset is None) == (workload is None):
         raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
     if workload is not None:
         saved = Saved.load(workload)
-        place = replace(place, device=saved.device) if saved.device and place.device == "auto" else place
-        return Plan(saved.workload, model or saved.model or DEFAULT_MODEL, saved.config, limits, place)
+        device_options = (
+            replace(device_options, device=saved.device) if saved.device and device_options.device == "auto" else device_options
+        )
+        return Plan(saved.workload, model or saved.model or DEFAULT_MODEL, saved.config, limits, device_options)
     assert preset is not None
     chosen = preset_named(preset)
-    place = replace(place, dtype=chosen.dtype) if place.dtype == "auto" else place
-    return Plan(chosen.workload, model or chosen.model, chosen.config, limits, place)
+    device_options = replace(device_options, dtype=chosen.dtype) if device_options.dtype == "auto" else device_options
+    return Plan(chosen.workload, model or chosen.model, chosen.config, limits, device_options)
 
 
 def existing(path: Path) -> Path:
@@ -151,7 +155,7 @@ def check_policy(policy: str) -> None:
         raise InvalidConfig(f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}.")
 
 
-def engine_for(model: str, config: EngineConfig, place: Place, execution: Execution | None = None) -> Engine:
+def engine_for(model: str, config: EngineConfig, device_options: DeviceOptions, execution: Execution | None = None) -> Engine:
     """Load a model without its progress bars: this program prints its own."""
     import torch  # takes seconds, which reading a trace does not need
     from transformers.utils import logging
@@ -160,9 +164,9 @@ def engine_for(model: str, config: EngineConfig, place: Place, execution: Execut
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
-    if place.threads is not None:
-        torch.set_num_threads(place.threads)
-    return Engine.from_pretrained(model, config, device=place.device, dtype=place.dtype, execution=execution)
+    if device_options.threads is not None:
+        torch.set_num_threads(device_options.threads)
+    return Engine.from_pretrained(model, config, device=device_options.device, dtype=device_options.dtype, execution=execution)
 
 
 def parse_slos(given: list[str] | None) -> SLOs | None:

@@ -9,9 +9,9 @@ import typer
 
 from core.cli.options import (
     SLO,
+    DeviceOptions,
     Json,
     Model,
-    Place,
     PresetName,
     WorkloadFile,
     engine_for,
@@ -52,7 +52,7 @@ def run(
     json: Json = False,
     *,
     limits: dict[str, Any],
-    place: Place,
+    device_options: DeviceOptions,
     execution: dict[str, Any],
 ) -> None:
     """Run a preset or a workload file and print what happened.
@@ -61,13 +61,13 @@ def run(
     """
     if not is_first():
         out = None
-    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, place)
+    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, device_options)
     config = asked.config(policy)
     writable(out)
     engine = (
         _simulated(simulate, config, asked.model)
         if simulate
-        else engine_for(asked.model, config, asked.place, Execution(**execution))
+        else engine_for(asked.model, config, asked.device_options, Execution(**execution))
     )
     done = _run_to_end(engine, asked.workload)
     trace = engine.trace

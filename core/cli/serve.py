@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Place, check_policy, engine_for, with_options
+from core.cli.options import DeviceOptions, check_policy, engine_for, with_options
 from core.cli.output import sentence
 from core.config import DEFAULT_MODEL, EngineConfig, Execution
 from core.errors import InflightError
@@ -49,7 +49,7 @@ def serve(
     ] = 30,
     *,
     limits: dict[str, Any],
-    place: Place,
+    device_options: DeviceOptions,
     execution: dict[str, Any],
 ) -> None:
     """Serve a model over HTTP: /generate, OpenAI's /v1, /health, /metrics and live /events; /docs describes them.
@@ -68,7 +68,7 @@ def serve(
         raise InflightError("The API key is empty.")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     config = EngineConfig(**{"policy": policy, "max_num_seqs": LANES, **limits})
-    engine = engine_for(model, config, place, Execution(**execution))
+    engine = engine_for(model, config, device_options, Execution(**execution))
     serving = ServingEngine(
         engine,
         ServingLimits(

@@ -11,6 +11,8 @@ Long stretches of keys and queries are folded to their ends (`…`, `⋮`), so t
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -26,11 +28,12 @@ from core.trace.trace import Trace
 
 MOST_CELLS = 50_000_000  # of a mask that is derived whole
 MOST_ROWS = 48
+_ALL = 10**9
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Stretch:
     """Neighbouring keys or queries of one request: `first` … `end - 1` of the mask's axis. new: computed in this pass."""
 
     request: str
@@ -41,6 +44,14 @@ class _Run:
 
     def __len__(self) -> int:
         return self.end - self.first
+
+    def folded(self, cells: int) -> list[int | None]:
+        """Its indices, the middle folded to None where it is longer than `cells`; one cell is the first index alone."""
+        if len(self) <= cells:
+            return list(range(self.first, self.end))
+        head = cells // 2
+        tail = cells - 1 - head
+        return [*range(self.first, self.first + head), None, *range(self.end - tail, self.end)] if cells > 1 else [self.first]
 
 
 def step_json(trace: Trace, step: int, pass_index: int, order: Order, layer: int | None) -> dict[str, Any]:
@@ -68,34 +79,24 @@ def mask_lines(
     event = _checked(trace, step, pass_index)
     forward = event.passes[pass_index]
     segments = [s for s in event.segments if s.pass_index == pass_index]
-    names, styles = letters(trace), _styles(segments)
+    names, styles = letters(trace), {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)}
     mask = trace.mask(step, pass_index, order, layer)
     cached = sum(s.start for s in segments)
     shape = f"[{forward.rows}, {forward.width}]"
-    lines = [
-        Text(),
-        Text(
-            f"STEP {step}"
-            + (f", pass {pass_index} of {len(event.passes)}" if len(event.passes) > 1 else "")
-            + f": {_what(segments)}",
-            style="bold",
-        ),
-    ]
+    which = f", pass {pass_index} of {len(event.passes)}" if len(event.passes) > 1 else ""
     computed = f"{forward.tokens} tokens computed, {cached} cached"
     if forward.layout == "padded":
-        lines.append(
-            Text(
-                f"{computed}; {forward.rows} rows of shape {shape}, {forward.padding} of {forward.rows * forward.width} positions are padding"
-            )
-        )
+        positions = forward.rows * forward.width
+        layout = f"{forward.rows} rows of shape {shape}, {forward.padding} of {positions} positions are padding"
     else:
-        lines.append(Text(english(f"{computed}; {len(segments)} [request|requests] packed into one row of shape {shape}")))
+        layout = english(f"{len(segments)} [request|requests] packed into one row of shape {shape}")
+    lines = [Text(), Text(f"STEP {step}{which}: {_what(segments)}", style="bold"), Text(f"{computed}; {layout}")]
     lines.append(Text())
     for row in rows_of(forward, segments):
         lines.append(_row(trace, row, forward.width if forward.layout == "padded" else 0, names, styles, width))
     lines += [Text(), Text("block-diagonal causal mask (row = query, column = key)   # attend   . blocked")]
     lines.append(Text("keys: " + ("all cached | all new" if order == "cached-new" else "by request, cached | new")))
-    lines += _grid(mask, segments, order, names, styles, width)
+    lines += _Grid(mask, {s.request: s.start for s in segments}, order, names, styles, width).lines()
     return lines
 
 
@@ -117,10 +118,6 @@ def _what(segments: list[Segment]) -> str:
     if phases == {"prefill", "decode"}:
         return "prefill and decode in one pass"
     return "prefill" if phases == {"prefill"} else "decode"
-
-
-def _styles(segments: list[Segment]) -> dict[str, str]:
-    return {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)}
 
 
 def _row(trace: Trace, row: Any, padded_width: int, names: dict[str, str], styles: dict[str, str], width: int | None) -> Text:
@@ -149,124 +146,104 @@ def _fold_words(words: list[str], room: int | None) -> str:
     return kept
 
 
-def _grid(
-    mask: Mask, segments: list[Segment], order: Order, names: dict[str, str], styles: dict[str, str], width: int | None
-) -> list[Text]:
-    starts = {s.request: s.start for s in segments}
-    columns = _runs([(k.request, k.position, k.position is not None and k.position >= starts[k.request]) for k in mask.keys])
-    rows = _runs([(q.request, q.position, True) for q in mask.queries])
-    label = max([len("keys:"), *(len(_label(q, names)) for q in mask.queries)])
-    hidden: list[str] = []
-    cells, drawn = 10**9, columns
-    if width is not None:
-        room = width - label - 1
-        drawn, hidden = _that_fit(columns, order, room)
-        cells = _longest_that_fits(drawn, order, room)
-    most = 10**9 if width is None else max(3, MOST_ROWS // max(1, len(rows)))
-    header = Text("keys:".rjust(label) + " ")
-    for index, run in enumerate(drawn):
-        name = names[run.request]
-        shown = min(len(run), cells)
-        head = (name * shown)[:shown] if len(name) == 1 else name[:shown].ljust(shown, "·")
-        header.append(_gap(drawn, index, order)).append(_folded_name(head, run, cells), style=styles[run.request])
-    lines = [header]
-    skipped = set(hidden)
-    for run in rows:
-        if run.request in skipped:
-            continue
-        for position in _ends(run, most if not run.pads else 1):
-            if position is None:
-                lines.append(Text(f"{'⋮':>{label}} {len(run) - most + 1} more rows of {names[run.request]}", style="dim"))
-                continue
-            query = mask.queries[position]
-            style = styles.get(query.request, "dim") if query.position is not None else "dim"
-            text = Text(_label(query, names).rjust(label) + " ", style=style)
-            for index, keys in enumerate(drawn):
-                text.append(_gap(drawn, index, order), style="default")
-                for column in _ends(keys, cells):
-                    if column is None:
-                        text.append("…", style="dim")
-                    else:
-                        allowed = mask.allowed[position][column]
-                        text.append("#" if allowed else ".", style=styles[keys.request] if allowed else "dim")
-            if run.pads and len(run) > 1:
-                text.append(f"   ×{len(run)}", style="dim")
-            lines.append(text)
-    folded = sum(len(run) - cells + 1 for run in drawn if len(run) > cells)
-    if folded:
-        lines.append(Text(f"… stands for keys folded away, {folded:,} in all; --full draws every one", style="dim"))
-    if hidden:
-        lines.append(
-            Text(
-                f"{len(hidden)} more requests are not drawn ({', '.join(names[r] for r in hidden[:12])}{' …' if len(hidden) > 12 else ''}); --full draws them",
-                style="dim",
-            )
+class _Grid:
+    """The mask, its keys and queries folded to a width (None folds nothing)."""
+
+    def __init__(
+        self,
+        mask: Mask,
+        starts: Mapping[str, int],
+        order: Order,
+        names: dict[str, str],
+        styles: dict[str, str],
+        width: int | None,
+    ) -> None:
+        self._mask, self._order, self._names, self._styles = mask, order, names, styles
+        self._rows = _stretches((q.request, q.position, True) for q in mask.queries)
+        self._keys = _stretches(
+            (k.request, k.position, k.position is not None and k.position >= starts[k.request]) for k in mask.keys
         )
-    return lines
+        self._label = max([len("keys:"), *(len(self._name(q)) for q in mask.queries)])
+        self._most_cells = self._most_rows = _ALL
+        self._hidden: list[str] = []
+        if width is not None:
+            self._most_rows = max(3, MOST_ROWS // max(1, len(self._rows)))
+            self._fold_keys(width - self._label - 1)
+
+    def _fold_keys(self, room: int) -> None:
+        """Leave out the requests that cannot be drawn at all, and fold the keys of the others into as many cells as fit."""
+        requests, keys = list(dict.fromkeys(keys.request for keys in self._keys)), self._keys
+        kept = len(requests)
+        while kept > 1 and self._width(3) > room:
+            kept -= 1
+            shown = set(requests[:kept])
+            self._keys = [stretch for stretch in keys if stretch.request in shown]
+        self._hidden = requests[kept:]
+        sizes = range(3, max(map(len, self._keys), default=0) + 1)
+        self._most_cells = 2 + max(1, bisect_right(sizes, room, key=self._width))
+
+    def _width(self, cells: int) -> int:
+        return sum(min(len(keys), cells) + len(self._gap(i)) for i, keys in enumerate(self._keys))
+
+    def lines(self) -> Iterator[Text]:
+        """A line with the keys' requests, a line per query, and what is not drawn."""
+        header = Text("keys:".rjust(self._label) + " ")
+        for index, keys in enumerate(self._keys):
+            header.append(self._gap(index)).append(self._letters(keys), style=self._styles[keys.request])
+        yield header
+        for rows in self._rows:
+            if rows.request in self._hidden:
+                continue
+            for query in rows.folded(1 if rows.pads else self._most_rows):
+                if query is None:
+                    more = len(rows) - self._most_rows + 1
+                    yield Text(f"{'⋮':>{self._label}} {more} more rows of {self._names[rows.request]}", style="dim")
+                else:
+                    repeated = f"   ×{len(rows)}" if rows.pads and len(rows) > 1 else ""
+                    yield self._row(query).append(repeated, style="dim")
+        if folded := sum(len(keys) - self._most_cells + 1 for keys in self._keys if len(keys) > self._most_cells):
+            yield Text(f"… stands for folded keys, {folded:,} in all; --full draws every one", style="dim")
+        if hidden := self._hidden:
+            names = ", ".join(self._names[request] for request in hidden[:12]) + (" …" if len(hidden) > 12 else "")
+            yield Text(f"{len(hidden)} more requests are not drawn ({names}); --full draws them", style="dim")
+
+    def _row(self, index: int) -> Text:
+        query, allowed = self._mask.queries[index], self._mask.allowed[index]
+        style = self._styles.get(query.request, "dim") if query.position is not None else "dim"
+        text = Text(self._name(query).rjust(self._label) + " ", style=style)
+        for number, keys in enumerate(self._keys):
+            text.append(self._gap(number), style="default")
+            for key in keys.folded(self._most_cells):
+                attends = key is not None and allowed[key]
+                text.append(
+                    "…" if key is None else "#" if attends else ".", style=self._styles[keys.request] if attends else "dim"
+                )
+        return text
+
+    def _letters(self, keys: _Stretch) -> str:
+        """Its request's letter over every key, folded as the keys are."""
+        name, shown = self._names[keys.request], min(len(keys), self._most_cells)
+        letters = name * shown if len(name) == 1 else name[:shown].ljust(shown, "·")
+        middle = shown // 2
+        return letters if len(keys) <= shown else letters[:middle] + "…" + letters[middle + 1 :]
+
+    def _gap(self, index: int) -> str:
+        """What stands before a stretch of keys: a space between requests, a bar where cached keys end and new ones begin."""
+        if index == 0:
+            return ""
+        before, keys = self._keys[index - 1], self._keys[index]
+        if keys.new != before.new and (self._order == "cached-new" or keys.request == before.request):
+            return " | " if self._order == "cached-new" else "|"
+        return " "
+
+    def _name(self, query: Any) -> str:
+        return f"{self._names[query.request]} {'pad' if query.position is None else f'p{query.position}'}"
 
 
-def _runs(items: list[tuple[str, int | None, bool]]) -> list[_Run]:
-    runs, at = [], 0
+def _stretches(items: Iterable[tuple[str, int | None, bool]]) -> list[_Stretch]:
+    found, at = [], 0
     for (request, pads, new), group in groupby(items, key=lambda item: (item[0], item[1] is None, item[2])):
         end = at + len(list(group))
-        runs.append(_Run(request, at, end, new, pads))
+        found.append(_Stretch(request, at, end, new, pads))
         at = end
-    return runs
-
-
-def _gap(runs: list[_Run], index: int, order: Order) -> str:
-    """What stands before a run of keys: a space between requests, a bar where cached keys end and new ones begin."""
-    if index == 0:
-        return ""
-    before, run = runs[index - 1], runs[index]
-    if run.new != before.new and (order == "cached-new" or run.request == before.request):
-        return " | " if order == "cached-new" else "|"
-    return " "
-
-
-def _width(runs: list[_Run], order: Order, cells: int) -> int:
-    return sum(min(len(run), cells) + len(_gap(runs, i, order)) for i, run in enumerate(runs))
-
-
-def _longest_that_fits(runs: list[_Run], order: Order, room: int) -> int:
-    """Into how many cells each run is folded."""
-    longest = max((len(run) for run in runs), default=1)
-    if _width(runs, order, longest) <= room:
-        return longest
-    low, high = 3, longest
-    while low + 1 < high:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _width(runs, order, middle) <= room else (low, middle)
-    return low
-
-
-def _that_fit(runs: list[_Run], order: Order, room: int) -> tuple[list[_Run], list[str]]:
-    """The runs of as many requests as can be drawn at all, and the requests that cannot."""
-    requests = list(dict.fromkeys(run.request for run in runs))
-    kept = len(requests)
-    while kept > 1 and _width([r for r in runs if r.request in set(requests[:kept])], order, 3) > room:
-        kept -= 1
-    wanted = set(requests[:kept])
-    return [run for run in runs if run.request in wanted], requests[kept:]
-
-
-def _ends(run: _Run, cells: int) -> list[int | None]:
-    """Indices of a run, its middle folded to None where it is longer than `cells`; one cell is the first index alone."""
-    if len(run) <= cells:
-        return list(range(run.first, run.end))
-    if cells == 1:
-        return [run.first]
-    head = cells // 2
-    tail = cells - 1 - head
-    return [*range(run.first, run.first + head), None, *range(run.end - tail, run.end)]
-
-
-def _folded_name(head: str, run: _Run, cells: int) -> str:
-    if len(run) <= cells:
-        return head
-    at = cells // 2
-    return head[:at] + "…" + head[at + 1 :]
-
-
-def _label(query: Any, names: dict[str, str]) -> str:
-    return f"{names[query.request]} pad" if query.position is None else f"{names[query.request]} p{query.position}"
+    return found

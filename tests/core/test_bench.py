@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from core.bench.report import Bar, Limit, Options, Ratio, Report, race
+from core.bench.report import Limit, Options, Ratio, Report, SpeedBar, race
 from core.bench.speed import BENCHMARKS
 from core.cli import app
 from core.measure.rounds import Contender, Run
@@ -28,7 +28,7 @@ def _contender(name: str, clock: Clock, costs, log: list[str], outputs=None) -> 
 def test_contenders_take_turns_and_ratios_are_taken_round_by_round():
     clock, log = Clock(), []
     contenders = [_contender("a", clock, (9, 1, 2, 4), log), _contender("b", clock, (9, 3, 3, 16), log)]
-    report = race("x", "X", contenders, [Bar("a", "b", 3.0)], Options(repeats=3, clock=clock))
+    report = race("x", "X", contenders, [SpeedBar("a", "b", 3.0)], Options(repeats=3, clock=clock))
     assert log == ["a", "b", "b", "a", "a", "b", "b", "a"]
     assert report.times == {"a": [1, 2, 4], "b": [3, 3, 16]} and report.outputs_identical is None
     (ratio,) = report.ratios
@@ -53,11 +53,11 @@ def test_outputs_are_compared(other, same):
 def test_a_report_names_bars_met_and_missed():
     clock, log = Clock(), []
     contenders = [_contender(name, clock, cost, log) for name, cost in (("a", (1, 1)), ("b", (1, 2)), ("c", (1, 5)))]
-    report = race("x", "X", contenders, [Bar("a", "b", 2.5)], Options(repeats=1, clock=clock))
+    report = race("x", "X", contenders, [SpeedBar("a", "b", 2.5)], Options(repeats=1, clock=clock))
     assert [(r.than, r.median, r.met) for r in report.ratios] == [("b", 2.0, False), ("c", 5.0, None)]
     assert not report.met and report.to_json()["ratios"][0]["at_least"] == 2.5
     quick = [_contender(name, clock, cost, log) for name, cost in (("a", (1, 1)), ("b", (1, 2)))]
-    assert race("x", "X", quick, [Bar("a", "b", 2.5)], Options(repeats=1, quick=True, clock=clock)).met
+    assert race("x", "X", quick, [SpeedBar("a", "b", 2.5)], Options(repeats=1, quick=True, clock=clock)).met
     assert Limit("l", 150.0, "µs", 150).met and not Limit("l", 151.0, "µs", 150).met and Limit("l", 1, "").met is None
     assert (
         not Report("x", "X", limits=[Limit("l", 2, "", 1)]).met and Report("x", "X", ratios=[Ratio("a", "b", (1.0,), None)]).met

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import core.cli
 from core.bench.gpu import FULL, TINY, Device, others, run, session
-from core.bench.gpu.parts import SWITCHES, Part, parts
+from core.bench.gpu.parts import SWITCHES, BenchmarkPart, parts
 from core.bench.gpu.runs import World, decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
 from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
 from core.bench.gpu.session import report
@@ -331,7 +331,7 @@ def small_parts(monkeypatch):
     """Three parts that take ten seconds each; `fails` names those that fail."""
     clock, log, fails = Clock(), [], set()
 
-    def part(name: str) -> Part:
+    def part(name: str) -> BenchmarkPart:
         def work(world):
             log.append(name)
             clock.now += 10
@@ -339,7 +339,7 @@ def small_parts(monkeypatch):
                 raise RuntimeError("CUDA error: out of memory. And a page of advice.")
             return {"number": len(log)}
 
-        return Part(name, name.upper(), 12.0, work)
+        return BenchmarkPart(name, name.upper(), 12.0, work)
 
     monkeypatch.setattr(session, "parts", lambda scale: [part(name) for name in ("a", "b", "c")])
     monkeypatch.setattr(session, "report", lambda data: report({**data, "parts": {}}))
@@ -359,7 +359,7 @@ def test_a_part_that_fails_says_why_and_the_next_one_runs(small_parts, tmp_path)
 
 
 def test_numbers_that_are_none_fail_a_part(monkeypatch, tmp_path):
-    monkeypatch.setattr(session, "parts", lambda scale: [Part("a", "A", 0, lambda world: {"ratio": math.nan})])
+    monkeypatch.setattr(session, "parts", lambda scale: [BenchmarkPart("a", "A", 0, lambda world: {"ratio": math.nan})])
     monkeypatch.setattr(session, "report", lambda data: report({**data, "parts": {}}))
     data = run(TINY, Device(CPU), out=tmp_path / "x.json")
     assert data["parts"]["a"]["status"] == "failed" and "float" in data["parts"]["a"]["why"]

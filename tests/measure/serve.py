@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.options import Burstiness, Json, Model, Out, Place, Seed, Tokens, engine_for, with_options, writable
+from core.cli.options import Burstiness, DeviceOptions, Json, Model, Out, Seed, Tokens, engine_for, with_options, writable
 from core.cli.output import Work, finish, line, number, seconds, table
 from core.cli.serve import LANES
 from core.config import DEFAULT_MODEL, EngineConfig
@@ -246,13 +246,13 @@ def serve(
     json: Json = False,
     *,
     limits: dict[str, Any],
-    place: Place,
+    device_options: DeviceOptions,
 ) -> None:
     """Measure what serving costs: streaming clients over HTTP against the same engine offline, at the same arrivals."""
     writable(out)
     name = model or DEFAULT_MODEL
     config = EngineConfig(**{"max_num_seqs": LANES, **limits})
-    engine = engine_for(name, config, place)
+    engine = engine_for(name, config, device_options)
     shapes, times = Lengths(prompt_tokens, output_tokens).shapes(seed), arrivals(rate, seed, burstiness)
     drawn = islice(zip(shapes, times, strict=False), requests)
     adapter = engine.adapter
@@ -261,8 +261,8 @@ def serve(
     blocks = config.num_blocks or engine.kv_blocks[1]
     engine = type(engine)(adapter, engine.tokenizer, EngineConfig(**{**config.to_json(), "num_blocks": blocks}))
     given = {**limits, "max_num_seqs": config.max_num_seqs, "num_blocks": blocks}
-    options = ["--model", name, "--device", place.device, "--dtype", place.dtype]
-    options += ["--threads", str(place.threads)] if place.threads else []
+    options = ["--model", name, "--device", device_options.device, "--dtype", device_options.dtype]
+    options += ["--threads", str(device_options.threads)] if device_options.threads else []
     for option, value in given.items():
         flag = option.replace("_", "-")
         options += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]

@@ -102,7 +102,7 @@ def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = 
 # -- comparisons -------------------------------------------------------------------------------------------------------
 
 
-class Variant(NamedTuple):
+class PolicyVariant(NamedTuple):
     """A policy under the preset's limits, or some of its own; `name` tells it from the policy as the preset has it."""
 
     policy: str
@@ -111,43 +111,43 @@ class Variant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recording:
+class ShippedComparison:
     """A preset and who serves it; sentences are about the first two. outside: baselines that are no engine of ours. load: whether ever
     more requests are offered to each policy, too.
     """
 
     name: str
-    variants: tuple[Variant, ...]
+    variants: tuple[PolicyVariant, ...]
     outside: tuple[str, ...] = ()
     load: bool = False
 
 
-def _policies(*names: str) -> tuple[Variant, ...]:
-    return tuple(Variant(name) for name in names)
+def _policies(*names: str) -> tuple[PolicyVariant, ...]:
+    return tuple(PolicyVariant(name) for name in names)
 
 
 RECORDINGS = {
     r.name: r
     for r in (
-        Recording(
+        ShippedComparison(
             "gpt2-six",
             _policies("static", "continuous", "sequential", "dynamic", "split"),
             ("generate-waves", "generate-serial", "transformers-continuous"),
         ),
-        Recording("where-padding-costs", _policies("dynamic", "continuous", "split", "static")),
-        Recording(
+        ShippedComparison("where-padding-costs", _policies("dynamic", "continuous", "split", "static")),
+        ShippedComparison(
             "equal-lengths",
             (
                 *_policies("static", "continuous"),
-                Variant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256}),
-                Variant("dynamic"),
+                PolicyVariant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256}),
+                PolicyVariant("dynamic"),
             ),
         ),
-        Recording(
+        ShippedComparison(
             "scheduler-zoo",
             _policies("stall", "continuous", "no-evict", "mini-sglang", "nano-vllm", "transformers"),
         ),
-        Recording("poisson-32", _policies("static", "continuous", "dynamic", "split"), load=True),
+        ShippedComparison("poisson-32", _policies("static", "continuous", "dynamic", "split"), load=True),
     )
 }
 LOAD = Sweep(seconds=10.0)
@@ -218,7 +218,7 @@ def _save_all(made: Iterator[tuple[str, Shown]], folder: Path, load_before: floa
         yield name, save(shown, folder / shown.workload)
 
 
-def _compare_policies(recording: Recording, repeats: int, device: str, say: Say) -> Shown:
+def _compare_policies(recording: ShippedComparison, repeats: int, device: str, say: Say) -> Shown:
     """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load where that is asked for.
 
     Beside baselines, which decode greedily, every contender does.

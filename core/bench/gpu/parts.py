@@ -11,7 +11,7 @@ from typing import Any
 from core.bench.gpu import others
 from core.bench.gpu.accuracy import greedy_tokens, logits_error
 from core.bench.gpu.runs import DTYPE, StandIn, World, decode_steps, engine_for, median_run, recording_by, recording_share, timed
-from core.bench.gpu.scale import Scale, Shape, lengths_of, weight_bytes_read
+from core.bench.gpu.scale import ModelShape, Scale, lengths_of, weight_bytes_read
 from core.config import Execution
 from core.errors import first_sentence
 from core.measure.baselines import jobs
@@ -30,7 +30,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class BenchmarkPart:
     """expected_s: about what it takes on an H200; it is not begun with less time left."""
 
     name: str
@@ -39,17 +39,17 @@ class Part:
     run: Callable[[World], dict[str, Any]]
 
 
-def parts(scale: Scale) -> list[Part]:
+def parts(scale: Scale) -> list[BenchmarkPart]:
     """All of them, the most important first."""
     main, (small, large) = scale.main.name, scale.decode
     return [
-        Part("accuracy", f"Accuracy of the packed step, {main}", 45, _accuracy),
-        Part(main, f"Whole run of {main}", 75, _whole),
-        Part("transformers-continuous", f"transformers' continuous batching, {main}", 150, _continuous),
-        Part(f"{small.name}-decode", f"Decode step of {small.name}", 25, lambda world: _decode(world, small)),
-        Part(f"{large.name}-decode", f"Decode step of {large.name}", 50, lambda world: _decode(world, large)),
-        Part("ablation", f"One switch off at a time, {main}", 60, _ablation),
-        Part("generate-waves", f"generate in static waves, {main}", 60, _waves),
+        BenchmarkPart("accuracy", f"Accuracy of the packed step, {main}", 45, _accuracy),
+        BenchmarkPart(main, f"Whole run of {main}", 75, _whole),
+        BenchmarkPart("transformers-continuous", f"transformers' continuous batching, {main}", 150, _continuous),
+        BenchmarkPart(f"{small.name}-decode", f"Decode step of {small.name}", 25, lambda world: _decode(world, small)),
+        BenchmarkPart(f"{large.name}-decode", f"Decode step of {large.name}", 50, lambda world: _decode(world, large)),
+        BenchmarkPart("ablation", f"One switch off at a time, {main}", 60, _ablation),
+        BenchmarkPart("generate-waves", f"generate in static waves, {main}", 60, _waves),
     ]
 
 
@@ -98,7 +98,7 @@ def _whole(world: World) -> dict[str, Any]:
     return {**result, "recording": recording}
 
 
-def _decode(world: World, shape: Shape) -> dict[str, Any]:
+def _decode(world: World, shape: ModelShape) -> dict[str, Any]:
     """Decode steps of all lanes at the wanted context, against what this device's memory allows."""
     scale, device = world.scale, world.device
     bandwidth = device.copy_bandwidth(scale.copy_bytes)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils.benchmark import Timer
 
-from core.bench.gpu.scale import Scale, Shape
+from core.bench.gpu.scale import ModelShape, Scale
 from core.config import EngineConfig, Execution
 from core.engine.recorder import Recorder
 from core.errors import InflightError
@@ -104,7 +104,7 @@ class World:
         """At most so long, and no longer than is left."""
         return max(1.0, min(seconds, self.left()))
 
-    def model(self, shape: Shape, initializer_range: float = 0.02) -> Any:
+    def model(self, shape: ModelShape, initializer_range: float = 0.02) -> Any:
         return shape.build(self.device.torch, DTYPE, self.scale.context, initializer_range=initializer_range)
 
 

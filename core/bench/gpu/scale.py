@@ -17,7 +17,7 @@ from core.workload.workload import Workload
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """settings: of the model's config, by transformers' names."""
 
     name: str
@@ -54,17 +54,17 @@ _LLAMA3_ROPE = {
     "rope_type": "llama3", "rope_theta": 5e5, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }  # fmt: skip
-QWEN3_06B = Shape("qwen3-0.6b", {
+QWEN3_06B = ModelShape("qwen3-0.6b", {
     "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
     "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151_936, "tie_word_embeddings": True, "rms_norm_eps": 1e-6,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
 })  # fmt: skip
-LLAMA_1B = Shape("llama-3.2-1b", {
+LLAMA_1B = ModelShape("llama-3.2-1b", {
     "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
     "head_dim": 64, "intermediate_size": 8192, "vocab_size": 128_256, "tie_word_embeddings": True, "rms_norm_eps": 1e-5,
     "rope_parameters": {**_LLAMA3_ROPE, "factor": 32.0},
 })  # fmt: skip
-LLAMA_8B = Shape("llama-3.1-8b", {
+LLAMA_8B = ModelShape("llama-3.1-8b", {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
     "head_dim": 128, "intermediate_size": 14_336, "vocab_size": 128_256, "tie_word_embeddings": False, "rms_norm_eps": 1e-5,
     "rope_parameters": {**_LLAMA3_ROPE, "factor": 8.0},
@@ -83,8 +83,8 @@ def weight_bytes_read(model: PreTrainedModel) -> int:
 class Scale:
     """Sizes and time limits of the parts. Seconds are named `_s`."""
 
-    main: Shape = QWEN3_06B  # of the whole runs
-    decode: tuple[Shape, ...] = (LLAMA_1B, LLAMA_8B)  # whose decode step is held against memory bandwidth
+    main: ModelShape = QWEN3_06B  # of the whole runs
+    decode: tuple[ModelShape, ...] = (LLAMA_1B, LLAMA_8B)  # whose decode step is held against memory bandwidth
     requests: int = 256  # prompts and outputs of `lengths` tokens, drawn evenly
     compared: int = 64  # the first of them, which every contender answers
     lengths: tuple[int, int] = (100, 1024)
@@ -115,7 +115,7 @@ class Scale:
         whole = mixed(self.requests, self.main.vocab, self.lengths, self.lengths)
         return greedy(Workload(list(whole)[:count], name="gpu"), most_tokens)
 
-    def decode_workload(self, shape: Shape) -> Workload:
+    def decode_workload(self, shape: ModelShape) -> Workload:
         """`lanes` requests of one length that all decode together for `decode_steps` steps, around `decode_context` tokens each."""
         fed = self.lanes * self.decode_context // max(1, self.budget - self.lanes) + 2  # steps until the last prompt is computed
         new = fed + self.decode_steps
@@ -131,9 +131,9 @@ class Scale:
         return sum(-(-size // self.block_size) + 1 for size in sizes[: self.lanes])
 
 
-def _tiny(shape: Shape) -> Shape:
+def _tiny(shape: ModelShape) -> ModelShape:
     small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-    return Shape(shape.name, {**shape.settings, **small, "intermediate_size": 96, "vocab_size": 211})
+    return ModelShape(shape.name, {**shape.settings, **small, "intermediate_size": 96, "vocab_size": 211})
 
 
 FULL = Scale()

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from core.bench.gpu.parts import Part, parts
+from core.bench.gpu.parts import BenchmarkPart, parts
 from core.bench.gpu.runs import Device, World
 from core.bench.gpu.scale import Scale
 from core.bench.report import Limit, Ratio, Report
@@ -83,7 +83,7 @@ def run(
     return _save(data, out)
 
 
-def _run_part(part: Part, world: World) -> dict[str, Any]:
+def _run_part(part: BenchmarkPart, world: World) -> dict[str, Any]:
     """One part from a clean device to a clean device."""
     device = world.device
     started = device.clock()
@@ -101,7 +101,7 @@ def _run_part(part: Part, world: World) -> dict[str, Any]:
     return {**record, "notes": world.notes, "took_s": round(device.clock() - started, 1)}
 
 
-def _record(part: Part, status: str, **found: Any) -> dict[str, Any]:
+def _record(part: BenchmarkPart, status: str, **found: Any) -> dict[str, Any]:
     return {"title": part.title, "status": status, "why": None, "where": [], "notes": [], "took_s": None, "result": None, **found}
 
 
