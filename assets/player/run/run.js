@@ -41,7 +41,7 @@ export class Run {
     /** @type {Caption[]} */
     this.captions = [];
     /** @type {Record<string, Caption[]>} */
-    this.told = {}; // language → captions, of a run that is told in several at once
+    this.translations = {}; // language → captions, of a run that comes in several at once
     /** @type {RunRequest[]} */
     this.requests = []; // in order of arrival
     /** @type {Stay[]} */
@@ -145,12 +145,12 @@ export class Run {
 
   /** What is said of a step, in the language that is spoken as far as the run is told in it; null where nothing is. @param {number} i */
   captionAt(i) {
-    return (this.told[speaking()] || this.captions)[i] || null;
+    return (this.translations[speaking()] || this.captions)[i] || null;
   }
 
   /** Say something else of a step, what was said of it after that. @param {number} i @param {Span[]} say */
-  retell(i, say) {
-    for (const captions of [this.captions, ...Object.values(this.told)]) {
+  replaceCaption(i, say) {
+    for (const captions of [this.captions, ...Object.values(this.translations)]) {
       const caption = captions[i] || { say: [], why: [], waits: "", bound: "" };
       captions[i] = { ...caption, say, why: caption.say.length ? [caption.say, ...caption.why] : caption.why };
     }
@@ -166,7 +166,7 @@ export class Run {
     this._note(also);
     for (const event of events) this._fold(event);
     for (const caption of captions) this.captions.push(caption);
-    for (const [language, told] of Object.entries(also.told || {})) (this.told[language] ??= []).push(...told);
+    for (const [language, captions] of Object.entries(also.translations || {})) (this.translations[language] ??= []).push(...captions);
     this._steps = null;
     this._frame = null;
   }
