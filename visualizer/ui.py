@@ -4,6 +4,7 @@ With `player.py` the only module here that knows Gradio.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -93,14 +94,13 @@ def _api(server: Server, page: gr.Blocks) -> None:
             await asyncio.sleep(
                 0.05
             )  # Gradio starts us though nobody may ever open the stream: until then nobody follows the job
+        seq = itertools.count()
         async for piece in server.follow(begun["job"]):
-            for line in piece.decode().splitlines():
-                if line.startswith("data: "):
-                    delta = json.loads(line[6:])
-                    yield {
-                        "seq": delta["seq"]
-                    }  # gradio_client is sent differences, which Gradio 6.31 gets wrong for nested lists
-                    yield delta
+            data = [line.removeprefix("data: ") for line in piece.decode().splitlines() if line.startswith("data: ")]
+            for delta in itertools.chain.from_iterable(map(json.loads, data)):
+                number = {"seq": next(seq)}
+                yield number  # gradio_client is sent differences, which Gradio 6.31 gets wrong for nested lists
+                yield number | delta
 
     async def cancel(job: str) -> dict[str, Any]:
         """Cancel a job by its id."""

@@ -58,7 +58,7 @@ def serve(
     """
     wait_passively()  # nothing has loaded torch yet
     from core.serving.engine import ServingEngine
-    from core.serving.feed import Hidden
+    from core.serving.event_log import Hidden
     from core.serving.http.app import create_app
     from core.serving.limits import LOOPBACK, ServingLimits
     from core.serving.server import serve as listen

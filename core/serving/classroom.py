@@ -57,8 +57,8 @@ class Classroom:
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
         """Whether viewers are told prompts and tokens, and nicknames. Hidden parts are not sent, not even those of earlier messages."""
-        feed, given = self._serving.feed, {"texts": texts, "nicknames": nicknames}
-        feed.hidden = feed.hidden._replace(**{name: value for name, value in given.items() if value is not None})
+        log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
+        log.hidden = replace(log.hidden, **{name: value for name, value in given.items() if value is not None})
         self._serving.set_class(self._serving.settings)
 
     def accept(self, accepting: bool) -> None:

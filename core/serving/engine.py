@@ -21,7 +21,7 @@ from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InvalidRequest, Unavailable
 from core.serving.engine_thread import EngineThread
-from core.serving.feed import Feed, Hidden
+from core.serving.event_log import EngineLog, Hidden
 from core.serving.limits import ServingLimits
 from core.serving.messages import (
     CancelAll,
@@ -60,10 +60,10 @@ class ServingEngine:
         self.engine, self.limits, self.name = engine, limits or ServingLimits(), name or engine.model.name or ""
         # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, a third to those who check.
         self.tokenizer = copy.deepcopy(engine.tokenizer)
-        self.feed, self.metrics = Feed(hidden=hidden), ServingMetrics(self.name, engine)
+        self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
         self._validator, self._session = RequestValidator(engine, self.limits, self.name), Session(self.limits.kept_tokens)
         engine.recorder = self._session
-        engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self._validator, self.feed)
+        engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self._validator, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
         self.settings = SetClass()
         self._change: ChangeConfig | None = None  # asked for last

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 
 from core.config import EngineConfig
-from core.serving.feed import Hidden, LogEntry
+from core.serving.event_log import Hidden, LogEntry
 
 if TYPE_CHECKING:
     from core.serving.stream import TokenStream

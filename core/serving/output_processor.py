@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from core.errors import InflightError, InvalidRequest
-from core.serving.feed import Feed, LogEntry, ServedStep
+from core.serving.event_log import EngineLog, LogEntry, ServedStep
 from core.serving.metrics import ServingMetrics
 from core.serving.request_validator import RequestValidator
 from core.serving.stream import Piece, TokenStream, call_in, put_all
@@ -41,7 +41,7 @@ class _Answer:
 class OutputProcessor:
     """tokenizer: of this thread alone. validator: gets the slots of ended requests back. log: what viewers read."""
 
-    def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, validator: RequestValidator, log: Feed) -> None:
+    def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, validator: RequestValidator, log: EngineLog) -> None:
         self.metrics, self.log, self._validator = metrics, log, validator
         self._tokenizer = tokenizer
         self._special = {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} if tokenizer is not None else {}

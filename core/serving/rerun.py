@@ -27,7 +27,7 @@ from core.errors import InflightError, InvalidConfig, first_sentence
 from core.runner.engine import Engine
 from core.runner.threads import CORE_SHARES
 from core.serving.engine_thread import Pace
-from core.serving.feed import LogEntry, ServedStep
+from core.serving.event_log import LogEntry, ServedStep
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.workload.request import Request

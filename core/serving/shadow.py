@@ -14,7 +14,7 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
-from core.serving.feed import LogEntry
+from core.serving.event_log import LogEntry
 from core.serving.messages import Publish, Subscribe, Unsubscribe
 from core.serving.rerun import Rerun, Twin
 from core.trace.header import Header
@@ -72,7 +72,7 @@ class Shadow:
 
     @property
     def _ends(self) -> bool:
-        return self._closed or self._serving.feed.closed
+        return self._closed or self._serving.event_log.closed
 
     def _follow(self, header: Header, twin: Twin) -> None:
         """Beside one run of the real engine, from its first step until another begins."""

@@ -10,7 +10,7 @@ import pytest
 from core.errors import InflightError, InvalidConfig, InvalidRequest, Unavailable
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
-from core.serving.feed import Hidden
+from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
 from core.workload.demo_workloads import DEMO_WORKLOADS
 from worlds.serving import between_two_steps, char_engine, checked, greedy, idle, serving, tokens, told, whole
@@ -254,7 +254,7 @@ def test_what_is_hidden_is_not_sent_not_even_of_what_happened_before():
         await idle(made)
 
         async def read() -> list[dict]:
-            batch = await anext(made.feed.read(coalesce_s=0))
+            batch = await anext(made.event_log.read(coalesce_s=0))
             return json.loads(batch.messages)
 
         shown = await read()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from core.config import EngineConfig
-from core.serving.feed import Feed
+from core.serving.event_log import EngineLog
 from core.serving.limits import ServingLimits
 from core.serving.metrics import PREFIX, ServingMetrics
 from core.serving.output_processor import OutputProcessor
@@ -23,7 +23,7 @@ def told_of(trace: Trace) -> ServingMetrics:
     metrics = ServingMetrics("m", memory_engine())
 
     async def serve() -> None:
-        outputs = OutputProcessor(None, metrics, RequestValidator(memory_engine(), ServingLimits(), "m"), Feed())
+        outputs = OutputProcessor(None, metrics, RequestValidator(memory_engine(), ServingLimits(), "m"), EngineLog())
         outputs.begin_run(0, trace.header)
         for asked, prompt in trace.asked.values():
             stream = TokenStream(asked.id, prompt, asked.sampling, "c", None, 0.0, lambda stream: None)

@@ -159,7 +159,7 @@ def test_memory_is_flat_over_many_requests():
         await idle(made)
 
     async def watch(made: ServingEngine) -> None:
-        async for batch in made.feed.read():
+        async for batch in made.event_log.read():
             assert batch.event
 
     async def measured(made: ServingEngine) -> list[int]:
@@ -179,10 +179,10 @@ def test_memory_is_flat_over_many_requests():
     tracemalloc.start()
     try:
         with serving(memory_engine(max_num_seqs=32), ServingLimits(kept_tokens=1500)) as made:
-            made.feed._kept = 200
+            made.event_log._kept = 200
             first, second, *_, last = asyncio.run(measured(made))
             assert last - second < 0.15 * second + 300_000, (first, second, last)
             assert not made._thread._under_way and not made.engine.outputs._top_logprobs._asked
-            assert made.num_requests == 0 and len(made.feed._messages) <= 400
+            assert made.num_requests == 0 and len(made.event_log._messages) <= 400
     finally:
         tracemalloc.stop()

@@ -23,7 +23,7 @@ async def shadows(made: ServingEngine, until) -> list[dict]:
     """What the shadow says, up to a message that `until` holds of."""
     found, last = [], None
     while True:
-        async for batch in made.feed.read(last, coalesce_s=0.01):
+        async for batch in made.event_log.read(last, coalesce_s=0.01):
             last = batch.last
             for message in json.loads(batch.messages):
                 if message["kind"] == "shadow":

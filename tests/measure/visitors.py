@@ -128,10 +128,10 @@ async def _visit(
     async with http.stream("GET", f"{url}/inflight/jobs/{begun['job']}") as deltas:
         async for line in deltas.aiter_lines():
             if line.startswith("data: "):
-                last = json.loads(line[6:])
-                place = place or last.get("progress", {}).get("ahead", 0)
-                if last.get("events") and not first:
-                    first = time.monotonic() - came
+                for last in json.loads(line[6:]):
+                    place = place or last.get("progress", {}).get("ahead", 0)
+                    if last.get("events") and not first:
+                        first = time.monotonic() - came
     refused = "" if last.get("url") else str(last.get("error") or last.get("stopped") or "The stream broke off.")
     return Visit(seen, place, first, time.monotonic() - came, refused)
 

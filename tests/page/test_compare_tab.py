@@ -29,6 +29,7 @@ from visualizer.words.vocabulary import plain
 from worlds.axe import serious
 from worlds.browser import settled
 from worlds.comparison import CURVE, ENVIRONMENT
+from worlds.server_events import messages_in
 from worlds.small import VOCAB_SIZE, MemoryModel, requests
 
 ROWS = ((5, 12), (3, 3), (4, 6), (6, 4))
@@ -72,9 +73,8 @@ class Asked:
             yield {"done": True, "error": str(error)}
             return
         async for piece in self.jobs.follow(job):
-            for line in piece.decode().splitlines():
-                if line.startswith("data: "):
-                    yield json.loads(line[6:])
+            for message in messages_in(piece):
+                yield message
 
 
 def tasks(folder: Path, **limits) -> Asked:

@@ -29,7 +29,6 @@ def test_the_state_names_what_can_be_run(page_url, http):
 
 def test_a_run_streams_and_leaves_a_replay(page_url, http):
     deltas = list(run(http, page_url, spec()))
-    assert [d["seq"] for d in deltas] == list(range(len(deltas)))
     events = [e for d in deltas for e in d.get("events", ())]
     last = deltas[-1]
     replay = http.get(f"{page_url}/{last['url']}").raise_for_status().json()
@@ -74,7 +73,7 @@ def test_a_run_is_found_again_after_a_reload(page_url, http):
         job = next(d for d in before if d.get("events"))["job"]
         before.close()
     deltas = list(follow(http, page_url, job))
-    assert [d["seq"] for d in deltas] == list(range(len(deltas))) and deltas[-1]["url"]
+    assert deltas[-1]["url"]
     assert list(follow(http, page_url, job, start=len(deltas) - 2)) == deltas[-2:]
     gone = http.get(f"{page_url}/inflight/jobs/of-another-server")
     assert gone.status_code == 404 and "may have been restarted" in gone.json()["error"]

@@ -15,11 +15,12 @@ from core.errors import InflightError
 from core.recorders.convert import open_recording
 from core.recorders.follow import MOST_LINES
 from core.recorders.raw import read_raw
+from core.serving.event_log import EventLog, events, events_together
 from visualizer.documents.live import HIDDEN
 from visualizer.server.followed import Followed
 from visualizer.server.live import CHAPTER, CHAPTERS
-from visualizer.server.tail import Tail, read_together
 from worlds.ranks import FILES, ranks, text
+from worlds.server_events import messages_in
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM = DATA / "vllm-0.32.raw.jsonl.gz"
@@ -30,11 +31,11 @@ def unpack(source: Path, target: Path) -> Path:
     return target
 
 
-async def sent(tail: Tail, enough) -> list[dict]:
+async def sent(log: EventLog, enough) -> list[dict]:
     """What a reader has been sent once that is enough."""
     found: list[dict] = []
-    async for piece in tail.read():
-        found += [json.loads(line[6:]) for line in piece.decode().splitlines() if line.startswith("data: ")]
+    async for piece in events(log):
+        found += messages_in(piece)
         if enough(found):
             return found
     return found
@@ -56,7 +57,7 @@ def recording(tmp_path) -> Path:
 def test_what_is_sent_is_what_was_recorded(recording):
     whole = open_recording(VLLM)
     live = Followed([recording], shows_texts=True).live()
-    messages = asyncio.run(sent(live.tail, ends_with(182)))
+    messages = asyncio.run(sent(live.event_log, ends_with(182)))
     assert steps(messages) == [event.step for event in whole.events]
     (header,) = {json.dumps(m["header"], sort_keys=True) for m in messages if "header" in m}
     assert json.loads(header)["engine"]["name"] == "vLLM" and json.loads(header)["source"] == "live"
@@ -71,7 +72,7 @@ def test_what_is_sent_is_what_was_recorded(recording):
 
 def test_strangers_are_sent_no_texts(recording):
     live = Followed([recording], shows_texts=False).live()
-    messages = asyncio.run(sent(live.tail, ends_with(182)))
+    messages = asyncio.run(sent(live.event_log, ends_with(182)))
     pieces = [p for m in messages for side in m.get("texts", {}).values() for by in side.values() for p in by]
     assert pieces and set(pieces) == {HIDDEN}
 
@@ -89,8 +90,8 @@ def test_a_long_recording_is_shown_from_its_last_steps_on(tmp_path):
     path.write_text("\n".join(parts) + "\n")
     live = Followed([path], shows_texts=True).live()
     last = 8 * len(records) - 1
-    messages = asyncio.run(sent(live.tail, ends_with(last)))
-    begun = [i for i, m in enumerate(messages) if m.get("anew")][-1]
+    messages = asyncio.run(sent(live.event_log, ends_with(last)))
+    begun = [i for i, m in enumerate(messages) if m.get("kind") == "skipped"][-1]
     kept = steps(messages[begun:])
     assert kept == list(range(kept[0], last + 1)) and kept[0] >= MOST_LINES - CHAPTERS * CHAPTER - 1
     assert next(m for m in messages[begun:] if "begin" in m)["begin"]["step"] == kept[0]
@@ -108,19 +109,17 @@ def test_ranks_and_files_are_chosen_by_name_and_nobody_can_ask(tmp_path, recordi
         assert refused.status_code == 422 and refused.json()["error"] == "Nothing is followed that is called elsewhere."
         for path in ("requests", "requests/some-key/cancel"):
             assert http.post(f"/inflight/live/{path}", json={}).status_code == 404
-    messages = asyncio.run(sent(followed.live("ranks, rank 1").tail, ends_with(len(second.steps) - 1)))
+    messages = asyncio.run(sent(followed.live("ranks, rank 1").event_log, ends_with(len(second.steps) - 1)))
     told = [m["followed"] for m in messages if "followed" in m][-1]
     assert told["streams"] == ["run.raw.jsonl", "ranks", "ranks, rank 1"] and told["file"] == "run.rank1.raw.jsonl"
 
 
-async def told_together(tails: dict[str, Tail], enough) -> dict[str, list[dict]]:
+async def told_together(logs: dict[str, EventLog], enough) -> dict[str, list[dict]]:
     """What a reader of several has been sent of each once that is enough."""
-    found: dict[str, list[dict]] = {name: [] for name in tails}
-    async for piece in read_together(tails):
-        for line in piece.decode().splitlines():
-            if line.startswith("data: "):
-                message = json.loads(line[6:])
-                found[message["of"]].append(message["told"])
+    found: dict[str, list[dict]] = {name: [] for name in logs}
+    async for piece in events_together(logs):
+        for told in messages_in(piece):
+            found[told["of"]] += told["messages"]
         if enough(found):
             return found
     return found
@@ -133,14 +132,14 @@ def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_h
     opened = ranks(text(0), text(1))
     ends = [rank.trace.events[-1].step for rank in opened.ranks]
     followed = Followed([tmp_path], shows_texts=True)
-    tails = {name: followed.live(name).tail for name in (tmp_path.name, f"{tmp_path.name}, rank 1")}
+    logs = {name: followed.live(name).event_log for name in (tmp_path.name, f"{tmp_path.name}, rank 1")}
 
     def placed(messages: list[dict]) -> list[dict]:
         return [m["followed"] for m in messages if "followed" in m][-1:]
 
     told = asyncio.run(
         told_together(
-            tails,
+            logs,
             lambda found: (
                 all(end in steps(m) for end, m in zip(ends, found.values(), strict=True))
                 and all(state["ranks"][1:] for m in found.values() for state in placed(m) or [{"ranks": []}])
@@ -150,7 +149,7 @@ def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_h
     first, second = (placed(messages)[0] for messages in told.values())
     assert first["ranks"] == second["ranks"] and first["count"] == 2
     assert first["says"] == ["All ranks are on the clock of their machine."]
-    assert [rank["of"] for rank in first["ranks"]] == list(tails)
+    assert [rank["of"] for rank in first["ranks"]] == list(logs)
     starts = [
         [rank["offset"] + event["tStart"] for message in messages for event in message.get("events", ())]
         for rank, messages in zip(first["ranks"], told.values(), strict=True)
@@ -169,8 +168,8 @@ def test_recordings_of_two_engines_are_not_put_on_one_clock(tmp_path, recording)
     (tmp_path / "other.raw.jsonl").write_text("".join([json.dumps({**json.loads(header), "model": "another"}) + "\n", *rest]))
     followed = Followed([recording, tmp_path / "other.raw.jsonl"], shows_texts=True)
     followed.live()
-    tail = followed.live("other.raw.jsonl").tail
-    states = asyncio.run(sent(tail, lambda found: any(m["followed"]["ranks"] == [] for m in found if "followed" in m)))
+    log = followed.live("other.raw.jsonl").event_log
+    states = asyncio.run(sent(log, lambda found: any(m["followed"]["ranks"] == [] for m in found if "followed" in m)))
     assert [m["followed"]["says"] for m in states if "followed" in m][-1] == []
 
 

@@ -13,15 +13,17 @@ from pathlib import Path
 import pytest
 
 from core.config import POLICIES
+from core.serving import event_log
+from core.serving.event_log import EventLog, ServedStep
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.live import HIDDEN, LiveRun
 from visualizer.documents.replay import replay
-from visualizer.server import sse
+from visualizer.server import routes
 from visualizer.server.live import CHAPTER, CHAPTERS, Live
-from visualizer.server.tail import Tail
 from worlds.player import trace_of
+from worlds.server_events import messages_in
 
 SCRIPT = Path(__file__).parents[1] / "js" / "beginnings.js"
 
@@ -31,7 +33,7 @@ def most_new(trace: Trace) -> dict[str, int]:
 
 
 def messages(trace: Trace) -> list:
-    """What an engine tells of a run, as `core.serving.feed` has it: every request just before the step in which it arrives."""
+    """What an engine tells of a run, as `core.serving.event_log` has it: every request just before the step in which it arrives."""
     asked = most_new(trace)
     told: list = [{"kind": "run", "header": trace.header.to_json()}]
     for event in trace.events:
@@ -45,7 +47,7 @@ def messages(trace: Trace) -> list:
                     "nickname": f"by {arrived.request}",
                 }
             )
-        told.append(event)
+        told.append(ServedStep(event))
     return told
 
 
@@ -60,7 +62,7 @@ def begun(trace: Trace, every: int) -> list[dict]:
             continue
         if steps % every == 0:
             beginnings.append((len(deltas), json.loads(json.dumps(run.beginning()))))
-        deltas.append(json.loads(json.dumps(run.delta([message]))))
+        deltas.append(json.loads(json.dumps(run.delta([message.event]))))
         steps += 1
     return [joined(beginning, deltas[at:]) for at, beginning in beginnings]
 
@@ -102,15 +104,14 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
     assert len(others) > 3 and others[2]["captions"] == whole["captions"][6:]
 
 
-def read(piece: bytes) -> list[dict]:
-    return [json.loads(line[6:]) for line in piece.decode().splitlines() if line.startswith("data: ")]
-
-
-async def now(tail: Tail, start: int | None = None, chapters: int | None = None) -> list[dict]:
+def now(log: EventLog, after: int | None = None, chapters: int | None = None) -> list[dict]:
     """What a reader is sent at once."""
-    async for piece in tail.read(start, chapters):
-        return read(piece)
-    return []
+    found, more = [], True
+    while more:
+        excerpt, more = log.take(after, chapters)
+        if excerpt is not None:
+            found, after = found + messages_in(excerpt.event), excerpt.last
+    return found
 
 
 def live_of(trace: Trace) -> Live:
@@ -125,17 +126,18 @@ def test_a_slow_reader_skips_and_is_told_and_memory_is_bounded():
     """A reader that was away for longer than is kept goes on at a beginning; a quick one is sent every message once."""
     trace = trace_of("sequential")
     live = live_of(trace)
-    quick = asyncio.run(now(live.tail))
-    assert (quick[0]["anew"], quick[0]["missed"]) == (True, 0)
-    assert [m["seq"] for m in quick[1:]] == list(range(len(trace.events) + 1))
-    assert asyncio.run(now(live.tail, start=5))[0]["seq"] == 5
+    log = live.event_log
+    quick = now(log)
+    assert quick[0] == {"kind": "skipped", "messages": 0}
+    assert len(quick) == 1 + len(log) == 2 + len(trace.events)
+    assert now(log, after=4) == quick[6:]
     for _ in range(2 * CHAPTERS * CHAPTER // len(trace.events)):
         for message in messages(trace):
             live.take([message])
-    late = asyncio.run(now(live.tail, start=5))
-    assert late[0]["anew"] and late[0]["missed"] == late[1]["seq"] - 5 > 0 and "begin" in late[1]
+    late = now(log, after=4)
+    assert late[0]["kind"] == "skipped" and late[0]["messages"] == len(log) - 5 - (len(late) - 1) > 0 and "begin" in late[1]
     assert len(late) <= CHAPTERS * (CHAPTER + 2)
-    few = asyncio.run(now(live.tail, chapters=2))
+    few = now(log, chapters=2)
     assert sum("begin" in message for message in few) == 2 and few[1:] == late[-len(few) + 1 :]
 
 
@@ -143,28 +145,46 @@ def test_what_is_hidden_is_in_nothing_that_is_sent_and_comes_back():
     """Texts and nicknames, those of earlier steps included; every reader begins anew with what is to be shown now."""
     trace = Trace.load(TRACES / "gpt2-six.jsonl")
     live = live_of(trace)
-    seen = asyncio.run(now(live.tail))
-    last = seen[-1]["seq"]
+    seen = now(live.event_log)
+    last = len(live.event_log) - 1
     assert "by r0" in json.dumps(seen) and HIDDEN not in json.dumps(seen)
     live.take([{"kind": "class", "hide_texts": True, "hide_nicknames": True}])
-    veiled = asyncio.run(now(live.tail, start=last + 1))
-    assert veiled[0]["anew"] and veiled[0]["missed"] == 0 and "by r0" not in json.dumps(veiled)
+    veiled = now(live.event_log, after=last)
+    assert veiled[0] == {"kind": "skipped", "messages": 0} and "by r0" not in json.dumps(veiled)
     pieces = [p for m in veiled for side in m.get("texts", {}).values() for by in side.values() for p in by]
     assert pieces and set(pieces) == {HIDDEN}
     live.take([{"kind": "class", "hide_texts": False, "hide_nicknames": False}])
-    again = asyncio.run(now(live.tail))
+    again = now(live.event_log)
     assert [m.get("texts") for m in again if "events" in m] == [m.get("texts") for m in seen if "events" in m]
 
 
 def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
     live = live_of(trace_of("continuous"))
     encoded = []
-    monkeypatch.setattr("visualizer.server.tail.encoded", lambda message: encoded.append(message) or sse.encoded(message))
-
-    async def crowd():
-        return await asyncio.gather(*(now(live.tail) for _ in range(200)))
-
-    everybody = asyncio.run(crowd())
+    encode = event_log._encoded
+    monkeypatch.setattr(event_log, "_encoded", lambda message: encoded.append(message) or encode(message))
+    everybody = [now(live.event_log) for _ in range(200)]
     assert all(sent == everybody[0] for sent in everybody)
-    own = sum("seq" in message for message in everybody[0])
-    assert len(encoded) == own + 200  # and to each of them what holds now
+    assert len(encoded) == len(everybody[0]) - 1 + 200  # and to each of them what was skipped
+
+
+def test_a_reader_that_takes_nothing_is_let_go(monkeypatch):
+    """And what it followed is told at once, so that its place is another's."""
+    monkeypatch.setattr(routes, "_TAKING", 0.05)
+    left = []
+
+    async def pieces():
+        try:
+            yield b"data: [1]\n\n"
+        finally:
+            left.append(True)
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def go():
+        await routes.streamed(pieces())({"type": "http", "asgi": {"spec_version": "2.3"}}, asyncio.Event().wait, send)
+        assert left == [True]
+
+    asyncio.run(go())

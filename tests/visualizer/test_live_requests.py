@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 
@@ -11,18 +10,15 @@ from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
 from visualizer.server import live_requests as module
 from visualizer.server.live_requests import LiveRequests, request_id
+from worlds.server_events import messages_in
 from worlds.serving import char_engine
 
 KEY = "k" * 20
 
 
 async def read(asks: LiveRequests, **places: int) -> list[dict]:
-    return [
-        json.loads(line[6:])
-        async for piece in asks.read(places)
-        for line in piece.decode().splitlines()
-        if line.startswith("data: ")
-    ]
+    told = [told async for piece in asks.read(places) for told in messages_in(piece)]
+    return [told for told in told if "gone" in told] + [message for part in told for message in part.get("messages", ())]
 
 
 def with_engine(test):
@@ -54,7 +50,7 @@ def test_texts_of_all_ones_requests_come_in_one_stream_and_again_from_any_place(
             key: "".join(d["text"] for d in deltas if d.get("id") == request_id(key) and "text" in d) for key in (KEY, other)
         }
         assert texts[KEY] == texts[other] and len(texts[KEY]) == 6
-        assert [d for d in deltas if "gone" in d] == [{"key": "unknown" * 3, "gone": True}]
+        assert [d for d in deltas if "gone" in d] == [{"of": "unknown" * 3, "gone": True}]
         own = [d for d in deltas if d.get("id") == request_id(KEY)]
         assert own[-1]["ended"]["finish_reason"] == "length" and own[-1]["ended"]["tokens"] == 6
         assert await read(asks, **{KEY: 3}) == own[3:]

@@ -8,9 +8,10 @@ import json
 from core.engine import engine as engine_module
 from core.engine.requests import validate_request
 from core.serving import request_validator
-from core.serving.feed import Hidden
+from core.serving.event_log import Hidden, events
 from core.trace.detokenize import Detokenizer
 from visualizer.server.live_routes import live_of
+from worlds.server_events import messages_in
 from worlds.serving import char_engine, served
 
 
@@ -32,7 +33,7 @@ def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed
     monkeypatch.setattr(request_validator, "validate_request", counting)
     asked = {"prompt": "O Romeo, ", "max_tokens": 60, "temperature": 0.8, "seed": 1}
     with served(char_engine()) as server:
-        server.serving.feed.hidden = Hidden(texts=False, nicknames=False)
+        server.serving.event_log.hidden = Hidden(texts=False, nicknames=False)
         server.serving.set_class(server.serving.settings)
         whole = server.post("/generate", asked).json()
         decoded.clear()
@@ -54,11 +55,9 @@ def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed
 async def _outputs(live, request: str, count: int) -> list[str]:
     """The pieces of an answer as the Live tab gets them."""
     found: list[str] = []
-    async for piece in live.tail.read():
-        for event in piece.decode().split("\n\n"):
-            if event.startswith("data: "):
-                delta = json.loads(event.removeprefix("data: "))
-                found += delta.get("texts", {}).get("output", {}).get(request, []) if "events" in delta else []
+    async for piece in events(live.event_log):
+        for delta in messages_in(piece):
+            found += delta.get("texts", {}).get("output", {}).get(request, []) if "events" in delta else []
         if len(found) >= count:
             return found
     raise AssertionError("the stream ended")

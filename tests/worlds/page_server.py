@@ -138,7 +138,7 @@ def follow(http: httpx.Client, url: str, job: str, start: int = 0, times: list |
             if line.startswith("data:"):
                 if times is not None:
                     times.append(time.time())
-                yield json.loads(line[5:])
+                yield from json.loads(line[5:])
 
 
 def run(http: httpx.Client, url: str, asked: object, visitor: str = "me", *, kind: str = "run", times: list | None = None):

@@ -18,7 +18,7 @@ import uvicorn
 from core import Engine, EngineConfig, SamplingParams, Trace
 from core.measure.verify import Verdict, verify
 from core.serving.engine import ServingEngine
-from core.serving.feed import Hidden
+from core.serving.event_log import Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
 from core.serving.messages import Subscribe, Unsubscribe
@@ -149,7 +149,7 @@ def between_two_steps(made: ServingEngine) -> Iterator[None]:
 async def told(made: ServingEngine) -> list[dict]:
     """All messages of a server, which ends here."""
     await asyncio.to_thread(made.close)
-    return [message async for batch in made.feed.read(coalesce_s=0) for message in json.loads(batch.messages)]
+    return [message async for batch in made.event_log.read(coalesce_s=0) for message in json.loads(batch.messages)]
 
 
 def breaks(batch) -> bool:

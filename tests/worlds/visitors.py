@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import aclosing
 
 import pytest
@@ -16,6 +15,7 @@ from core.workload.workload import Workload
 from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.lent_gpu import run_for
 from visualizer.server.limits import Limits, check
+from worlds.server_events import messages_in
 
 
 class Memory:
@@ -45,13 +45,12 @@ class Visits:
         try:
             job = self.begin(asked, visitor, address)
         except InflightError as error:
-            yield {"seq": 0, "done": True, "error": str(error)}
+            yield {"done": True, "error": str(error)}
             return
         async with aclosing(self.jobs.follow(job)) as pieces:
             async for piece in pieces:
-                for line in piece.decode().splitlines():
-                    if line.startswith("data: "):
-                        yield json.loads(line[6:])
+                for message in messages_in(piece):
+                    yield message
 
 
 @pytest.fixture(scope="session")

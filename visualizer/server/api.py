@@ -94,7 +94,7 @@ class Server:
     def is_at_work(self, job: object) -> bool:
         """Whether a job may still produce something."""
         found = self.jobs.find(job)
-        return found is not None and not found.feed.is_closed
+        return found is not None and not found.event_log.closed
 
     def cancel(self, job: object) -> dict[str, Any]:
         return {"cancelled": self.jobs.cancel(job)}

@@ -23,14 +23,14 @@ from core.errors import InvalidTrace
 from core.recorders.follow import Begun, Follower, Met, News
 from core.recorders.growing import ranks_in
 from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
+from core.serving.event_log import LogEntry, ServedStep
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Place, Placement
 from visualizer.server.address import class_address
 from visualizer.server.limits import Refused
-from visualizer.server.live import Entry, Live
-from visualizer.server.live_routes import live_app
-from visualizer.server.tail import PERIOD
+from visualizer.server.live import Live
+from visualizer.server.live_routes import PERIOD, live_app
 
 _Streams = dict[str, tuple[Path, int | None]]  # by name: the place, and whose recording of a folder
 
@@ -114,10 +114,10 @@ class Followed:
             "says": [ALIGNMENTS[placement.alignment]] * (len(placement.places) > 1) + placement.faults,
         }
 
-    async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[Entry]]:
+    async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[LogEntry]]:
         runs, told = 0, None
         while True:
-            messages: list[Entry] = []
+            messages: list[LogEntry] = []
             for news in follower.look():
                 runs += isinstance(news, Begun)
                 self._note(name, runs, news)
@@ -161,10 +161,10 @@ def _folder(place: Path) -> Path | None:
     return place if place.is_dir() else None
 
 
-def _message(news: News, run: int) -> Entry:
-    """As an engine of our own tells it, see `core.serving.feed`. run: the number of the recording."""
+def _message(news: News, run: int) -> LogEntry:
+    """As an engine of our own tells it, see `core.serving.event_log`. run: the number of the recording."""
     if isinstance(news, Begun):
         return {"kind": "run", "run": run, "header": news.header.to_json(), "model": news.model}
     if isinstance(news, Met):
         return {"kind": "request", "id": news.request, "prompt_token_ids": news.prompt, "max_new_tokens": news.max_new_tokens}
-    return news
+    return ServedStep(news)

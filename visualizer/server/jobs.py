@@ -1,6 +1,6 @@
 """Jobs: computations that visitors asked for, each in a thread of its own. All kinds queue, end, time out and report progress in the same way.
 
-A job's deltas are kept in its feed; anyone who knows its id can follow them from anywhere, so a page that lost its connection or was loaded
+A job's deltas are kept in its log; anyone who knows its id can follow them from anywhere, so a page that lost its connection or was loaded
 again finds its job. A job that nobody follows ends: at once if others wait for its place, else after a grace period.
 Most run an engine (`EngineJob`), which appends events to its trace as it always does; what is streamed is read from there, so that streaming costs
 the engine nothing but a turn of Python's lock. Knows nothing of how deltas travel.
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidRequest
 from core.runner.threads import CORE_SHARES
+from core.serving.event_log import EventLog, events
 from core.serving.timeouts import after
 from core.trace.messages import english
 from visualizer.documents.replay import Deltas
-from visualizer.server.fanout import Feed
 from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
 from visualizer.server.store import Store
 
@@ -61,7 +61,7 @@ class Job:
     def __init__(self, seconds: float) -> None:
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
-        self.feed = Feed()
+        self.event_log = EventLog()
         self.round = 0  # of its queue, see `JobQueue`
         self.readers, self.was_followed = 0, False
         self.progress: dict[str, Any] = {}
@@ -350,7 +350,7 @@ class Jobs:
                 if other.is_abandoned:
                     other.cancel()  # its place is needed
         self._kept[job.id] = job
-        for old in [j for j in self._kept.values() if j.feed.is_closed][:-_KEPT]:
+        for old in [j for j in self._kept.values() if j.event_log.closed][:-_KEPT]:
             del self._kept[old.id]
         conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)
@@ -371,10 +371,10 @@ class Jobs:
         return True
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, see `Feed.read`. It goes on as long as somebody follows it."""
+        """A job's deltas from a number on, see `core.serving.event_log.events`. It goes on as long as somebody follows it."""
         job.readers, job.was_followed = job.readers + 1, True
         try:
-            async for piece in job.feed.read(start):
+            async for piece in events(job.event_log, start - 1):
                 yield piece
         finally:
             job.readers -= 1
@@ -409,14 +409,14 @@ class Jobs:
             job.cancel()
             queue.leave(job)
             self._wake_all(queue)
-            job.feed.append({"job": job.id, "done": True, **job.answer})
-            job.feed.close()
+            job.event_log.append({"job": job.id, "done": True, **job.answer})
+            job.event_log.close()
 
     async def _wait_for_place(self, job: Job, queue: JobQueue) -> None:
         last = 0
         while not job.is_cancelled and (ahead := queue.ahead(job)):
             if ahead != last:
-                job.feed.append({"job": job.id, "progress": {"ahead": ahead}})
+                job.event_log.append({"job": job.id, "progress": {"ahead": ahead}})
                 last = ahead
             job._moved.clear()
             await job._moved.wait()
@@ -428,7 +428,7 @@ class Jobs:
             now = time.monotonic()
             news = job.news()
             if news is not None or (now - sent_at > _ALIVE and not ended):
-                job.feed.append({"job": job.id, **(news or {"progress": job.progress})})
+                job.event_log.append({"job": job.id, **(news or {"progress": job.progress})})
                 sent_at = now
             if job.is_idle != idle:
                 idle = job.is_idle
@@ -451,7 +451,7 @@ class Jobs:
 
     def _left(self, job: Job) -> None:
         """Somebody stopped following a job: without a reader it has a while left at most."""
-        if job.readers or job.feed.is_closed:
+        if job.readers or job.event_log.closed:
             return
         if job.has_begun and (not job.outlives_reader or self._queues[job.queue].has_waiting()):
             job.cancel()

@@ -1,6 +1,6 @@
-"""Turns an engine's messages, numbered by `core.serving.feed`, into the player's deltas for the Live tab, once for all viewers.
+"""Turns an engine's messages, numbered by `core.serving.event_log`, into the player's deltas for the Live tab, once for all viewers.
 
-    messages of an engine ─→ LiveRun (captions, texts, letters) ─→ Tail ─→ any number of readers
+    messages of an engine ─→ LiveRun (captions, texts, letters) ─→ EventLog ─→ any number of readers
 
 The messages may come from anywhere, such as a growing file. Has a thread of its own, so that nobody waits for it.
 """
@@ -14,16 +14,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from core.serving.feed import ServedStep
-from core.trace.events import StepEvent
+from core.serving.event_log import EventLog, LogEntry, ServedStep
 from core.trace.header import Header
 from visualizer.documents.live import LiveRun, shown
-from visualizer.server.tail import Tail
 
 CHAPTER = 64  # steps after which a newcomer may begin
 CHAPTERS = 8
 _KEPT = CHAPTERS * CHAPTER
-Entry = dict[str, Any] | StepEvent | ServedStep  # of an engine that serves, a step has its texts
 log = logging.getLogger("inflight")
 
 
@@ -35,13 +32,13 @@ class Live:
 
     def __init__(
         self,
-        source: Callable[[], AsyncIterator[Sequence[Entry]]],
+        source: Callable[[], AsyncIterator[Sequence[LogEntry]]],
         tokenizer_of: Callable[[dict[str, Any]], Any],
         texts: bool = True,
         letters: Iterator[int] | None = None,
     ) -> None:
         self._source, self._tokenizer_of, self._letters = source, tokenizer_of, letters
-        self.tail = Tail(CHAPTERS, partial(shown, texts=texts, nicknames=True))
+        self.event_log = EventLog(chapters=CHAPTERS, shown=partial(shown, texts=texts, nicknames=True))
         self._run: LiveRun | None = None
         self._steps = 0  # since the chapter's beginning
         self._hidden = (not texts, False)
@@ -57,11 +54,11 @@ class Live:
                 self.take(messages)
         except Exception:  # a bug: the engine goes on serving, and viewers are told
             log.exception("the live batch can no longer be shown")
-            self.tail.tell({"broken": "The live batch can no longer be shown; the server has said why in its log."})
+            self._set("broken", "The live batch can no longer be shown; the server has said why in its log.")
         finally:
-            self.tail.close()
+            self.event_log.close()
 
-    def take(self, messages: Sequence[Entry]) -> None:
+    def take(self, messages: Sequence[LogEntry]) -> None:
         """Steps that come together are told together."""
         steps: list[ServedStep] = []
         before = ""
@@ -70,7 +67,7 @@ class Live:
             if kind == "skipped" and before == "run":
                 continue  # said again to one that missed it: no beginning
             if not isinstance(message, dict):
-                steps.append(message if isinstance(message, ServedStep) else ServedStep(message))
+                steps.append(message)
             elif message["kind"] == "request":
                 if self._run is not None:
                     prompt, most = message["prompt_token_ids"], message["max_new_tokens"]
@@ -90,23 +87,23 @@ class Live:
             self._begin()
             if self._is_late:
                 self._is_late = False
-                self._state({"late": False})
+                self._set("late", False)
         elif kind == "skipped":
             self._run, self._is_late = None, True  # until the next one: what is known of this one no longer holds
-            self._state({"late": True})
+            self._set("late", True)
         elif kind == "pace":
-            self._state({"pace": message["steps_per_s"]})
+            self._set("pace", message["steps_per_s"])
         elif kind == "class":
             self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
-            self._state({"class": message})
+            self._set("class", message)
         elif kind == "followed":
-            self._state({"followed": message})
+            self._set("followed", message)
         elif kind == "shadow":
-            self._state({"shadow": message})
+            self._set("shadow", message)
 
-    def _state(self, state: dict[str, Any]) -> None:
+    def _set(self, state: str, value: Any) -> None:
         """What holds now; it takes room as a step does."""
-        self.tail.tell(state)
+        self.event_log.append({state: value}, state=state)
         self._steps += 1
 
     def _tell(self, steps: Sequence[ServedStep]) -> None:
@@ -114,13 +111,13 @@ class Live:
             return
         if len(steps) > _KEPT:  # of a recording that was there before anybody followed it: the rest would be gone at once
             self._delta(steps[:-_KEPT])
-            self.tail.forget()
+            self.event_log.forget()
             self._begin()
         for at in range(0, len(steps[-_KEPT:]) or 1, CHAPTER):
             if self._steps >= CHAPTER:
                 self._begin()
             if some := steps[-_KEPT:][at : at + CHAPTER]:
-                self.tail.append(self._delta(some))
+                self.event_log.append(self._delta(some))
                 self._steps += len(some)
 
     def _delta(self, steps: Sequence[ServedStep]) -> dict[str, Any]:
@@ -129,10 +126,11 @@ class Live:
 
     def _begin(self) -> None:
         assert self._run is not None
-        self.tail.append(self._run.beginning(), begins=True)
+        self.event_log.append(self._run.beginning(), begins=True)
         self._steps = 0
 
     def _hide(self, texts: bool, nicknames: bool) -> None:
         if (texts, nicknames) != self._hidden:
             self._hidden = (texts, nicknames)
-            self.tail.change(partial(shown, texts=not texts, nicknames=not nicknames))
+            self.event_log.shown = partial(shown, texts=not texts, nicknames=not nicknames)
+            self.event_log.restart()

@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
+from core.serving.event_log import EventLog, events_together
 from core.serving.timeouts import after
 from core.workload.request import SamplingParams, is_text
-from visualizer.server.fanout import Feed
-from visualizer.server.sse import KEEP_ALIVE
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
@@ -30,12 +29,12 @@ _KEY = range(16, 65)  # characters of a key
 
 
 class LiveRequest:
-    """One request. feed: {"id", "text"} as it comes, and a last {"id", "ended": {"finish_reason", "tokens", "queue_s", "ttft_s", "e2e_s"}} or
+    """One request. event_log: {"id", "text"} as it comes, and a last {"id", "ended": {"finish_reason", "tokens", "queue_s", "ttft_s", "e2e_s"}} or
     {"id", "ended": {"error"}}.
     """
 
     def __init__(self, stream: TokenStream) -> None:
-        self.stream, self.feed = stream, Feed()
+        self.stream, self.event_log = stream, EventLog()
         self.readers = 0
 
     async def follow(self) -> None:
@@ -45,13 +44,13 @@ class LiveRequest:
         try:
             async for piece in stream:
                 if piece.text:
-                    self.feed.append({"id": stream.id, "text": piece.text})
+                    self.event_log.append({"id": stream.id, "text": piece.text})
             last = {"finish_reason": stream.finish_reason, "tokens": stream.num_tokens}
             last |= {"queue_s": times.queue_s, "ttft_s": times.ttft_s, "e2e_s": times.e2e_s}
         except InflightError as error:
             last = {"error": str(error)}
-        self.feed.append({"id": stream.id, "ended": last})
-        self.feed.close()
+        self.event_log.append({"id": stream.id, "ended": last})
+        self.event_log.close()
 
 
 class LiveRequests:
@@ -84,34 +83,25 @@ class LiveRequests:
         self._following.add(task)
         task.add_done_callback(self._following.discard)
         self._expect_reader(ask)
-        for old in [k for k, a in self._asks.items() if a.feed.is_closed][:-_KEPT]:
+        for old in [k for k, a in self._asks.items() if a.event_log.closed][:-_KEPT]:
             del self._asks[old]
         return stream.id
 
     async def read(self, places: dict[str, int]) -> AsyncIterator[bytes]:
-        """The texts of requests, each from a number on, as server-sent events, until all of them are over; {"key", "gone"} for one that is not here.
+        """The texts of requests by key, each from a number on, see `events_together`, until all of them are over; {"of": key, "gone"} for one that is
+        not here.
 
         All of a page's in one stream: a browser has few connections.
         """
-        at = {key: place for key, place in places.items() if key in self._asks}
-        asks = {key: self._asks[key] for key in at}
+        asks = {key: self._asks[key] for key in places if key in self._asks}
         for ask in asks.values():
             ask.readers += 1
         try:
-            for key in places.keys() - at.keys():
-                yield b"data: " + json.dumps({"key": key, "gone": True}).encode() + b"\n\n"
-            silent = 0.0
-            while True:
-                piece = b"".join(ask.feed.encoded(at[key]) for key, ask in asks.items())
-                at = {key: len(ask.feed) for key, ask in asks.items()}
-                if piece or silent > KEEP_ALIVE:
-                    silent = 0.0
-                    yield piece or b": still here\n\n"
-                elif all(ask.feed.is_closed for ask in asks.values()):
-                    return
-                else:
-                    silent += PERIOD
-                    await asyncio.sleep(PERIOD)
+            if gone := [{"of": key, "gone": True} for key in places.keys() - asks.keys()]:
+                yield b"data: " + json.dumps(gone).encode() + b"\n\n"
+            logs = {key: ask.event_log for key, ask in asks.items()}
+            async for piece in events_together(logs, {key: places[key] - 1 for key in asks}, period=PERIOD):
+                yield piece
         finally:
             for ask in asks.values():
                 ask.readers -= 1
@@ -131,7 +121,7 @@ class LiveRequests:
             if not ask.readers:
                 ask.stream.cancel()
 
-        if not ask.feed.is_closed:
+        if not ask.event_log.closed:
             after(GRACE, check)
 
 

@@ -1,6 +1,6 @@
 """The addresses of the Live tab. Knows HTTP, and nothing of what is computed.
 
-GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `visualizer.server.tail`. of=NAME: in
+GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `core.serving.event_log`. of=NAME: in
                                             which, where several are followed; several times: in all of those
 POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"} or {"error", "retry_after"}
 GET  inflight/live/requests/KEY?from=N      the text of one's own request
@@ -19,14 +19,15 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from core.errors import InflightError, TooManyRequests, Unavailable
+from core.serving.event_log import events, events_together
 from visualizer.server.live import Live
 from visualizer.server.live_requests import LiveRequests
 from visualizer.server.routes import answer, number_from, object_in, streamed
-from visualizer.server.tail import PERIOD, read_together
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
+PERIOD = 0.25  # seconds for which what happens is gathered
 VIEWERS = 400  # at once
 OWN = 32  # requests in one stream
 
@@ -35,8 +36,8 @@ def live_of(serving: ServingEngine) -> Live:
     """What an engine that serves does, from now on."""
 
     async def source() -> AsyncIterator[list[Any]]:
-        async for batch in serving.feed.read(coalesce_s=PERIOD):
-            yield batch.data
+        async for excerpt in serving.event_log.read(coalesce_s=PERIOD):
+            yield excerpt.data
 
     tokenizer = copy.deepcopy(serving.tokenizer)
     live = Live(source, lambda run: tokenizer)
@@ -55,12 +56,13 @@ def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of:
             return _refused(TooManyRequests(f"{VIEWERS} are watching, which is all this page takes.", retry_after=10))
         try:
             names = dict.fromkeys(request.query_params.getlist("of") or [""])
-            tails = {name: (await asyncio.to_thread(live, name)).tail for name in names}
+            logs = {name: (await asyncio.to_thread(live, name)).event_log for name in names}
         except InflightError as error:
             return _refused(error)
         start, chapters = number_from(request, "from"), number_from(request, "chapters")
-        alone = tails.popitem()[1] if len(tails) == 1 else None
-        return streamed(watched(alone.read(start, chapters) if alone else read_together(tails, chapters)))
+        if len(logs) > 1:
+            return streamed(watched(events_together(logs, chapters=chapters)))
+        return streamed(watched(events(next(iter(logs.values())), None if start is None else start - 1, chapters)))
 
     async def watched(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         nonlocal watching

@@ -59,7 +59,7 @@ class SharedEngine:
         from core.runner.engine import Engine  # with torch, which the first paint does not wait for
         from core.serving.classroom import Classroom
         from core.serving.engine import ServingEngine
-        from core.serving.feed import Hidden
+        from core.serving.event_log import Hidden
         from core.serving.limits import ServingLimits
 
         with self._lock:

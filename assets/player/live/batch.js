@@ -38,7 +38,7 @@ export class Batch {
   /** Follow until the signal says no. */
   async follow(signal) {
     const of = this.of && `&of=${encodeURIComponent(this.of)}`;
-    const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}${of}`, { signal, from: this.next, broke: (sentence) => {
+    const deltas = this.server.deltas(`inflight/live/steps?chapters=${this.most}${of}`, { signal, from: this.next, reached: (next) => { this.next = next; }, broke: (sentence) => {
       this.broken = sentence;
       this.listener.state();
     } });
@@ -62,12 +62,12 @@ export class Batch {
   take(delta) {
     const wasBroken = this.broken;
     this.broken = delta.broken || "";
-    if (delta.anew) {
+    const anew = delta.kind === "skipped";
+    if (anew) {
       this.chapters = [];
-      this.missed = delta.missed > 0;
+      this.missed = delta.messages > 0;
     }
-    this.next = "seq" in delta ? delta.seq + 1 : this.next;
-    const { seq, anew, missed, header, begin, events, captions, translations, letters, hues, asked, texts, broken, ...state } = delta;
+    const { kind, messages, header, begin, events, captions, translations, letters, hues, asked, texts, broken, ...state } = delta;
     if (begin) this._begin(delta);
     else if (events) this._more(delta);
     if (Object.keys(state).length || anew || wasBroken !== this.broken) {

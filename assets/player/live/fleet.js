@@ -1,6 +1,6 @@
 // All ranks of the engine that is followed: a batch each, in one stream, placed on one clock as the server says. Knows no DOM.
 //
-//   inflight/live/steps?of=A&of=B ─→ {of, told} ─→ a Batch each ─→ picture: the last stretch of time in which every rank's steps are kept
+//   inflight/live/steps?of=A&of=B ─→ {of, messages} ─→ a Batch each ─→ picture: the last stretch of time in which every rank's steps are kept
 
 import { clamp } from "../parts/dom.js";
 import { stretch } from "../run/moments.js";
@@ -50,16 +50,16 @@ export class Fleet {
       this.changed();
     } });
     try {
-      for await (const { of: name, told } of deltas) this.take(name, told);
+      for await (const { of: name, messages } of deltas) for (const message of messages) this.take(name, message);
     } catch (error) {
       if (error.name !== "AbortError") throw error;
     }
   }
 
-  take(name, told) {
+  take(name, message) {
     this.broken = "";
     this._hasChanged = false;
-    this.batches.get(name)?.take(told);
+    this.batches.get(name)?.take(message);
     if (this._hasChanged) this.changed();
   }
 

@@ -68,13 +68,15 @@ export class Mine {
     }
   }
 
-  _take({ seq, id, key, text, ended, gone }) {
-    const own = this.requests.find((o) => o.id === id || o.key === key);
+  _take({ of, last, messages = [], gone }) {
+    const own = this.requests.find(({ key }) => key === of);
     if (!own) return;
     if (gone) own.lost = "no longer on the server, which may have been restarted";
-    else own.next = seq + 1;
-    own.text += text || "";
-    own.ended = ended || own.ended;
+    else own.next = last + 1;
+    for (const { text, ended } of messages) {
+      own.text += text || "";
+      own.ended = ended || own.ended;
+    }
     this.changed();
   }
 

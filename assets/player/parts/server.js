@@ -29,7 +29,7 @@ export class Server {
     return answer.json();
   }
 
-  /** The messages of an event stream: {event, data}. */
+  /** The messages of an event stream: {event, id, data}. */
   async *_messages(path, signal) {
     const answer = await fetch(this.base + path, { signal });
     if (!answer.ok) throw await refusal(answer);
@@ -42,7 +42,7 @@ export class Server {
       rest = messages.pop();
       for (const message of messages) {
         const data = message.split("\n").filter((l) => l.startsWith("data:")).map((l) => l.slice(5).trimStart()).join("\n");
-        yield { event: /^event: *(.*)$/m.exec(message)?.[1], data };
+        yield { event: /^event: *(.*)$/m.exec(message)?.[1], id: /^id: *(\d+)$/m.exec(message)?.[1], data };
       }
       if (done) return;
     }
@@ -83,22 +83,25 @@ export class Server {
 
   /**
    * The deltas at an address, none lost and none twice, until one is the last; a connection that breaks is taken up again.
-   * from: the number of the first that is wanted; null leaves it to the server. broke: called each time; without it, patience has an end.
+   * from: the number of the first that is wanted; null leaves it to the server. broke: called each time; without it, patience has an end. reached:
+   * called with the number of the next one.
    * @param {string} path
-   * @param {{signal?: AbortSignal, from?: number | null, broke?: (sentence: string) => void}} options
+   * @param {{signal?: AbortSignal, from?: number | null, broke?: (sentence: string) => void, reached?: (next: number | null) => void}} options
    */
-  async *deltas(path, { signal, from = null, broke }) {
+  async *deltas(path, { signal, from = null, broke, reached }) {
     let next = from;
     for (let broken = 0; ; broken += 1) {
       try {
         const place = next === null ? "" : `${path.includes("?") ? "&" : "?"}from=${next}`;
-        for await (const { data } of this._messages(path + place, signal)) {
+        for await (const { id, data } of this._messages(path + place, signal)) {
           if (!data) continue;
-          const delta = JSON.parse(data);
-          if ("seq" in delta) next = delta.seq + 1;
+          if (id) next = Number(id) + 1;
           broken = 0;
-          yield delta;
-          if (delta.done) return;
+          for (const delta of JSON.parse(data)) {
+            yield delta;
+            if (delta.done) return;
+          }
+          reached?.(next);
         }
         broke?.("The server went away.");
       } catch (error) {
@@ -124,7 +127,7 @@ export class Server {
 
   /** The deltas of one connection. */
   async *once(path, signal) {
-    for await (const { data } of this._messages(path, signal)) if (data) yield JSON.parse(data);
+    for await (const { data } of this._messages(path, signal)) if (data) yield* JSON.parse(data);
   }
 
   /** Ask an address of the server's own for something; throws its sentence. */

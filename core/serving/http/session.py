@@ -29,7 +29,7 @@ def session_routes(serving: ServingEngine, teacher_token: str | None) -> APIRout
         x_teacher_token: Annotated[str, Header()] = "",
     ) -> Response:
         is_teacher = teacher_token is not None and same_secret(x_teacher_token, teacher_token)
-        if serving.feed.hidden.texts and not is_teacher:
+        if serving.event_log.hidden.texts and not is_teacher:
             raise HTTPException(403, "Texts are hidden here, and this holds them: the teacher's token is missing or wrong")
         if writing.locked():
             raise TooManyRequests("Somebody else is saving the session just now.", retry_after=2)

@@ -55,8 +55,8 @@ def watch_routes(serving: ServingEngine) -> APIRouter:
             nonlocal viewers
             viewers += 1
             try:
-                async for batch in serving.feed.read(last_event_id if last_event_id is not None else after):
-                    yield batch.event
+                async for excerpt in serving.event_log.read(last_event_id if last_event_id is not None else after):
+                    yield excerpt.event
             finally:
                 viewers -= 1
 

@@ -1,0 +1,356 @@
+"""What happens, in order, for any number of readers who catch up at their own pace: numbered messages, each encoded once.
+
+A reader takes what comes after the number it has. One that fell behind what is kept is told how many messages it missed and goes on where a newcomer
+begins; nobody ever waits for a reader. What is hidden is left out when a message is encoded, earlier ones included. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from core.trace.events import Sampled, StepEvent
+
+KEPT = 4096  # messages
+COALESCE_S = 0.1
+KEEP_ALIVE_S = 15.0  # of silence after which a reader is sent a comment, so that no proxy hangs up
+COMMENT = b": still here\n\n"
+_TOGETHER = (
+    100  # up to this many readers are woken that often; more are woken less often, so that whoever appends does not pay for it
+)
+_MOST_AT_ONCE = 256
+
+
+class ServedStep(NamedTuple):
+    """A step of an engine. texts: what its tokens are as text, by request; a piece for each, in the event's order. None where nobody decoded them."""
+
+    event: StepEvent
+    texts: dict[str, list[str]] | None = None
+
+
+LogEntry = dict[str, Any] | ServedStep
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What viewers of an engine are not told. texts: prompts and tokens, from which texts could be rebuilt. nicknames: of the clients."""
+
+    texts: bool = True
+    nicknames: bool = True
+
+    def __call__(self, data: LogEntry) -> dict[str, Any]:
+        """A message as viewers may see it; hidden values are null."""
+        if isinstance(data, ServedStep):
+            return {"kind": "step", **without_tokens(data.event, self.texts).to_json()}
+        if data["kind"] == "request":
+            names = (["prompt_token_ids", "sampling"] if self.texts else []) + (["nickname"] if self.nicknames else [])
+            return data | dict.fromkeys(names)
+        return data
+
+
+def without_tokens(event: StepEvent, hide: bool) -> StepEvent:
+    """The event; where tokens are to be hidden, with nothing of them but who got one in which pass."""
+    if not hide:
+        return event
+    hidden: Any = None
+    return event._replace(
+        sampled=tuple([Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden) for s in event.sampled])
+    )
+
+
+def as_it_is(data: LogEntry) -> LogEntry:
+    return data
+
+
+class _Entry:
+    """Its JSON is made when somebody first reads it."""
+
+    __slots__ = ("_json", "_shown", "data", "number", "state")
+
+    def __init__(self, number: int, data: LogEntry, state: str | None = None) -> None:
+        self.number, self.data, self.state = number, data, state
+        self._json: str | None = None
+        self._shown: Callable[[LogEntry], Any] | None = None
+
+    def json(self, shown: Callable[[LogEntry], Any]) -> str:
+        if self._json is None or self._shown != shown:
+            self._json, self._shown = _encoded(shown(self.data)), shown
+        return self._json
+
+
+def _encoded(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"))  # in ASCII: no character ends a line, all have a code
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Messages together; none after long silence. last: the number of the last one, from which a reader goes on."""
+
+    last: int
+    taken: tuple[_Entry, ...]
+    shown: Callable[[LogEntry], Any]
+
+    @cached_property
+    def messages(self) -> str:
+        """A JSON array, for viewers."""
+        return f"[{','.join([message.json(self.shown) for message in self.taken])}]"
+
+    @cached_property
+    def event(self) -> bytes:
+        """The same as a server-sent event, and as a comment if it is empty."""
+        return f"id: {self.last}\ndata: {self.messages}\n\n".encode("ascii") if self.taken else COMMENT
+
+    @property
+    def data(self) -> list[LogEntry]:
+        """The messages themselves, with all that is hidden: for readers in this process."""
+        return [message.data for message in self.taken]
+
+
+class EventLog:
+    """`append`, `restart` and `forget` belong to one thread, `read` to any event loop.
+
+    kept: how many messages a reader may be behind, at least; None for all. chapters: how many chapters are kept, in place of that: a chapter's first message
+    tells a newcomer all that the rest of it builds on. shown: what viewers are sent of a message; it may be set anew and holds for earlier ones, too.
+
+    A reader whose place is not kept, and a newcomer where there are chapters, is told {"kind": "skipped", "messages": how many it missed} first, then the
+    latest message of each state from before what it gets.
+    """
+
+    def __init__(self, kept: int | None = None, chapters: int | None = None, shown: Callable[[LogEntry], Any] = as_it_is) -> None:
+        self._kept, self._chapters, self.shown = kept, chapters, shown
+        self._messages: list[_Entry] = []  # their numbers follow each other; at most twice as many as are kept
+        self._begins: list[int] = []  # the number of each chapter's first message
+        self._next = 0
+        self._anew = 0  # readers from before this number begin anew, and have missed nothing
+        self._states: dict[str, _Entry] = {}  # the latest of each, though it may be kept no longer
+        self._lock = threading.Lock()
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._shared: tuple[Any, tuple[Excerpt | None, bool]] | None = None
+        self.num_readers = 0
+        self.closed = False
+
+    def __len__(self) -> int:
+        """Messages so far."""
+        return self._next
+
+    def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
+        """state: of what this message says how it is now. begins: a new chapter."""
+        with self._lock:
+            message = _Entry(self._next, data, state)
+            if self._chapters is not None and (begins or not self._begins):
+                self._begins = [*self._begins, self._next][-self._chapters :]
+                del self._messages[: self._begins[0] - self._first]
+            elif self._kept is not None and len(self._messages) >= 2 * self._kept:
+                del self._messages[: self._kept]
+            self._messages.append(message)
+            self._next += 1
+            if state is not None:
+                self._states[state] = message
+        self._wake()
+
+    def restart(self) -> None:
+        """Every reader begins anew with what is kept: it is shown differently from now on."""
+        with self._lock:
+            by = self._next - self._first + 1  # a reader that has all of it is behind as well
+            for message in self._messages:
+                message.number += by
+            self._begins = [number + by for number in self._begins]
+            self._next += by
+            self._anew = self._first
+        self._wake()
+
+    def forget(self) -> None:
+        """Keep no message: every reader begins anew with what comes, a chapter's beginning first."""
+        with self._lock:
+            self._messages, self._begins = [], []
+            self._next += 1  # whoever has all of it is behind as well
+            self._anew = self._next
+
+    def close(self) -> None:
+        """Nothing more will come: readers end once they have everything."""
+        self.closed = True
+        self._wake()
+
+    def data(self, after: int = -1) -> list[LogEntry]:
+        """The messages that are kept, those up to a number left out: for readers in this process."""
+        with self._lock:
+            return [message.data for message in self._messages if message.number > after]
+
+    async def read(
+        self,
+        after: int | None = None,
+        coalesce_s: float | None = None,
+        chapters: int | None = None,
+        keep_alive_s: float | None = None,
+    ) -> AsyncIterator[Excerpt]:
+        """Excerpts until the log is closed, at most one in `coalesce_s` but when much is to be caught up on; by default ten a second, and fewer
+        for more than a hundred readers.
+
+        Readers of one `coalesce_s` are woken together, so that those who are equally far get the same excerpt, made once. after: the last
+        number that the reader has; without it, everything that is kept comes first, or so many chapters. keep_alive_s: of silence after which an empty
+        excerpt comes.
+        """
+        self.num_readers += 1
+        tick = 0
+        try:
+            while True:
+                excerpt, more = self._take_together(after, chapters, tick) if tick else self.take(after, chapters)
+                if excerpt is not None:
+                    after = excerpt.last
+                    yield excerpt
+                elif self.closed:
+                    return
+                elif not await self._news(after, keep_alive_s):
+                    yield Excerpt(-1 if after is None else after, (), self.shown)
+                seconds = COALESCE_S * -(-self.num_readers // _TOGETHER) if coalesce_s is None else coalesce_s
+                tick = 0 if more else await _next_tick(seconds)
+        finally:
+            self.num_readers -= 1
+
+    def take(self, after: int | None, chapters: int | None = None) -> tuple[Excerpt | None, bool]:
+        """What comes next for a reader, see `read`, and whether there is more than is taken at once."""
+        with self._lock:
+            told: list[_Entry] = []
+            first = self._first
+            if after is None or not first - 1 <= after < self._next:
+                start = self._begins[-chapters] if chapters and chapters <= len(self._begins) else first
+                since = after if after is not None and after < self._next else None if self._chapters else -1
+                missed = first - since - 1 if since is not None and since + 1 >= self._anew else 0
+                if missed or self._chapters is not None or (after is not None and after < self._next):
+                    told.append(_Entry(start - 1, {"kind": "skipped", "messages": missed}))
+                    told += [state for state in self._states.values() if state.number < start]
+                after = start - 1
+            taken = self._messages[after + 1 - first :][:_MOST_AT_ONCE]
+            last = taken[-1].number if taken else after
+            if not taken and not told:
+                return None, False
+            return Excerpt(last, (*told, *taken), self.shown), last < self._next - 1
+
+    def _take_together(self, after: int | None, chapters: int | None, tick: int) -> tuple[Excerpt | None, bool]:
+        """The excerpt that the first reader woken at this tick took, for readers that are equally far."""
+        key, shared = (after, chapters, tick, self.shown), self._shared
+        if shared is None or shared[0] != key:
+            shared = self._shared = key, self.take(after, chapters)
+        return shared[1]
+
+    @property
+    def _first(self) -> int:
+        """The number of the oldest message that is kept."""
+        return self._next - len(self._messages)
+
+    async def _news(self, after: int | None, silence: float | None) -> bool:
+        """Wait for a message; False after long silence."""
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+        with self._lock:
+            if self._next - 1 != (-1 if after is None else after) or self.closed:
+                return True
+            self._waiting.add((loop, event))
+        try:
+            async with asyncio.timeout(silence):
+                await event.wait()
+        except TimeoutError:
+            return False
+        finally:
+            with self._lock:
+                self._waiting.discard((loop, event))
+        return True
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, set()
+        by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
+        for loop, event in waiting:
+            by_loop.setdefault(loop, []).append(event)
+        for loop, events in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_set, events)  # one call, however many watch: it costs the engine's thread its time
+            except RuntimeError:  # that loop is closed, and with it the readers
+                continue
+
+
+class EngineLog(EventLog):
+    """What an engine that serves does. hidden: what viewers are not told; it may be set anew and holds for earlier messages, too. The kinds of message:
+
+    {"kind": "run", "run", "header"}    a run begins, with this number; its prompts come one by one
+    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids", "sampling"}
+    {"kind": "step", …}                 as in a trace
+    {"kind": "carried", "requests"}     these leave the queue, as cancelled on record, and join that of the next run
+    {"kind": "pace", "steps_per_s", "t"}  None for full speed; since when
+    {"kind": "class", …}                what the teacher has set, see `ClassState`
+    {"kind": "shadow", …}               what another policy does with the same requests, see `core.serving.shadow`
+    """
+
+    def __init__(self, hidden: Hidden = Hidden()) -> None:
+        super().__init__(KEPT)
+        self.hidden = hidden
+
+    @property
+    def hidden(self) -> Hidden:
+        return self._hidden
+
+    @hidden.setter
+    def hidden(self, hidden: Hidden) -> None:
+        self._hidden = hidden
+        self.shown = hidden
+
+    def add(self, entry: LogEntry) -> None:
+        """Append an entry of one of these kinds."""
+        kind = "step" if isinstance(entry, ServedStep) else entry["kind"]
+        self.append(entry, state=kind if kind in _STATES else None)
+
+
+_STATES = ("run", "class", "pace", "shadow")  # kinds of which the latest message says how things are
+
+
+async def events(log: EventLog, after: int | None = None, chapters: int | None = None) -> AsyncIterator[bytes]:
+    """A log as server-sent events, with a comment after long silence."""
+    async for excerpt in log.read(after, coalesce_s=0, chapters=chapters, keep_alive_s=KEEP_ALIVE_S):
+        yield excerpt.event
+
+
+async def events_together(
+    logs: Mapping[str, EventLog], after: Mapping[str, int] | None = None, chapters: int | None = None, period: float = 0.25
+) -> AsyncIterator[bytes]:
+    """Several logs by name as server-sent events, until all are closed: arrays of {"of": a name, "last": the number of the last, "messages": […]}. What
+    they tell within `period` seconds is sent together.
+    """
+    places: dict[str, int | None] = {name: (after or {}).get(name) for name in logs}
+    silent = 0.0
+    while True:
+        is_over, told = all(log.closed for log in logs.values()), []
+        for name, log in logs.items():
+            more = True
+            while more:
+                excerpt, more = log.take(places[name], chapters)
+                if excerpt is not None:
+                    places[name] = excerpt.last
+                    told.append(f'{{"of":{_encoded(name)},"last":{excerpt.last},"messages":{excerpt.messages}}}')
+        silent = 0.0 if told else silent + period
+        if told:
+            yield f"data: [{','.join(told)}]\n\n".encode("ascii")
+        elif silent >= KEEP_ALIVE_S:
+            silent = 0.0
+            yield COMMENT
+        if is_over:
+            return
+        await asyncio.sleep(period)
+
+
+async def _next_tick(seconds: float) -> int:
+    """Wait for the next multiple of `seconds` on the loop's clock; which one that is, 0 without waiting for none."""
+    if not seconds:
+        return 0
+    now = asyncio.get_running_loop().time()
+    tick = int(now / seconds) + 1
+    await asyncio.sleep(tick * seconds - now)
+    return tick
+
+
+def _set(events: list[asyncio.Event]) -> None:
+    for event in events:
+        event.set()
