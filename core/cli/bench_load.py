@@ -83,7 +83,7 @@ def load(
     writable(out)
     sweep = Sweep(
         _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
-        shapes=read_dataset(lengths).shapes if lengths else None, slos=parse_slos(slo) or SLOs(),
+        sizes=read_dataset(lengths).sizes if lengths else None, slos=parse_slos(slo) or SLOs(),
     )  # fmt: skip
     policies = policy or (["continuous"] if requests else ["static", "continuous"])
     for name in policies:
@@ -199,11 +199,11 @@ def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep
 def _drawn(sweep: Sweep, requests: int) -> Iterator[Request]:
     """Made-up requests, each drawn when it is needed; without a rate all are there from the start."""
     rate = sweep.rates[0] if sweep.rates else math.inf
-    shapes = iter(sweep.shapes) if sweep.shapes else sweep.lengths.shapes(sweep.seed)
-    for index, (at, shape) in enumerate(zip(arrivals(rate, sweep.seed, sweep.burstiness), shapes, strict=False)):
+    sizes = iter(sweep.sizes) if sweep.sizes else sweep.lengths.sizes(sweep.seed)
+    for index, (at, size) in enumerate(zip(arrivals(rate, sweep.seed, sweep.burstiness), sizes, strict=False)):
         if index == requests:
             return
-        yield request(index, shape, at, 1, None)
+        yield request(index, size, at, 1, None)
 
 
 def _print_stream(data: dict[str, Any]) -> None:

@@ -16,8 +16,7 @@ from core.config import DEFAULT_MODEL, POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidConfig
 from core.measure.metrics import SLOs
 from core.workload.presets import preset as preset_named
-from core.workload.saved import Saved
-from core.workload.workload import Workload
+from core.workload.workload import SavedWorkload, Workload
 
 if TYPE_CHECKING:
     from core.runner.engine import Engine
@@ -132,7 +131,7 @@ def plan(
     if (preset is None) == (workload is None):
         raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
     if workload is not None:
-        saved = Saved.load(workload)
+        saved = SavedWorkload.load(workload)
         device_options = (
             replace(device_options, device=saved.device) if saved.device and device_options.device == "auto" else device_options
         )

@@ -23,8 +23,8 @@ from core.cli.options import (
 from core.cli.output import Work, finish, sentence
 from core.cli.report import print_steps, print_summary, summary
 from core.config import EngineConfig, Execution
-from core.models.sizes import sizes_of
 from core.models.tensor_parallel import is_first
+from core.models.tokenizer import describe_model
 from core.runner.engine import Engine
 from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
@@ -91,8 +91,10 @@ def run(
 
 def _simulated(spec: str, config: EngineConfig, model: str) -> SimulatedEngine:
     """For requests meant for `model`, whose tokenizer and context it uses; its weights are not loaded."""
-    sizes = sizes_of(model)
-    return SimulatedEngine(cost_named(spec), config, sizes.tokenizer, vocab_size=sizes.vocab_size, max_model_len=sizes.context)
+    described = describe_model(model)
+    return SimulatedEngine(
+        cost_named(spec), config, described.tokenizer, vocab_size=described.vocab_size, max_model_len=described.context
+    )
 
 
 def _run_to_end(engine: Engine | SimulatedEngine, workload: Workload) -> bool:

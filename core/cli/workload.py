@@ -11,7 +11,7 @@ from core.cli.options import Json
 from core.cli.output import finish, line
 from core.config import DEFAULT_MODEL
 from core.errors import InvalidWorkload
-from core.models.sizes import MOST_CONTEXT, sizes_of
+from core.models.tokenizer import MOST_CONTEXT, describe_model
 from core.workload.datasets import Dataset, read_dataset
 
 
@@ -31,9 +31,9 @@ def workload(
     """Turn a trace that a real service published into requests for this model: lengths are scaled to its context, and the scale is shown."""
     if speed <= 0:
         raise InvalidWorkload(f"The speed must be above 0, not {speed:g}.")
-    sizes = sizes_of(model)
-    dataset = read_dataset(file, sizes.count, requests).scaled(sizes.context or MOST_CONTEXT)
-    dataset.workload(sizes.vocab_size, speed, seed).save(out)
+    described = describe_model(model)
+    dataset = read_dataset(file, described.count, requests).scaled(described.context or MOST_CONTEXT)
+    dataset.workload(described.vocab_size, speed, seed).save(out)
 
     def print_it(_: object) -> None:
         for number, words in enumerate(dataset.sentences(speed)):
@@ -45,10 +45,10 @@ def workload(
 
 
 def _about(dataset: Dataset, speed: float) -> dict[str, Any]:
-    prompts = [shape.prompt_tokens for shape in dataset.shapes]
-    outputs = [shape.output_tokens for shape in dataset.shapes]
+    prompts = [size.prompt_tokens for size in dataset.sizes]
+    outputs = [size.output_tokens for size in dataset.sizes]
     return {
-        "requests": len(dataset.shapes),
+        "requests": len(dataset.sizes),
         "arrives_within_s": dataset.span / speed,
         "prompt_tokens": [min(prompts), max(prompts)],
         "output_tokens": [min(outputs), max(outputs)],

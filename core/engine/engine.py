@@ -184,7 +184,7 @@ class EngineCore:
         """One step: schedule, execute, update. None if nothing could run.
 
         With asynchronous execution the next step has been launched, too, by the time this one is read and returned. Raises ExecutionFailed
-        where the device fails: the requests stay as they were before the step, and the pool's memory is given back.
+        where the device fails: what ran before is on record, the pool's memory is given back, and `begin` starts anew.
         """
         step, self._in_flight = self._in_flight, None
         if step is None:

@@ -16,7 +16,7 @@ from core.errors import InflightError
 from core.measure.metrics import SLOs, metrics
 from core.measure.rounds import rotated
 from core.trace.trace import Trace
-from core.workload.arrivals import Lengths, Shape, arrivals, request
+from core.workload.arrivals import Lengths, RequestSize, arrivals, request
 from core.workload.request import Request
 from core.workload.workload import Workload
 
@@ -29,7 +29,7 @@ _ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for answers to end
 class Sweep:
     """seconds: the most that a point may take. rates: requests a second, or None for `fractions` of the measured capacity.
 
-    shapes: lengths by request, used in turn; None draws from `lengths`. With arrivals of their own, they are replayed faster or slower to
+    sizes: lengths by request, used in turn; None draws from `lengths`. With arrivals of their own, they are replayed faster or slower to
     give each rate.
     """
 
@@ -39,7 +39,7 @@ class Sweep:
     burstiness: float = 1.0
     seed: int = 0
     lengths: Lengths = field(default_factory=Lengths)
-    shapes: tuple[Shape, ...] | None = None
+    sizes: tuple[RequestSize, ...] | None = None
     slos: SLOs = field(default_factory=SLOs)
 
     def __post_init__(self) -> None:
@@ -72,35 +72,35 @@ def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     until = sweep.seconds * _ARRIVE_WITHIN
     requests: list[Request] = []
-    for index, (at, shape) in enumerate(zip(_times(sweep, rate), _shapes(sweep), strict=False)):
+    for index, (at, size) in enumerate(zip(_times(sweep, rate), _sizes(sweep), strict=False)):
         if requests and at > until:
             break
-        requests.append(request(index, shape, at, vocab_size, context, sweep.seed))
+        requests.append(request(index, size, at, vocab_size, context, sweep.seed))
     return Workload(requests, name=f"load {rate:g}/s", arrival_unit="s")
 
 
 def _times(sweep: Sweep, rate: float) -> Iterable[float]:
-    shapes = sweep.shapes
-    if shapes and len(shapes) > 1 and shapes[-1].arrival:
-        own = (len(shapes) - 1) / shapes[-1].arrival
-        return [(shape.arrival or 0.0) * own / rate for shape in shapes]
+    sizes = sweep.sizes
+    if sizes and len(sizes) > 1 and sizes[-1].arrival:
+        own = (len(sizes) - 1) / sizes[-1].arrival
+        return [(size.arrival or 0.0) * own / rate for size in sizes]
     return arrivals(rate, sweep.seed, sweep.burstiness)
 
 
-def _shapes(sweep: Sweep) -> Iterator[Shape]:
-    if sweep.shapes is None:
-        yield from sweep.lengths.shapes(sweep.seed)
+def _sizes(sweep: Sweep) -> Iterator[RequestSize]:
+    if sweep.sizes is None:
+        yield from sweep.lengths.sizes(sweep.seed)
     else:
         while True:
-            yield from sweep.shapes
-            if sweep.shapes[0].arrival is not None:
+            yield from sweep.sizes
+            if sweep.sizes[0].arrival is not None:
                 return
 
 
 def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
     """Requests a second that the engine finishes when all of them arrive at the start; measured within a point's time."""
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
-    many = [request(i, shape, 0.0, vocab_size, context, sweep.seed) for i, shape in enumerate(islice(_shapes(sweep), requests))]
+    many = [request(i, size, 0.0, vocab_size, context, sweep.seed) for i, size in enumerate(islice(_sizes(sweep), requests))]
     trace, _ = _run(engine, Workload(many, "capacity", "s"), sweep.seconds)
     return _requests_per_s(trace)
 
@@ -144,7 +144,7 @@ def sweep_load(
         "seconds_a_point": sweep.seconds,
         "burstiness": sweep.burstiness,
         "seed": sweep.seed,
-        "lengths": asdict(sweep.lengths) if sweep.shapes is None else f"{len(sweep.shapes)} from a file",
+        "lengths": asdict(sweep.lengths) if sweep.sizes is None else f"{len(sweep.sizes)} from a file",
         "slos": {f.name: getattr(sweep.slos, f.name) for f in fields(sweep.slos)},
         "points": [point.to_json() for point in points],
     }

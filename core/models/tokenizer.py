@@ -1,11 +1,14 @@
-"""A model's tokenizer without the model: for those who read what was written, and need no torch for it."""
+"""What is known of a model without its weights: its tokenizer, vocabulary and context. Loads no torch."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.config import model_source
+from core.errors import UnsupportedModel
+
+MOST_CONTEXT = 2**31 - 1  # tokens, of a model whose config names no context
 
 
 def local_tokenizer(name: str) -> Any | None:
@@ -24,3 +27,28 @@ def local_tokenizer(name: str) -> Any | None:
 def has_tokenizer(folder: str) -> bool:
     """Whether a folder holds the files of one."""
     return any("token" in file or file.startswith("vocab") for file in os.listdir(folder))
+
+
+class ModelDescription(NamedTuple):
+    """What a workload, or a simulated engine, has to know of a model. context: in tokens, None if the model's config names none."""
+
+    vocab_size: int
+    context: int | None
+    tokenizer: Any
+
+    def count(self, text: str) -> int:
+        """The tokens of a text."""
+        return len(self.tokenizer(text).input_ids)
+
+
+def describe_model(name: str) -> ModelDescription:
+    """Of a built-in model, a folder or a hub id; raises UnsupportedModel."""
+    from transformers import AutoConfig, AutoTokenizer  # seconds to import: `--help` must not wait for them
+
+    source = model_source(name)
+    try:
+        config = AutoConfig.from_pretrained(source).get_text_config()
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError, KeyError) as error:
+        raise UnsupportedModel(f"The model {name!r} cannot be read: {' '.join(str(error).split())[:200]}") from None
+    return ModelDescription(config.vocab_size, getattr(config, "max_position_embeddings", None), tokenizer)

@@ -1,10 +1,9 @@
-"""Which runner computes an engine's passes: the paged kernel where it can be had, a call of SDPA for each sequence elsewhere."""
+"""Which attention computes a model's passes here: the paged kernel where it can be had, a call of SDPA for each sequence elsewhere."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,16 +11,14 @@ import torch
 from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
-from core.engine.runner import Runner
 from core.errors import InvalidConfig
 from core.models.adapter import ModelAdapter
-from core.runner.eager import ModelRunner
 
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
 
 class AttentionChoice(NamedTuple):
-    """How passes are computed here, and a sentence for each thing that one would expect and cannot have."""
+    """How passes are computed here. notes: a sentence for each thing that one would expect and cannot have."""
 
     paged: bool
     backend: Backend
@@ -80,70 +77,3 @@ def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
     if adapter.device.type != "cuda" and not interpreted:
         return f"it runs on CUDA, not on {adapter.device.type} (TRITON_INTERPRET=1 interprets it on a CPU, slowly)"
     return None
-
-
-def new_runner(
-    adapter: ModelAdapter,
-    config: EngineConfig,
-    execution: Execution,
-    choice: AttentionChoice,
-    num_blocks: int,
-    clock: Callable[[], float],
-) -> Runner:
-    """The runner for a pool of `num_blocks` blocks."""
-    if not choice.paged:
-        return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock, choice.notes)
-    from core.runner.gpu.runner import CudaCapture, PagedRunner  # imports triton
-
-    on_cuda = adapter.device.type == "cuda"
-    runner = PagedRunner(
-        adapter,
-        num_blocks,
-        config.block_size,
-        config.num_lanes,
-        adapter.max_model_len or num_blocks * config.block_size,
-        execution,
-        clock,
-        CudaCapture() if execution.cuda_graphs and on_cuda and adapter.tensor_parallel == 1 else None,
-        choice.asynchronous,
-        choice.backend,
-        choice.notes,
-    )
-    if config.policy.layout == "packed":
-        runner.prepare(config.max_num_batched_tokens if config.policy.token_budget else config.num_lanes)
-    return runner
-
-
-_DEVICE_FAILURES = (torch.OutOfMemoryError, torch.AcceleratorError, MemoryError)
-# Libraries below torch raise a bare RuntimeError with words of their own.
-_DEVICE_WORDS = (
-    "CUDA error",
-    "CUDA driver error",
-    "HIP error",
-    "CUBLAS_STATUS",
-    "CUDNN_STATUS",
-    "cuDNN error",
-    "NCCL error",
-    "MPS backend out of memory",
-    "can't allocate memory",
-)
-
-
-def is_device_failure(error: Exception) -> bool:
-    """Whether the device failed, or a kernel for it, rather than the code that asked: a bug of ours must look like one."""
-    if isinstance(error, _DEVICE_FAILURES) or type(error).__module__.split(".")[0] == "triton":
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _DEVICE_WORDS)
-
-
-def failure_reason(error: Exception, device: torch.device) -> str:
-    """What happened, in words that end a sentence."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        if device.type != "cuda":
-            return "the machine ran out of memory"
-        free, total = torch.cuda.mem_get_info(device)
-        return f"the GPU ran out of memory ({free / 2**30:.2f} of {total / 2**30:.2f} GiB were free); a smaller KV pool or budget needs less"
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    if device.type == "cuda" and "CUDA error" in reason:
-        return f"{reason}; if the next run fails too, the process has lost the GPU and must be started again"
-    return reason

@@ -18,11 +18,24 @@ from core.models import load as models
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
-from core.runner.choose import choose_attention, failure_reason, is_device_failure, new_runner
+from core.runner.choose import AttentionChoice, choose_attention
+from core.runner.eager import ModelRunner
 from core.runner.pool_size import MemoryBudget, check_pool, measure_memory
 from core.trace.header import ModelFacts
 
 _MOST_ON_CPU = 2**30  # bytes that a pool takes at most where no number of blocks is configured
+# Libraries below torch raise a bare RuntimeError with words of their own.
+_DEVICE_WORDS = (
+    "CUDA error",
+    "CUDA driver error",
+    "HIP error",
+    "CUBLAS_STATUS",
+    "CUDNN_STATUS",
+    "cuDNN error",
+    "NCCL error",
+    "MPS backend out of memory",
+    "can't allocate memory",
+)
 
 
 class Engine(EngineCore):
@@ -115,7 +128,7 @@ class ModelExecutor:
     def check_config(self, config: EngineConfig) -> None:
         """See `Executor`: a pool larger than all memory, and an execution that cannot be had."""
         check_pool(config, self._adapter)
-        choose_attention(self._adapter, config, self._execution, self._backend)
+        self._choice(config)
 
     def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
         """See `Executor`: on a GPU measured by a pass as large as these limits allow."""
@@ -126,9 +139,8 @@ class ModelExecutor:
         tokens = config.max_num_batched_tokens if config.policy.token_budget else longest * config.num_lanes
         if self._memory is None or self._memory.tokens < tokens:
             drop_pool()
-            backend = choose_attention(adapter, config, self._execution, self._backend).backend
             utilization = self._execution.gpu_memory_utilization
-            self._memory = measure_memory(adapter, tokens, config.num_lanes, utilization, backend)
+            self._memory = measure_memory(adapter, tokens, config.num_lanes, utilization, self._choice(config).backend)
         most = self._memory.blocks(block_bytes)
         return tensor_parallel.least(most, adapter.device) if adapter.tensor_parallel > 1 else most
 
@@ -140,9 +152,32 @@ class ModelExecutor:
         """See `Executor`."""
         if self._given_runner is not None:
             return self._given_runner(num_blocks)
-        choice = choose_attention(self._adapter, config, self._execution, self._backend)
-        return new_runner(self._adapter, config, self._execution, choice, num_blocks, clock)
+        adapter, choice = self._adapter, self._choice(config)
+        if not choice.paged:
+            return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock, choice.notes)
+        from core.runner.gpu.runner import CudaCapture, PagedRunner  # imports triton
+
+        graphs = self._execution.cuda_graphs and adapter.device.type == "cuda" and adapter.tensor_parallel == 1
+        runner = PagedRunner(adapter, num_blocks, config, self._execution, choice, clock, CudaCapture() if graphs else None)
+        if config.policy.layout == "packed":
+            runner.prepare(config.max_num_batched_tokens if config.policy.token_budget else config.num_lanes)
+        return runner
 
     def failure(self, error: Exception) -> str | None:
-        """See `Executor`."""
-        return failure_reason(error, self._adapter.device) if is_device_failure(error) else None
+        """See `Executor`: a bug of ours, which is no failure of the device, must look like one."""
+        on_gpu = self._adapter.device.type == "cuda"
+        if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+            if not on_gpu:
+                return "the machine ran out of memory"
+            free, total = torch.cuda.mem_get_info(self._adapter.device)
+            return f"the GPU ran out of memory ({free / 2**30:.2f} of {total / 2**30:.2f} GiB were free); a smaller KV pool or budget needs less"
+        is_known = isinstance(error, torch.AcceleratorError) or type(error).__module__.split(".")[0] == "triton"
+        if not is_known and not (isinstance(error, RuntimeError) and any(words in str(error) for words in _DEVICE_WORDS)):
+            return None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        if on_gpu and "CUDA error" in reason:
+            return f"{reason}; if the next run fails too, the process has lost the GPU and must be started again"
+        return reason
+
+    def _choice(self, config: EngineConfig) -> AttentionChoice:
+        return choose_attention(self._adapter, config, self._execution, self._backend)

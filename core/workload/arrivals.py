@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from core.errors import InflightError, InvalidWorkload
 from core.workload.request import Request, SamplingParams
 
-MAX_FILE_BYTES = 256 * 2**20
+MAX_DATASET_BYTES = 256 * 2**20
 
 
-class Shape(NamedTuple):
+class RequestSize(NamedTuple):
     """Lengths of one request, in tokens; arrival in seconds where a file gives it."""
 
     prompt_tokens: int
@@ -65,12 +65,12 @@ class Lengths:
         for text in (self.prompt, self.output):
             _parsed(text)
 
-    def shapes(self, seed: int = 0) -> Iterator[Shape]:
+    def sizes(self, seed: int = 0) -> Iterator[RequestSize]:
         """Pairs of lengths without end, drawn from the seed."""
         draw = random.Random(seed)
         prompt, output = _parsed(self.prompt), _parsed(self.output)
         while True:
-            yield Shape(prompt(draw), output(draw))
+            yield RequestSize(prompt(draw), output(draw))
 
 
 def _parsed(text: str) -> Callable[[random.Random], int]:
@@ -89,26 +89,26 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
         raise InflightError(f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens.") from None
 
 
-def shapes_in(lines: Iterable[str], name: str) -> list[Shape]:
+def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
     """JSON lines of lengths: a line `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
     and perhaps `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
     """
-    shapes = [_shape(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    if not shapes:
+    sizes = [_size(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
-    if len({shape.arrival is None for shape in shapes}) > 1:
+    if len({size.arrival is None for size in sizes}) > 1:
         raise InvalidWorkload(f"{name} gives some requests an arrival and others none.")
-    if shapes[0].arrival is None:
-        return shapes
-    shapes.sort(key=lambda shape: shape.arrival or 0.0)
-    first = shapes[0].arrival or 0.0
-    return [shape._replace(arrival=(shape.arrival or 0.0) - first) for shape in shapes]
+    if sizes[0].arrival is None:
+        return sizes
+    sizes.sort(key=lambda size: size.arrival or 0.0)
+    first = sizes[0].arrival or 0.0
+    return [size._replace(arrival=(size.arrival or 0.0) - first) for size in sizes]
 
 
-def _shape(line: str, where: str) -> Shape:
+def _size(line: str, where: str) -> RequestSize:
     try:
         data = json.loads(line)
-        row: list[Any] = [data.get(name) for name in Shape._fields] if isinstance(data, dict) else [*data, None, None][:3]
+        row: list[Any] = [data.get(name) for name in RequestSize._fields] if isinstance(data, dict) else [*data, None, None][:3]
     except (ValueError, TypeError, RecursionError):
         raise InvalidWorkload(f"{where}: this is no request.") from None
     prompt, output, arrival = row[0], row[1], row[2]
@@ -118,12 +118,12 @@ def _shape(line: str, where: str) -> Shape:
         raise InvalidWorkload(
             f"{where}: a request needs whole numbers of prompt and output tokens above 0, and an arrival of at least 0."
         )
-    return Shape(prompt, output, arrival)
+    return RequestSize(prompt, output, arrival)
 
 
-def request(index: int, shape: Shape, arrival: float, vocab_size: int, context: int | None, seed: int = 0) -> Request:
+def request(index: int, size: RequestSize, arrival: float, vocab_size: int, context: int | None, seed: int = 0) -> Request:
     """A greedy request of made-up tokens, cut to fit the context (answer first, at least one token)."""
-    prompt, output = shape.prompt_tokens, shape.output_tokens
+    prompt, output = size.prompt_tokens, size.output_tokens
     if context is not None:
         prompt = max(1, min(prompt, context - 1))
         output = max(1, min(output, context - prompt))

@@ -5,7 +5,7 @@
     Azure LLM  CSV: TIMESTAMP, ContextTokens, GeneratedTokens (github.com/Azure/AzurePublicDataset, 2023 and 2024)
     BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, …; others from its third file on (github.com/HPMLL/BurstGPT)
     ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
-    our own    JSONL: see `core.workload.arrivals.shapes_in`
+    our own    JSONL: see `core.workload.arrivals.sizes_in`
 
 Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes are shared as they were.
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import InvalidWorkload, shown
-from core.workload.arrivals import MAX_FILE_BYTES, Shape, shapes_in
+from core.workload.arrivals import MAX_DATASET_BYTES, RequestSize, sizes_in
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
@@ -41,66 +41,66 @@ CountTokens = Callable[[str], int]
 class Dataset:
     """What a file holds.
 
-    shapes: in order of arrival. hash_ids: of each prompt's blocks, empty where the file has none. skipped: requests without a prompt or an answer.
+    sizes: in order of arrival. hash_ids: of each prompt's blocks, empty where the file has none. skipped: requests without a prompt or an answer.
     scale: the factor on all lengths. block_tokens: in a block of `hash_ids`, after scaling.
     """
 
     name: str
-    shapes: tuple[Shape, ...]
+    sizes: tuple[RequestSize, ...]
     hash_ids: tuple[tuple[int, ...], ...] = ()
     skipped: int = 0
     scale: float = 1.0
     block_tokens: int = HASHED_TOKENS
 
     def first(self, count: int) -> Dataset:
-        return replace(self, shapes=self.shapes[:count], hash_ids=self.hash_ids[:count])
+        return replace(self, sizes=self.sizes[:count], hash_ids=self.hash_ids[:count])
 
     def scaled(self, context: int) -> Dataset:
         """Lengths scaled down so that the longest prompt and its answer fit `context` tokens; unchanged where they do."""
-        longest = max(shape.prompt_tokens + shape.output_tokens for shape in self.shapes)
+        longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         scale = min(1.0, context / longest)
         if scale == 1.0:
             return self
         block = max(1, math.floor(self.block_tokens * scale))
-        shapes = []
-        for at, shape in enumerate(self.shapes):
-            prompt, output = max(1, math.floor(shape.prompt_tokens * scale)), max(1, math.floor(shape.output_tokens * scale))
+        sizes = []
+        for at, size in enumerate(self.sizes):
+            prompt, output = max(1, math.floor(size.prompt_tokens * scale)), max(1, math.floor(size.output_tokens * scale))
             if self.hash_ids:  # whole blocks, and as much of the last one as there was
-                rest = shape.prompt_tokens - (len(self.hash_ids[at]) - 1) * self.block_tokens
+                rest = size.prompt_tokens - (len(self.hash_ids[at]) - 1) * self.block_tokens
                 prompt = (len(self.hash_ids[at]) - 1) * block + max(1, math.floor(rest * block / self.block_tokens))
-            shapes.append(Shape(max(1, min(prompt, context - 1)), min(output, max(1, context - prompt)), shape.arrival))
-        return replace(self, shapes=tuple(shapes), scale=scale, block_tokens=block)
+            sizes.append(RequestSize(max(1, min(prompt, context - 1)), min(output, max(1, context - prompt)), size.arrival))
+        return replace(self, sizes=tuple(sizes), scale=scale, block_tokens=block)
 
     def within(self, context: int, output: int, total: int, block: int) -> Dataset:
         """Scaled further where that is needed: answers of at most `output` tokens, prompts and answers of at most `total` together, shared
         blocks of at most `block`. Raises InvalidWorkload where they cannot be made that short.
         """
-        longest = max(shape.prompt_tokens + shape.output_tokens for shape in self.shapes)
+        longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         room = min(context, longest)
         while room > 2:
             scaled = self.scaled(room)
-            answers = [shape.output_tokens for shape in scaled.shapes]
-            tokens = sum(answers) + sum(shape.prompt_tokens for shape in scaled.shapes)
+            answers = [size.output_tokens for size in scaled.sizes]
+            tokens = sum(answers) + sum(size.prompt_tokens for size in scaled.sizes)
             if max(answers) <= output and tokens <= total and (not self.hash_ids or scaled.block_tokens <= block):
                 return scaled
             room = room * 9 // 10
         raise InvalidWorkload(
-            f"{self.name}: {len(self.shapes)} requests do not fit {total:,} tokens, however short they are made."
+            f"{self.name}: {len(self.sizes)} requests do not fit {total:,} tokens, however short they are made."
         )
 
     @property
     def span(self) -> float:
         """Seconds from the first arrival to the last."""
-        return self.shapes[-1].arrival or 0.0
+        return self.sizes[-1].arrival or 0.0
 
     def sentences(self, speed: float = 1.0) -> list[str]:
         """What became of the published workload: how many requests, how long, by how much they were scaled, what is left out."""
-        prompts = [shape.prompt_tokens for shape in self.shapes]
-        outputs = [shape.output_tokens for shape in self.shapes]
+        prompts = [size.prompt_tokens for size in self.sizes]
+        outputs = [size.output_tokens for size in self.sizes]
         when = f"within {self.span / speed:,.1f} s" if self.span else "all at once"
         faster = "" if speed == 1 else f" ({speed:,.3g} times as fast as on record)"
         found = [
-            f"Requests: {len(self.shapes):,} {when}{faster}, prompts of {_range(prompts)} and answers of {_range(outputs)} tokens."
+            f"Requests: {len(self.sizes):,} {when}{faster}, prompts of {_range(prompts)} and answers of {_range(outputs)} tokens."
         ]
         if self.scale < 1:
             found.append(f"Lengths are {100 * self.scale:.3g} % of those on record.")
@@ -121,21 +121,21 @@ class Dataset:
         """
         seen: set[int] = set()  # a number for each row of blocks that a prompt has begun with
         hits = 0
-        for ids, shape in zip(self.hash_ids, self.shapes, strict=True):
+        for ids, size in zip(self.hash_ids, self.sizes, strict=True):
             rows = list(accumulate(ids, lambda row, block: hash((row, block)), initial=0))[1:]
             found = next((n for n, row in enumerate(rows[:-1]) if row not in seen), len(ids) - 1)
             hits += found * self.block_tokens
-            seen.update(rows[: shape.prompt_tokens // self.block_tokens])  # full blocks alone are kept
-        return hits / sum(shape.prompt_tokens for shape in self.shapes)
+            seen.update(rows[: size.prompt_tokens // self.block_tokens])  # full blocks alone are kept
+        return hits / sum(size.prompt_tokens for size in self.sizes)
 
     def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
         """Greedy requests of made-up tokens, which run to their full length. speed: how much faster they arrive than on record."""
         requests = []
-        for at, shape in enumerate(self.shapes):
+        for at, size in enumerate(self.sizes):
             ids = self.hash_ids[at] if self.hash_ids else ()
-            prompt = _tokens(ids, self.block_tokens, shape.prompt_tokens, vocab_size, f"{seed} {at}")
-            sampling = SamplingParams(shape.output_tokens, ignore_eos=True)
-            requests.append(Request(f"r{at}", prompt_token_ids=prompt, sampling=sampling, arrival=(shape.arrival or 0.0) / speed))
+            prompt = _tokens(ids, self.block_tokens, size.prompt_tokens, vocab_size, f"{seed} {at}")
+            sampling = SamplingParams(size.output_tokens, ignore_eos=True)
+            requests.append(Request(f"r{at}", prompt_token_ids=prompt, sampling=sampling, arrival=(size.arrival or 0.0) / speed))
         return Workload(requests, self.name, "s")
 
 
@@ -155,8 +155,8 @@ def _tokens(ids: Sequence[int], block: int, length: int, vocab_size: int, key: s
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
     """A file of any of the formats above; see `dataset_of`. Raises InvalidWorkload naming the file and its fault."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InvalidWorkload(f"{path.name} is larger than {MAX_FILE_BYTES >> 20} MiB.")
+        if path.stat().st_size > MAX_DATASET_BYTES:
+            raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")
         with path.open(encoding="utf-8-sig") as file:
             return dataset_of(file, path.name, count, most)
     except OSError as error:
@@ -182,23 +182,23 @@ def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: 
         return _mooncake(name, islice(file, most))
     elif first.strip() == "{":  # as `Workload.save` begins, and no file of lines does
         raise InvalidWorkload(f"{name} is not a list of request sizes. A workload file runs as it is, with run --workload.")
-    return Dataset(Path(name).stem, tuple(shapes_in(file, name)[:most]))
+    return Dataset(Path(name).stem, tuple(sizes_in(file, name)[:most]))
 
 
 def _mooncake(name: str, lines: Iterable[str]) -> Dataset:
-    shapes, hashes = [], []
+    sizes, hashes = [], []
     for number, line in enumerate(lines, 1):
         try:
             data = json.loads(line)
             ids = tuple(data["hash_ids"])
-            shape = _shape(data["input_length"], data["output_length"], data["timestamp"] / 1000)
-            if not all(type(i) is int for i in ids) or len(ids) != -(-shape.prompt_tokens // HASHED_TOKENS):
+            size = _size(data["input_length"], data["output_length"], data["timestamp"] / 1000)
+            if not all(type(i) is int for i in ids) or len(ids) != -(-size.prompt_tokens // HASHED_TOKENS):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidWorkload(f"{name}, line {number}: this is no request of a Mooncake trace.") from None
-        shapes.append(shape)
+        sizes.append(size)
         hashes.append(ids)
-    return Dataset(Path(name).stem, _from_zero(name, shapes), tuple(hashes))
+    return Dataset(Path(name).stem, _from_zero(name, sizes), tuple(hashes))
 
 
 def _table(name: str, text: str, most: int | None) -> Dataset:
@@ -216,20 +216,20 @@ def _table(name: str, text: str, most: int | None) -> Dataset:
             f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no known trace has: "
             f"Azure LLM's are {', '.join(_AZURE)}; BurstGPT's are {', '.join(_BURST)}."
         )
-    shapes: list[Shape] = []
+    sizes: list[RequestSize] = []
     skipped = 0
     try:
         for row in rows:
-            if len(shapes) == most:
+            if len(sizes) == most:
                 break
             asked, answered = int(row[prompt]), int(row[output])
             if asked == 0 or answered == 0:
                 skipped += 1  # it failed, or was empty
                 continue
-            shapes.append(_shape(asked, answered, _seconds(row[when])))
+            sizes.append(_size(asked, answered, _seconds(row[when])))
     except (ValueError, TypeError, csv.Error):
         raise InvalidWorkload(f"{name}, line {rows.line_num}: this is no request of {kind}'s trace.") from None
-    return Dataset(Path(name).stem, _from_zero(name, shapes), skipped=skipped)
+    return Dataset(Path(name).stem, _from_zero(name, sizes), skipped=skipped)
 
 
 def _seconds(text: str) -> float:
@@ -260,32 +260,32 @@ def _conversations(text: str) -> list[Any] | None:
 def _sharegpt(name: str, data: list[Any], count: CountTokens | None, most: int | None) -> Dataset:
     if count is None:
         raise InvalidWorkload(f"{name} holds texts, and without a tokenizer their lengths are not known: name a model.")
-    shapes: list[Shape] = []
+    sizes: list[RequestSize] = []
     skipped = 0
     for item in data:
-        if len(shapes) == most:
+        if len(sizes) == most:
             break
         turns = (item.get("conversations") or item.get("conversation") or []) if isinstance(item, dict) else []
         texts = [turn["value"] for turn in turns[:2] if isinstance(turn, dict) and isinstance(turn.get("value"), str)]
         if len(texts) < 2 or not all(texts):
             skipped += 1  # nothing was asked, or nothing answered
             continue
-        shapes.append(Shape(max(1, count(texts[0])), max(1, count(texts[1])), 0.0))
-    return Dataset(Path(name).stem, _from_zero(name, shapes), skipped=skipped)
+        sizes.append(RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0))
+    return Dataset(Path(name).stem, _from_zero(name, sizes), skipped=skipped)
 
 
-def _shape(prompt: Any, output: Any, arrival: float) -> Shape:
+def _size(prompt: Any, output: Any, arrival: float) -> RequestSize:
     if type(prompt) is not int or type(output) is not int or not (1 <= prompt < 2**31 and 1 <= output < 2**31):
         raise ValueError
     if not (math.isfinite(arrival) and arrival >= 0):
         raise ValueError
-    return Shape(prompt, output, float(arrival))
+    return RequestSize(prompt, output, float(arrival))
 
 
-def _from_zero(name: str, shapes: list[Shape]) -> tuple[Shape, ...]:
-    if not shapes:
+def _from_zero(name: str, sizes: list[RequestSize]) -> tuple[RequestSize, ...]:
+    if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
-    times = [shape.arrival or 0.0 for shape in shapes]
+    times = [size.arrival or 0.0 for size in sizes]
     if times != sorted(times):
         raise InvalidWorkload(f"{name}: its requests are not in order of arrival.")
-    return tuple(shape._replace(arrival=round(at - times[0], 6)) for shape, at in zip(shapes, times, strict=True))
+    return tuple(size._replace(arrival=round(at - times[0], 6)) for size, at in zip(sizes, times, strict=True))

@@ -1,14 +1,15 @@
-"""Named arrival plans: lists of requests as plain data, JSON in and out. Presets are in `core.workload.presets`."""
+"""Lists of requests as plain data, JSON in and out, alone or with the settings that the page's editor saves. Presets are in `core.workload.presets`."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from core.config import EngineConfig
 from core.errors import InflightError, InvalidWorkload, shown
 from core.workload.request import Request, is_text
 
@@ -105,3 +106,39 @@ def from_file(path: Path, read: Callable[[object], T]) -> T:
         return read(data)
     except InflightError as error:
         raise InvalidWorkload(f"{path.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class SavedWorkload:
+    """Requests, and the limits, model and device to run them with, where the file says so."""
+
+    workload: Workload
+    config: EngineConfig = field(default_factory=EngineConfig)
+    model: str | None = None
+    device: str | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> SavedWorkload:
+        """Raises InvalidWorkload naming file and fault."""
+        return from_file(path, cls.from_json)
+
+    @classmethod
+    def from_json(cls, data: object) -> SavedWorkload:
+        """data: a workload's JSON, or `{"workload", "config", "model", "device"}`. Raises InvalidWorkload, InvalidRequest or InvalidConfig."""
+        if not isinstance(data, dict) or "workload" not in data:
+            return cls(Workload.from_json(data))
+        if unknown := set(data) - {"workload", "config", "model", "device"}:
+            raise InvalidWorkload(f"A saved workload has no field {shown(min(unknown, key=str))}.")
+        config = data.get("config", {})
+        if not isinstance(config, dict):
+            raise InvalidWorkload("config must be an object.")
+        return cls(
+            Workload.from_json(data["workload"]), EngineConfig.from_json(config), _text(data, "model"), _text(data, "device")
+        )
+
+
+def _text(data: dict[str, Any], name: str) -> str | None:
+    given = data.get(name)
+    if given is not None and not isinstance(given, str):
+        raise InvalidWorkload(f"{name} must be text, not {shown(given)}.")
+    return given

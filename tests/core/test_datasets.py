@@ -9,7 +9,7 @@ import pytest
 from core import Workload, metrics
 from core.cli import main
 from core.errors import InvalidWorkload
-from core.workload.arrivals import Shape
+from core.workload.arrivals import RequestSize
 from core.workload.datasets import read_dataset
 from worlds.small import memory_engine
 
@@ -64,27 +64,27 @@ def put(path, text):
 
 def test_tables_are_read(tmp_path):
     azure = read_dataset(put(tmp_path / "azure.csv", AZURE))
-    assert azure.shapes == (Shape(374, 44, 0.0), Shape(396, 109, 4.314579), Shape(879, 1, 13.31941))
+    assert azure.sizes == (RequestSize(374, 44, 0.0), RequestSize(396, 109, 4.314579), RequestSize(879, 1, 13.31941))
     windows = read_dataset(put(tmp_path / "windows.csv", AZURE.strip().replace("\n", "\r\n")))
-    assert windows.shapes == azure.shapes
+    assert windows.sizes == azure.sizes
     week = read_dataset(put(tmp_path / "week.csv", AZURE_2024))
-    assert week.shapes == (Shape(2162, 5, 0.0), Shape(2399, 6, 0.99007), Shape(76, 15, 1.25))
+    assert week.sizes == (RequestSize(2162, 5, 0.0), RequestSize(2399, 6, 0.99007), RequestSize(76, 15, 1.25))
     third = read_dataset(put(tmp_path / "third.csv", BURST_3))
-    assert third.shapes == (Shape(120, 30, 0.0), Shape(64, 8, 28.0)) and third.skipped == 1
+    assert third.sizes == (RequestSize(120, 30, 0.0), RequestSize(64, 8, 28.0)) and third.skipped == 1
     burst = read_dataset(put(tmp_path / "burst.csv", BURST))
-    assert burst.shapes == (Shape(472, 18, 0.0), Shape(417, 276, 113.5)) and burst.skipped == 1
+    assert burst.sizes == (RequestSize(472, 18, 0.0), RequestSize(417, 276, 113.5)) and burst.skipped == 1
 
 
 def test_conversations_need_a_tokenizer(tmp_path):
     path = put(tmp_path / "chat.json", json.dumps(CHAT))
     chat = read_dataset(path, count=lambda text: len(text.split()))
-    assert chat.shapes == (Shape(3, 2, 0.0), Shape(1, 1, 0.0)) and chat.skipped == 1
+    assert chat.sizes == (RequestSize(3, 2, 0.0), RequestSize(1, 1, 0.0)) and chat.skipped == 1
     with pytest.raises(InvalidWorkload, match="without a tokenizer"):
         read_dataset(path)
 
 
 def test_lengths_of_our_own_still_open(tmp_path):
-    assert read_dataset(put(tmp_path / "own.jsonl", "[10, 5]\n[3, 4]\n")).shapes == (Shape(10, 5), Shape(3, 4))
+    assert read_dataset(put(tmp_path / "own.jsonl", "[10, 5]\n[3, 4]\n")).sizes == (RequestSize(10, 5), RequestSize(3, 4))
 
 
 def test_the_hit_ratio_follows_from_the_hashes(mooncake):
@@ -96,7 +96,7 @@ def test_the_hit_ratio_follows_from_the_hashes(mooncake):
 def test_the_engine_finds_what_the_hashes_promise(mooncake):
     data = read_dataset(mooncake).scaled(64)
     assert data.scale == pytest.approx(64 / (4 * 512 - 100 + 22)) and data.block_tokens == 16
-    assert all(s.prompt_tokens + s.output_tokens <= 64 for s in data.shapes)
+    assert all(s.prompt_tokens + s.output_tokens <= 64 for s in data.sizes)
     engine = memory_engine(max_num_seqs=1, block_size=data.block_tokens, num_blocks=400, prefix_caching=True)
     found = metrics(engine.run(data.workload(vocab_size=50)))
     assert found["cached_tokens"] / found["prompt_tokens"] == pytest.approx(data.hit_ratio())

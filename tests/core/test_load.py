@@ -14,7 +14,7 @@ from core.measure.load import Sweep, capacity, sweep_load, workload
 from core.measure.metrics import SLOs
 from core.simulate.cost import Linear, Load
 from core.simulate.engine import SimulatedEngine
-from core.workload.arrivals import Lengths, Shape, arrivals, request, shapes_in
+from core.workload.arrivals import Lengths, RequestSize, arrivals, request, sizes_in
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
 
@@ -43,9 +43,9 @@ def test_an_infinite_rate_and_refusals():
 
 
 def test_lengths():
-    shapes = list(itertools.islice(Lengths("7", "3-5").shapes(1), 200))
-    assert {s.prompt_tokens for s in shapes} == {7} and {s.output_tokens for s in shapes} == {3, 4, 5}
-    long_tail = [s.output_tokens for s in itertools.islice(Lengths("1", "~32").shapes(1), 20_000)]
+    sizes = list(itertools.islice(Lengths("7", "3-5").sizes(1), 200))
+    assert {s.prompt_tokens for s in sizes} == {7} and {s.output_tokens for s in sizes} == {3, 4, 5}
+    long_tail = [s.output_tokens for s in itertools.islice(Lengths("1", "~32").sizes(1), 20_000)]
     assert min(long_tail) >= 1 and statistics.mean(long_tail) == pytest.approx(32, rel=0.05)
     for text in ("", "0", "5-2", "~0", "x", "1-2-3", "-4"):
         with pytest.raises(InflightError, match="is no length"):
@@ -54,8 +54,8 @@ def test_lengths():
 
 def test_lines_of_lengths():
     lines = ["[10, 5, 100.5]\n", "\n", '{"prompt_tokens": 20, "output_tokens": 6, "arrival": 100.0}\n']
-    assert shapes_in(lines, "trace.jsonl") == [Shape(20, 6, 0.0), Shape(10, 5, 0.5)]
-    assert shapes_in(["[10, 5]\n", "[3, 4]\n"], "trace.jsonl") == [Shape(10, 5), Shape(3, 4)]
+    assert sizes_in(lines, "trace.jsonl") == [RequestSize(20, 6, 0.0), RequestSize(10, 5, 0.5)]
+    assert sizes_in(["[10, 5]\n", "[3, 4]\n"], "trace.jsonl") == [RequestSize(10, 5), RequestSize(3, 4)]
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_lines_of_lengths():
 )  # fmt: skip
 def test_lines_of_something_else(text, fault):
     with pytest.raises(InflightError, match=fault):
-        shapes_in(text.splitlines(), "bad.jsonl")
+        sizes_in(text.splitlines(), "bad.jsonl")
 
 
 def test_requests_are_cut_to_the_context():
-    cut = request(0, Shape(500, 500), 1.5, 100, 200)
+    cut = request(0, RequestSize(500, 500), 1.5, 100, 200)
     assert len(cut.prompt_token_ids) == 199 and cut.sampling.max_new_tokens == 1 and cut.arrival == 1.5
-    assert request(3, Shape(5, 5), 0, 100, 200, seed=1) == request(3, Shape(5, 5), 0, 100, 200, seed=1)
+    assert request(3, RequestSize(5, 5), 0, 100, 200, seed=1) == request(3, RequestSize(5, 5), 0, 100, 200, seed=1)
 
 
 def test_the_requests_of_a_point_arrive_within_three_quarters_of_its_time():
@@ -80,10 +80,10 @@ def test_the_requests_of_a_point_arrive_within_three_quarters_of_its_time():
 
 
 def test_a_trace_of_arrivals_is_replayed_at_the_rate():
-    shapes = tuple(Shape(5, 5, at) for at in (0.0, 1.0, 1.5, 10.0))  # 0.3 a second
-    requests = workload(Sweep(shapes=shapes), 0.6, _engine())
+    sizes = tuple(RequestSize(5, 5, at) for at in (0.0, 1.0, 1.5, 10.0))  # 0.3 a second
+    requests = workload(Sweep(sizes=sizes), 0.6, _engine())
     assert [r.arrival for r in requests] == pytest.approx([0.0, 0.5, 0.75, 5.0])
-    assert len(workload(Sweep(shapes=shapes, seconds=4.0), 0.6, _engine())) == 3
+    assert len(workload(Sweep(sizes=sizes, seconds=4.0), 0.6, _engine())) == 3
 
 
 def test_capacity_is_what_the_lanes_can_do():

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.workload.arrivals import Shape, request
+from core.workload.arrivals import RequestSize, request
 from core.workload.workload import Workload
 from measure.serve import serve_beside_offline
 from worlds.serving import MODEL, Served, char_engine, served
@@ -106,7 +106,7 @@ def test_sigterm_lets_what_is_under_way_finish():
 @pytest.mark.slow
 def test_served_and_offline_say_the_same_tokens():
     engine = char_engine(num_blocks=100)
-    asked = [request(i, Shape(5 + i, 4 + i % 5), 0.01 * i, engine.model.vocab_size, 256) for i in range(12)]
+    asked = [request(i, RequestSize(5 + i, 4 + i % 5), 0.01 * i, engine.model.vocab_size, 256) for i in range(12)]
     options = ["--model", MODEL, "--threads", "1", "--device", "cpu", "--max-num-seqs", "4", "--num-blocks", "100"]
     data = serve_beside_offline(engine, Workload(asked, arrival_unit="s"), options)
     assert data["differing_requests"] == 0 and data["requests"] == 12

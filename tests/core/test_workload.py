@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core import InflightError, Request, SamplingParams, Workload
 from core.errors import InvalidWorkload
 from core.workload.presets import PRESETS, preset
-from core.workload.saved import Saved
+from core.workload.workload import SavedWorkload
 from worlds.examples import examples
 from worlds.small import request
 
@@ -119,7 +119,7 @@ def test_one_field_of_another_kind(field: str, value: object, where: str) -> Non
 @examples(100)
 def test_what_the_editor_saves_with_settings_of_another_kind(settings: dict[str, object]) -> None:
     try:
-        saved = Saved.from_json({"workload": GOOD, **settings})
+        saved = SavedWorkload.from_json({"workload": GOOD, **settings})
     except InflightError as error:
         assert str(error)
         return
@@ -130,7 +130,7 @@ def test_what_the_editor_saves_with_settings_of_another_kind(settings: dict[str,
 
 def test_requests_alone_leave_every_setting_open(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text(json.dumps(GOOD))
-    assert Saved.load(tmp_path / "w.json") == Saved(Workload.from_json(GOOD))
+    assert SavedWorkload.load(tmp_path / "w.json") == SavedWorkload(Workload.from_json(GOOD))
     (tmp_path / "w.json").write_text(json.dumps({"workload": GOOD, "config": {"max_num_seqs": 0}}))
     with pytest.raises(InvalidWorkload, match=r"^w\.json: max_num_seqs"):
-        Saved.load(tmp_path / "w.json")
+        SavedWorkload.load(tmp_path / "w.json")

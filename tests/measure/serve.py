@@ -253,10 +253,10 @@ def serve(
     name = model or DEFAULT_MODEL
     config = EngineConfig(**{"max_num_seqs": LANES, **limits})
     engine = engine_for(name, config, device_options)
-    shapes, times = Lengths(prompt_tokens, output_tokens).shapes(seed), arrivals(rate, seed, burstiness)
-    drawn = islice(zip(shapes, times, strict=False), requests)
+    sizes, times = Lengths(prompt_tokens, output_tokens).sizes(seed), arrivals(rate, seed, burstiness)
+    drawn = islice(zip(sizes, times, strict=False), requests)
     adapter = engine.adapter
-    asked = [request(i, shape, at, adapter.vocab_size, adapter.max_model_len) for i, (shape, at) in enumerate(drawn)]
+    asked = [request(i, size, at, adapter.vocab_size, adapter.max_model_len) for i, (size, at) in enumerate(drawn)]
     # The server sizes its pool for the longest context; offline it must be the same pool.
     blocks = config.num_blocks or engine.kv_blocks[1]
     engine = type(engine)(adapter, engine.tokenizer, EngineConfig(**{**config.to_json(), "num_blocks": blocks}))

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from core.models.sizes import sizes_of
+from core.models.tokenizer import describe_model
 from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
 from core.workload.presets import PRESETS
@@ -23,14 +23,14 @@ from worlds.visitors import endless, spec
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda p: p.name)
 def test_every_preset_and_every_default_of_compare_runs_on_a_space(preset):
-    asked, sizes = check(preset_entry(preset)["spec"], SPACE), sizes_of(preset.model)
+    asked, described = check(preset_entry(preset)["spec"], SPACE), describe_model(preset.model)
     for policy in dict.fromkeys((preset.config.policy.name, "static", "continuous")):
         engine = SimulatedEngine(
             cost_named("h100:124m"),
             asked.config.under(policy),
-            sizes.tokenizer,
-            vocab_size=sizes.vocab_size,
-            max_model_len=sizes.context,
+            described.tokenizer,
+            vocab_size=described.vocab_size,
+            max_model_len=described.context,
         )
         steps = sum(1 for _ in engine.stream(asked.workload))
         check_tokens(engine.trace.prompts, asked.workload, SPACE)

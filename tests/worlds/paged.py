@@ -16,6 +16,7 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import AttentionSpec, Backend, scores_to_output
 from core.config import Execution
 from core.models.probe import probe
+from core.runner.choose import AttentionChoice
 from core.runner.gpu.runner import Capture, PagedRunner
 from worlds.small import VOCAB_SIZE, MemoryModel, next_token
 
@@ -64,12 +65,10 @@ def engine_on_buffers(
     execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
     adapter = probe(model) if isinstance(model, torch.nn.Module) else model
 
+    choice = AttentionChoice(True, attention, asynchronous)
+
     def runner(num_blocks: int) -> PagedRunner:
-        size = config.block_size
-        longest = adapter.max_model_len or num_blocks * size
-        return PagedRunner(
-            adapter, num_blocks, size, config.num_lanes, longest, execution, time.perf_counter, capture, asynchronous, attention
-        )
+        return PagedRunner(adapter, num_blocks, config, execution, choice, time.perf_counter, capture)
 
     return Engine(adapter, tokenizer, config, execution=execution, runner=runner)
 

@@ -118,22 +118,22 @@ def _load_tokenizers(text: str) -> None:
 
 def read_dataset(settings: str) -> None:
     """The reader of a published workload. settings: as JSON, see `open_dataset`."""
-    from core.models.sizes import MOST_CONTEXT, sizes_of
+    from core.models.tokenizer import MOST_CONTEXT, describe_model
     from core.workload.datasets import dataset_of
 
     asked = json.loads(settings)
     try:
-        sizes = sizes_of(asked["model"])
+        described = describe_model(asked["model"])
     except InflightError as error:
         print(json.dumps({"error": str(error)}))
         return
 
     def read(text: str) -> dict[str, Any]:
-        found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), asked["name"], sizes.count, asked["requests"])
-        found = found.within(sizes.context or MOST_CONTEXT, asked["output"], asked["total"], asked["block"])
+        found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), asked["name"], described.count, asked["requests"])
+        found = found.within(described.context or MOST_CONTEXT, asked["output"], asked["total"], asked["block"])
         speed = max(1.0, found.span / ARRIVE_WITHIN)
         return {
-            "workload": found.workload(sizes.vocab_size, speed).to_json(),
+            "workload": found.workload(described.vocab_size, speed).to_json(),
             "block_size": found.block_tokens if found.hash_ids else None,
             "says": found.sentences(speed),
         }

@@ -6,7 +6,7 @@ token of every lane stays on the device, so that a pass can be launched whose in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ import torch
 
 from core.attention.kv_pool import KVPool
 from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
-from core.attention.spec import Backend
-from core.config import Execution
+from core.config import EngineConfig, Execution
 from core.engine.runner import PassResult, Sample, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
+from core.runner.choose import AttentionChoice
 from core.runner.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
 from core.runner.gpu.device_clock import CudaClock, DeviceClock, HostClock
 from core.runner.gpu.fused_norms import FusedNorms
@@ -80,28 +80,20 @@ class _Planned(NamedTuple):
 class PagedRunner:
     """A model and its KV pool, read by the paged kernel. See `Runner`.
 
-    num_lanes: of the engine. longest: tokens of the longest request. capture: how passes become graphs; None computes each anew.
-    backend: attends by `PackedBatch.paged` alone.
+    config: of the engine. capture: how passes become graphs; None computes each anew. choice: its backend attends by `PackedBatch.paged`
+    alone.
     """
 
     def __init__(
-        self,
-        adapter: ModelAdapter,
-        num_blocks: int,
-        block_size: int,
-        num_lanes: int,
-        longest: int,
-        execution: Execution,
-        clock: Callable[[], float],
-        capture: Capture | None,
-        asynchronous: bool,
-        backend: Backend,
-        notes: Sequence[str] = (),
-    ) -> None:
-        self.adapter, self.asynchronous, self.notes = adapter, asynchronous, list(notes)
+        self, adapter: ModelAdapter, num_blocks: int, config: EngineConfig, execution: Execution, choice: AttentionChoice,
+        clock: Callable[[], float], capture: Capture | None,
+    ) -> None:  # fmt: skip
+        self.adapter, self.asynchronous, self.notes = adapter, choice.asynchronous, list(choice.notes)
+        self._clock, self._execution, self._capture, self._backend = clock, execution, capture, choice.backend
+        num_lanes, block_size = config.num_lanes, config.block_size
+        longest = adapter.max_model_len or num_blocks * block_size
         self._place = device = adapter.device  # asking a model takes microseconds
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
-        self._clock, self._execution, self._capture, self._backend = clock, execution, capture, backend
         self._device_clock: DeviceClock
         self.begin()
         self._tables = LaneTables(num_lanes, max(1, min(num_blocks, -(-longest // block_size))))
