@@ -101,7 +101,7 @@ interface Beside {
   letters?: Record<string, string> | null;
   hues?: Record<string, number> | null;
   asked?: Record<string, { by: string; maxNew: number }> | null;
-  told?: Record<string, Caption[]>; // captions in other languages
+  translations?: Record<string, Caption[]>; // captions in other languages
 }
 
 /** What is said of a step. */
