@@ -20,14 +20,14 @@ interface RunRequest {
   before: { generated: number; computed: number | null; token: number | null } | null;
   arrived: number | null;
   waits: [first: number, last: number, preempted: boolean][];
-  stays: Stay[];
+  laneSpans: LaneSpan[];
   samples: number[];
   finished: { step: number; reason: string } | null;
   live?: boolean;
 }
 
 /** One time in one lane. */
-interface Stay {
+interface LaneSpan {
   index: number;
   request: RunRequest;
   lane: number;
@@ -123,8 +123,8 @@ interface Frame {
   i: number;
   event: StepEvent;
   caption: Caption | null;
-  lanes: { lane: number; stay: Stay | null; request: RunRequest | null; status: number; kvLen: number; before: number }[];
-  vanished: { request: RunRequest; tokensLost: number; lane: number; stay?: Stay }[];
+  lanes: { lane: number; laneSpan: LaneSpan | null; request: RunRequest | null; status: number; kvLen: number; before: number }[];
+  vanished: { request: RunRequest; tokensLost: number; lane: number; laneSpan?: LaneSpan }[];
   waiting: Waiting[];
   passes: Pass[];
 }
@@ -295,7 +295,7 @@ interface Found {
   lit?: RunRequest[];
   lines?: Span[][];
   hot?: Hot;
-  stays?: boolean;
+  keepsPin?: boolean; // a click on it pins nothing
 }
 
 interface Table {

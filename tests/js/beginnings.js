@@ -17,7 +17,7 @@ function seen(run, i) {
   };
   return {
     step: event.step,
-    lanes: lanes.map((l) => [l.status, l.kvLen, l.before, l.request && of(l.request), l.stay?.blocks.filter((_, k) => l.stay.blockSteps[k] <= i)]),
+    lanes: lanes.map((l) => [l.status, l.kvLen, l.before, l.request && of(l.request), l.laneSpan?.blocks.filter((_, k) => l.laneSpan.blockSteps[k] <= i)]),
     waiting: waiting.map((w) => [of(w.request), run.stepOf(w.since), w.preempted]),
   };
 }

@@ -42,7 +42,7 @@ test("it begins where all are still kept, and shows no more than its room", () =
   assert.deepEqual([long.picture.from, long.picture.span, long.picture.room], [199.5 - 64, 199.5, 64]);
 });
 
-test("a rank that was started again is left out until it has been placed again; the others stay who they are", () => {
+test("a rank that was started again is left out until it has been placed again; the others laneSpan who they are", () => {
   const two = fleet();
   chapter(two, "a", 0, 2);
   chapter(two, "b", 0, 2);

@@ -9,10 +9,10 @@ const DOING = [[DECODE, "decode"], [WASTED, "finished"], [OVERRUN, "overrun"], [
 
 function plain(run, i) {
   const { event, lanes, waiting } = run.frame(i);
-  const held = lanes.filter((l) => l.stay);
+  const held = lanes.filter((l) => l.laneSpan);
   const blocks = {};
-  for (const { request, stay } of held) {
-    for (const block of stay.blocks.slice(0, countUpTo(stay.blockSteps, i))) (blocks[block] ??= []).push(request.id);
+  for (const { request, laneSpan } of held) {
+    for (const block of laneSpan.blocks.slice(0, countUpTo(laneSpan.blockSteps, i))) (blocks[block] ??= []).push(request.id);
   }
   return {
     step: event.step,

@@ -25,7 +25,7 @@ test("mixing and contrast: the ends, black on white", () => {
   assert.equal(Math.round(contrast("#000000", "#ffffff")), 21);
 });
 
-test("a figure is recoloured by its values alone: text that holds a colour stays", () => {
+test("a figure is recoloured by its values alone: text that holds a colour laneSpans", () => {
   const figure = { data: [{ marker: { color: ["#1B1B1F", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }] };
   assert.deepEqual(recolour(figure, new Map([["#1b1b1f", "#f0efec"]])), { data: [{ marker: { color: ["#f0efec", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }] });
 });

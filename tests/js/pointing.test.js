@@ -12,7 +12,7 @@ test("left and right go in reading order and stop at the ends", () => {
   assert.deepEqual(["Home", "End"].map((key) => neighbour(places, 2, key)), [0, 4]);
 });
 
-test("up and down go to what lies nearest in the next row, and stay where there is none", () => {
+test("up and down go to what lies nearest in the next row, and laneSpan where there is none", () => {
   assert.deepEqual([0, 1, 2].map((at) => neighbour(places, at, "ArrowDown")), [3, 4, 4]);
   assert.deepEqual([3, 4].map((at) => neighbour(places, at, "ArrowUp")), [0, 1]);
   assert.equal(neighbour(places, 4, "ArrowDown"), 4);

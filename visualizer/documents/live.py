@@ -24,7 +24,7 @@ HIDDEN = "•"  # in place of every token's text
 class Life:
     """A request in a beginning: what a newcomer has to know of it. Steps are numbers, times seconds since the run began.
 
-    waits: [first step, last step or None, preempted]. stays: [lane, first step, last step or None]. computed: when its first pass began.
+    waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or None]. computed: when its first pass began.
     token: when its first token was there.
     """
 
@@ -34,7 +34,7 @@ class Life:
     hue: int = -1
     arrived: float = 0.0
     waits: list[list[Any]] = field(default_factory=list)
-    stays: list[list[Any]] = field(default_factory=list)
+    lane_spans: list[list[Any]] = field(default_factory=list)
     computed: float | None = None
     token: float | None = None
     generated: int = 0
@@ -44,7 +44,7 @@ class Life:
 
     @property
     def is_gone(self) -> bool:
-        return self.reason is not None and not (self.stays and self.stays[-1][2] is None)
+        return self.reason is not None and not (self.lane_spans and self.lane_spans[-1][2] is None)
 
 
 class LiveRun:
@@ -98,7 +98,7 @@ class LiveRun:
                         "hue": life.hue,
                         "arrived": life.arrived,
                         "waits": [list(wait) for wait in life.waits],
-                        "stays": [list(stay) for stay in life.stays],
+                        "laneSpans": [list(span) for span in life.lane_spans],
                         "kvLen": state.computed.get(request, 0),
                         "blocks": list(state.tables.get(request, ())),
                         "computed": life.computed,
@@ -130,13 +130,13 @@ class LiveRun:
                 life.waits[-1][1] = step - 1
         for left in event.released:
             if left.when == "before":
-                lives[left.request].stays[-1][2] = step - 1
+                lives[left.request].lane_spans[-1][2] = step - 1
         for preempted in event.preempted:
-            lives[preempted.request].stays[-1][2] = step - 1
+            lives[preempted.request].lane_spans[-1][2] = step - 1
             lives[preempted.request].waits.append([step, None, True])
         for admitted in event.admitted:
             lives[admitted.request].waits[-1][1] = step - 1
-            lives[admitted.request].stays.append([admitted.lane, step, None])
+            lives[admitted.request].lane_spans.append([admitted.lane, step, None])
         for segment in event.segments:
             life = lives[segment.request]
             if life.computed is None:
@@ -148,7 +148,7 @@ class LiveRun:
                 life.token = event.passes[sampled.pass_index].t_end
         for left in event.released:
             if left.when == "after":
-                lives[left.request].stays[-1][2] = step
+                lives[left.request].lane_spans[-1][2] = step
 
 
 def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, Any]:

@@ -16,9 +16,9 @@ export function raceTable(race) {
       const done = race.now >= racer.length - 1e-9;
       const begun = racer.begins[race.clock ? 0 : 1];
       const i = Math.max(0, countUpTo(begun, race.now + 1e-9) - 1);
-      const lanes = run.holders[i].map((stay, lane) => {
+      const lanes = run.holders[i].map((laneSpan, lane) => {
         const doing = DOING.filter(([bit]) => run.statuses[i][lane] & bit).map(([, word]) => t(word)).join(t(", then "));
-        return `${lane}: ${stay < 0 ? t("free") : `${run.stays[stay].request.letter} ${doing || t("idle")}`}`;
+        return `${lane}: ${laneSpan < 0 ? t("free") : `${run.laneSpans[laneSpan].request.letter} ${doing || t("idle")}`}`;
       });
       return [
         racer.name, done ? t("done") : String(run.stepOf(i)), done ? "" : lanes.join("; "), done ? "0" : String(run.numWaiting[i]),

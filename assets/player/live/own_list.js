@@ -22,8 +22,8 @@ function whereabouts(run, own) {
   const waiting = run.waitingAt(run.length - 1);
   const place = waiting.findIndex((w) => w.request === request);
   if (place >= 0) return t(place ? `waits, ${place} ahead of it` : "waits, next in turn");
-  const stay = request.stays.at(-1);
-  return stay && stay.to === Infinity ? t(`in lane ${stay.lane}`) : t("on its way");
+  const laneSpan = request.laneSpans.at(-1);
+  return laneSpan && laneSpan.to === Infinity ? t(`in lane ${laneSpan.lane}`) : t("on its way");
 }
 
 export class OwnList {

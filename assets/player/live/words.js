@@ -19,7 +19,7 @@ export function nowWords(state) {
 
 /** How many hold a lane after the newest step and go on. */
 export function inLanes(run) {
-  return run.stays.filter((stay) => stay.to === Infinity && !stay.request.finished).length;
+  return run.laneSpans.filter((laneSpan) => laneSpan.to === Infinity && !laneSpan.request.finished).length;
 }
 
 /** The one sentence that matters most now; empty where the batch speaks for itself. */

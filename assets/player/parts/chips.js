@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 /** Whether a request had held a lane by step i: only then has it a hue, or the page would show the future. @param {RunRequest} request @param {number} i */
-export const wasAdmitted = (request, i) => request.stays.length > 0 && request.stays[0].from <= i;
+export const wasAdmitted = (request, i) => request.laneSpans.length > 0 && request.laneSpans[0].from <= i;
 
 /**
  * The tinted letter of a request; dashed while it holds no lane.

@@ -41,17 +41,17 @@ export function indexAt(run, scale, x) {
 /**
  * What each lane holds: equal neighbours are one piece, a step without an event parts them.
  * @param {Run} run
- * @returns {{lane: number, from: number, end: number, status: number, stay: number}[]} steps from ≤ i < end; stay: index into run.stays, or -1
+ * @returns {{lane: number, from: number, end: number, status: number, laneSpan: number}[]} steps from ≤ i < end; laneSpan: index into run.laneSpans, or -1
  */
 export function lanePieces(run) {
   const pieces = [];
   for (let lane = 0; lane < run.numLanes; lane += 1) {
     for (let i = 0; i < run.length;) {
       const status = run.statuses[i][lane] || 0;
-      const stay = run.holders[i][lane] ?? -1;
+      const laneSpan = run.holders[i][lane] ?? -1;
       let end = i + 1;
-      while (end < run.length && run.holders[end][lane] === stay && (run.statuses[end][lane] || 0) === status && run.events[end].step === run.events[end - 1].step + 1) end += 1;
-      pieces.push({ lane, from: i, end, status, stay });
+      while (end < run.length && run.holders[end][lane] === laneSpan && (run.statuses[end][lane] || 0) === status && run.events[end].step === run.events[end - 1].step + 1) end += 1;
+      pieces.push({ lane, from: i, end, status, laneSpan });
       i = end;
     }
   }

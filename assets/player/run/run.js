@@ -1,7 +1,7 @@
 // The run as state: folds events into who held which lane, how long each cache was, who waited. Knows nothing of drawing. Its frames are
 // those of core/trace/run_state.py; its events have the fields of core/trace/events.py, as visualizer/documents/replay.py names them.
 //
-//   events ─ append ─→ requests (waits, stays, samples) + per step: holder, status and KV length of each lane
+//   events ─ append ─→ requests (waits, laneSpans, samples) + per step: holder, status and KV length of each lane
 //   frame(i) ─→ everything that step i shows, the same whether stepped or jumped to
 
 import { dealHue } from "../parts/colours.js";
@@ -44,10 +44,10 @@ export class Run {
     this.translations = {}; // language → captions, of a run that comes in several at once
     /** @type {RunRequest[]} */
     this.requests = []; // in order of arrival
-    /** @type {Stay[]} */
-    this.stays = [];
+    /** @type {LaneSpan[]} */
+    this.laneSpans = [];
     /** @type {number[][]} */
-    this.holders = []; // step -> lane -> index into stays, or -1
+    this.holders = []; // step -> lane -> index into laneSpans, or -1
     /** @type {number[][]} */
     this.statuses = []; // step -> lane -> bits
     /** @type {number[][]} */
@@ -64,10 +64,10 @@ export class Run {
     this._hues = new Map(); // request -> hue, where whoever tells the run has dealt it
     this._asked = new Map();
     /** @type {number[]} */
-    this._laneNow = []; // lane -> stay index, while folding
+    this._laneNow = []; // lane -> laneSpan index, while folding
     this._lastHue = -1;
     /** @type {number[]} */
-    this._leaving = []; // stays that leave after the step
+    this._leaving = []; // laneSpans that leave after the step
     this._waitingNow = 0;
     /** @type {number[] | null} */
     this._steps = null; // their numbers, once asked for
@@ -123,21 +123,21 @@ export class Run {
   }
 
   /** A request that was there before the first step here, as visualizer/documents/live.py tells of it. @param {any} given */
-  _resume({ id, hue, arrived, waits, stays, kvLen, blocks, computed, token, generated, reason }) {
+  _resume({ id, hue, arrived, waits, laneSpans, kvLen, blocks, computed, token, generated, reason }) {
     const request = this._meet(id);
     const from = (/** @type {number} */ step) => step - this._first;
     const to = (/** @type {number | null} */ step) => (step === null ? Infinity : from(step));
     Object.assign(request, { hue, arrived, before: { generated, computed, token }, waits: waits.map((/** @type {any} */ [first, last, preempted]) => [from(first), to(last), preempted]) });
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
-    for (const [lane, first, last] of stays) {
-      const stay = { index: this.stays.length, request, lane, from: from(first), to: to(last), end: last === null ? null : "preempted", blocks: [], blockSteps: [], kvLen: 0 };
-      this.stays.push(stay);
-      request.stays.push(stay);
+    for (const [lane, first, last] of laneSpans) {
+      const laneSpan = { index: this.laneSpans.length, request, lane, from: from(first), to: to(last), end: last === null ? null : "preempted", blocks: [], blockSteps: [], kvLen: 0 };
+      this.laneSpans.push(laneSpan);
+      request.laneSpans.push(laneSpan);
       if (last !== null) continue;
-      Object.assign(stay, { kvLen, hit: kvLen, blocks: [...blocks], blockSteps: blocks.map(() => -1) });
+      Object.assign(laneSpan, { kvLen, hit: kvLen, blocks: [...blocks], blockSteps: blocks.map(() => -1) });
       request.live = true;
       while (this._laneNow.length <= lane) this._laneNow.push(-1);
-      this._laneNow[lane] = stay.index;
+      this._laneNow[lane] = laneSpan.index;
     }
     if (reason) request.finished = { step: -1, reason };
     this.longest = Math.max(this.longest, kvLen);
@@ -187,7 +187,7 @@ export class Run {
         before: null, // {generated, computed, token}: what had happened before the first step here, times in seconds
         arrived: null, // seconds
         waits: [], // [first step, last step, preempted]
-        stays: [],
+        laneSpans: [],
         samples: [], // the step of each generated token
         finished: null,
       };
@@ -217,25 +217,25 @@ export class Run {
     this._waitingNow -= 1;
   }
 
-  /** @param {number} stayIndex @param {number} lastStep @param {string} end */
-  _leave(stayIndex, lastStep, end) {
-    const stay = this.stays[stayIndex];
-    stay.to = lastStep;
-    stay.end = end;
-    if (this._laneNow[stay.lane] === stayIndex) this._laneNow[stay.lane] = -1;
-    stay.request.live = false;
+  /** @param {number} spanIndex @param {number} lastStep @param {string} end */
+  _leave(spanIndex, lastStep, end) {
+    const laneSpan = this.laneSpans[spanIndex];
+    laneSpan.to = lastStep;
+    laneSpan.end = end;
+    if (this._laneNow[laneSpan.lane] === spanIndex) this._laneNow[laneSpan.lane] = -1;
+    laneSpan.request.live = false;
   }
 
   /** @param {RunRequest} request */
-  _stayOf(request) {
-    const stay = request.stays.at(-1);
-    return stay && stay.to === Infinity ? stay.index : -1;
+  _laneSpanOf(request) {
+    const laneSpan = request.laneSpans.at(-1);
+    return laneSpan && laneSpan.to === Infinity ? laneSpan.index : -1;
   }
 
   /** @param {StepEvent} event */
   _fold(event) {
     const i = this.events.length;
-    for (const stay of this._leaving) this._leave(stay, i - 1, "finished");
+    for (const laneSpan of this._leaving) this._leave(laneSpan, i - 1, "finished");
     /** @type {number[]} */
     this._leaving = [];
     const overrun = new Set(event.overrun.map((o) => o.request));
@@ -251,12 +251,12 @@ export class Run {
       met.finished = { step: i, reason: finishReason };
       if (finishReason === "cancelled") this._stopWaiting(met, i);
     }
-    for (const { request, when } of event.released) if (when === "before") this._leave(this._stayOf(this._meet(request)), i - 1, "finished");
+    for (const { request, when } of event.released) if (when === "before") this._leave(this._laneSpanOf(this._meet(request)), i - 1, "finished");
     const status = new Array(this.numLanes).fill(0);
     for (const { request, lane } of event.preempted) {
       const met = this._meet(request);
-      const stay = this._stayOf(met);
-      if (stay >= 0) this._leave(stay, i - 1, "preempted");
+      const laneSpan = this._laneSpanOf(met);
+      if (laneSpan >= 0) this._leave(laneSpan, i - 1, "preempted");
       this._startWaiting(met, i, true);
       status[lane] |= PREEMPTED;
     }
@@ -268,45 +268,45 @@ export class Run {
         met.hue = this._lastHue = this._hues.get(request) ?? dealHue(live.map((r) => r.hue), this._lastHue);
       }
       while (this._laneNow.length <= lane) this._laneNow.push(-1);
-      const stay = { index: this.stays.length, request: met, lane, from: i, to: Infinity, end: null, blocks: [], blockSteps: [], kvLen: 0 };
-      this.stays.push(stay);
-      met.stays.push(stay);
+      const laneSpan = { index: this.laneSpans.length, request: met, lane, from: i, to: Infinity, end: null, blocks: [], blockSteps: [], kvLen: 0 };
+      this.laneSpans.push(laneSpan);
+      met.laneSpans.push(laneSpan);
       met.live = true;
-      this._laneNow[lane] = stay.index;
+      this._laneNow[lane] = laneSpan.index;
     }
     for (const { request, numCachedTokens } of event.kv.prefixHits) {
-      const stay = this.stays[this._stayOf(this._meet(request))];
-      if (stay) [stay.kvLen, stay.hit] = [numCachedTokens, numCachedTokens];
+      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
+      if (laneSpan) [laneSpan.kvLen, laneSpan.hit] = [numCachedTokens, numCachedTokens];
     }
 
     // the passes
     for (const { request, added } of event.kv.changes) {
-      const stay = this.stays[this._stayOf(this._meet(request))];
-      if (!stay) continue;
+      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
+      if (!laneSpan) continue;
       for (const block of added) {
-        stay.blocks.push(block);
-        stay.blockSteps.push(i);
+        laneSpan.blocks.push(block);
+        laneSpan.blockSteps.push(i);
       }
     }
     for (const s of event.segments) {
-      const stay = this.stays[this._stayOf(this._meet(s.request))];
-      if (stay) stay.kvLen = s.kvLen;
+      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(s.request))];
+      if (laneSpan) laneSpan.kvLen = s.kvLen;
       this.longest = Math.max(this.longest, s.kvLen);
       status[s.lane] |= overrun.has(s.request) ? OVERRUN : s.phase === "decode" ? DECODE : PREFILL;
     }
     for (const forward of event.passes) for (const { lane } of forward.finishedRows) status[lane] |= WASTED;
     for (const { request } of event.stalled) {
-      const stay = this.stays[this._stayOf(this._meet(request))];
-      if (stay) status[stay.lane] |= STALLED;
+      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
+      if (laneSpan) status[laneSpan.lane] |= STALLED;
     }
     for (const { request } of event.sampled) this._meet(request).samples.push(i);
 
     const holder = new Array(this.numLanes).fill(-1);
     const kv = new Array(this.numLanes).fill(0);
     for (let lane = 0; lane < this.numLanes; lane += 1) {
-      const stay = this._laneNow[lane] ?? -1;
-      holder[lane] = stay;
-      if (stay >= 0) kv[lane] = this.stays[stay].kvLen;
+      const laneSpan = this._laneNow[lane] ?? -1;
+      holder[lane] = laneSpan;
+      if (laneSpan >= 0) kv[lane] = this.laneSpans[laneSpan].kvLen;
     }
     this.holders.push(holder);
     this.statuses.push(status);
@@ -315,10 +315,10 @@ export class Run {
     this.events.push(event);
 
     for (const { request, drafted, accepted } of event.drafts) {
-      const stay = this.stays[this._stayOf(this._meet(request))];
-      if (stay) stay.kvLen -= drafted - accepted; // what was proposed and not taken is forgotten
+      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
+      if (laneSpan) laneSpan.kvLen -= drafted - accepted; // what was proposed and not taken is forgotten
     }
-    for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._stayOf(this._meet(request)));
+    for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._laneSpanOf(this._meet(request)));
   }
 
   /**
@@ -339,7 +339,7 @@ export class Run {
       const rank = (/** @type {Waiting} */ { request, since, preempted }) => (preempted ? 1 + this.events[since].preempted.findIndex((p) => p.request === request.id) : 0);
       return waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b));
     }
-    const lost = (/** @type {Waiting} */ { request, since }) => request.stays.filter((s) => s.to < since).at(-1)?.index ?? -1; // of one step the one admitted first
+    const lost = (/** @type {Waiting} */ { request, since }) => request.laneSpans.filter((s) => s.to < since).at(-1)?.index ?? -1; // of one step the one admitted first
     const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || lost(a) - lost(b));
     return [...front, ...waiting.filter((w) => !w.preempted)];
   }
@@ -366,7 +366,7 @@ export class Run {
     if (!this.asynchronous || i < 1) return null;
     const seconds = this.events[i].tStart - this.events[i - 1].tEnd;
     if (seconds <= 0) return null;
-    const served = this.numWaiting[i - 1] > 0 || this.holders[i - 1].some((index) => index >= 0 && this.stays[index].to >= i);
+    const served = this.numWaiting[i - 1] > 0 || this.holders[i - 1].some((index) => index >= 0 && this.laneSpans[index].to >= i);
     const step = this.events[i].tEnd - this.events[i].tStart;
     return { seconds, forHost: served, worth: seconds > 0.01 * step };
   }
@@ -377,13 +377,13 @@ export class Run {
     if (this._frame && this._frame.i === i && this._frame.caption === caption) return this._frame;
     const event = this.events[i];
     const lanes = this.holders[i].map((index, lane) => {
-      const stay = index < 0 ? null : this.stays[index];
-      const before = stay && i > Math.max(0, stay.from) ? this.kvLens[i - 1][lane] : (stay && stay.hit) || 0;
-      return { lane, stay, request: stay && stay.request, status: this.statuses[i][lane], kvLen: this.kvLens[i][lane], before };
+      const laneSpan = index < 0 ? null : this.laneSpans[index];
+      const before = laneSpan && i > Math.max(0, laneSpan.from) ? this.kvLens[i - 1][lane] : (laneSpan && laneSpan.hit) || 0;
+      return { lane, laneSpan, request: laneSpan && laneSpan.request, status: this.statuses[i][lane], kvLen: this.kvLens[i][lane], before };
     });
     const vanished = event.preempted.map((p) => {
       const request = this.request(p.request);
-      return { ...p, request, stay: request.stays.filter((s) => s.end === "preempted" && s.to === i - 1).at(-1) };
+      return { ...p, request, laneSpan: request.laneSpans.filter((s) => s.end === "preempted" && s.to === i - 1).at(-1) };
     });
     this._frame = {
       i,

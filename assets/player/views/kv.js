@@ -25,7 +25,7 @@ export class LengthsView {
     const { surface } = this;
     const { run, frame, palette, focus, presenter } = state;
     this.state = state;
-    const held = frame.lanes.reduce((n, l) => n + (l.stay ? l.kvLen : 0), 0);
+    const held = frame.lanes.reduce((n, l) => n + (l.laneSpan ? l.kvLen : 0), 0);
     tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
     if (!surface.visible) return;
     const g = surface.begin();
@@ -160,14 +160,14 @@ export class BlocksView {
     const owners = new Map();
     for (const lane of frame.lanes) {
       const { request } = lane;
-      if (!lane.stay || !request) continue;
-      const n = countUpTo(lane.stay.blockSteps, frame.i);
+      if (!lane.laneSpan || !request) continue;
+      const n = countUpTo(lane.laneSpan.blockSteps, frame.i);
       for (let at = 0; at < n; at += 1) {
-        const block = lane.stay.blocks[at];
+        const block = lane.laneSpan.blocks[at];
         const owner = {
           request, at,
           fill: clamp((lane.kvLen - at * run.blockSize) / run.blockSize, 0, 1),
-          fresh: lane.stay.blockSteps[at] === frame.i && at * run.blockSize >= (lane.stay.hit || 0),
+          fresh: lane.laneSpan.blockSteps[at] === frame.i && at * run.blockSize >= (lane.laneSpan.hit || 0),
         };
         owners.set(block, [...(owners.get(block) || []), owner]);
       }
@@ -188,7 +188,7 @@ export class BlocksView {
     const { w, h } = surface;
     this.owned = this.owners(frame, run);
     this.ghosts = new Map();
-    for (const v of frame.vanished) if (v.stay) v.stay.blocks.forEach((b, at) => this.ghosts.set(b, { request: v.request, at }));
+    for (const v of frame.vanished) if (v.laneSpan) v.laneSpan.blocks.forEach((b, at) => this.ghosts.set(b, { request: v.request, at }));
     const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16)))); // blocks a tile, where even 4 px squares do not fit
     const tiles = Math.ceil(total / group);
     let cols = Math.max(1, Math.ceil(Math.sqrt((tiles * w) / h)));

@@ -74,7 +74,7 @@ export class LaneChart {
     }
     const pieces = lanePieces(run);
     this.counted = countLaneSteps(run, pieces);
-    for (const piece of pieces) if (piece.stay >= 0) this._piece(g, state, piece);
+    for (const piece of pieces) if (piece.laneSpan >= 0) this._piece(g, state, piece);
     for (let i = 0; i < run.length; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, state, i, lane, run.request(request));
     this._idle(g, state);
     this._letters(g, state);
@@ -118,9 +118,9 @@ export class LaneChart {
   }
 
   /** @param {Ink} g @param {LaneState} state @param {ReturnType<typeof lanePieces>[number]} piece */
-  _piece(g, { run, palette, focus }, { lane, from, end, status, stay }) {
+  _piece(g, { run, palette, focus }, { lane, from, end, status, laneSpan }) {
     const { scale } = this;
-    const { request } = run.stays[stay];
+    const { request } = run.laneSpans[laneSpan];
     const [y, height] = this._lane(lane);
     const colours = palette.of(request);
     this._light(g, focus, request);
@@ -206,18 +206,18 @@ export class LaneChart {
     if (size < 8) return;
     setFont(g, `700 ${Math.max(11, presenter ? Math.min(20, height - 2) : size)}px ${palette.mono}`);
     g.textBaseline = "middle";
-    for (const stay of run.stays) {
-      const end = Math.min(stay.to, run.length - 1);
+    for (const laneSpan of run.laneSpans) {
+      const end = Math.min(laneSpan.to, run.length - 1);
       if (end < 0) continue;
-      const from = Math.max(0, stay.from);
+      const from = Math.max(0, laneSpan.from);
       const x = Math.max(scale.from(from), GUTTER);
-      const { letter } = stay.request;
+      const { letter } = laneSpan.request;
       const width = measure(g, letter);
       if (end < from || scale.to(end) - x < width + 6) continue;
-      this._light(g, focus, stay.request);
-      const y = this.axis + (stay.lane + 0.5) * this.pitch;
-      const dx = stay.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
-      g.fillStyle = palette.of(stay.request).tint; // a pale background: text on it is legible whatever lies below
+      this._light(g, focus, laneSpan.request);
+      const y = this.axis + (laneSpan.lane + 0.5) * this.pitch;
+      const dx = laneSpan.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
+      g.fillStyle = palette.of(laneSpan.request).tint; // a pale background: text on it is legible whatever lies below
       g.fillRect(x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
       g.fillStyle = palette.ink;
       g.fillText(letter, x + dx, y + 0.5);
@@ -280,9 +280,9 @@ export class LaneChart {
     const when = `step ${run.stepOf(i)}`;
     const lane = Math.floor((y - this.axis) / this.pitch);
     if (lane >= run.numLanes) return { request: null, lines: [[`${when}: ${count(run.numWaiting[i])} [request|requests] waiting`]] };
-    const stay = run.holders[i][lane] ?? -1;
-    if (stay < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
-    const { request } = run.stays[stay];
+    const laneSpan = run.holders[i][lane] ?? -1;
+    if (laneSpan < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
+    const { request } = run.laneSpans[laneSpan];
     const lines = [[{ request }, ` lane ${lane}, ${when}: ${doing(run.statuses[i][lane] || 0)}`]];
     const gone = run.events[i].preempted.find((p) => p.lane === lane);
     if (gone) lines.push([{ request: run.request(gone.request) }, ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`]);

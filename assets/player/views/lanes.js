@@ -226,6 +226,6 @@ export class LanesView {
 function lanesTable(run, frame, caption) {
   return {
     caption, columns: ["Lane", "Request", "Since step", "This step"],
-    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : t("free"), l.stay ? String(run.stepOf(l.stay.from)) : "", l.request || l.status ? doingOf(l.status) : ""]),
+    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : t("free"), l.laneSpan ? String(run.stepOf(l.laneSpan.from)) : "", l.request || l.status ? doingOf(l.status) : ""]),
   };
 }

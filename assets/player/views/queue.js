@@ -162,7 +162,7 @@ export class QueueView {
   /** @param {ViewState} state */
   _gauges({ run, frame }) {
     const { kv, budget } = frame.event;
-    const lanes = frame.lanes.filter((l) => l.stay).length;
+    const lanes = frame.lanes.filter((l) => l.laneSpan).length;
     /** @type {Record<string, number[]>} */
     const values = { lanes: [lanes, run.numLanes], blocks: [kv.used, kv.total] };
     for (const gauge of this.gauges) {

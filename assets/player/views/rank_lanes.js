@@ -91,7 +91,7 @@ class Band {
     this._said = said;
     tell(this.pill, pill);
     this.pill.classList.toggle("off", !this.at.inside);
-    const held = new Set((this.at.i >= 0 ? this.run.holders[this.at.i] : []).map((stay) => this.run.stays[stay]?.request));
+    const held = new Set((this.at.i >= 0 ? this.run.holders[this.at.i] : []).map((laneSpan) => this.run.laneSpans[laneSpan]?.request));
     this.sentence.replaceChildren(...spans(this, say, (r) => held.has(r)));
     for (const chip of this.sentence.children) chip.removeAttribute("data-request"); // in the run on screen the id means another request
     this.sentence.title = this.sentence.textContent;

@@ -6,7 +6,7 @@ import { h, setAttr, setText } from "../parts/dom.js";
 import { Glossary } from "../parts/glossary.js";
 import { t, translateLine } from "../parts/speech.js";
 
-/** view: with `surface` and `hit(x, y)` → {request, lines, stays} or null. seeks: a click on it is not for pinning. */
+/** view: with `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: a click on it is not for pinning. */
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
   const find = (e) => {
@@ -23,7 +23,7 @@ export function pointCanvas(app, view, seeks = false) {
   canvas.addEventListener("click", (e) => {
     if (seeks || (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5)) return; // a drag
     const found = find(e);
-    if (found && found.stays) return;
+    if (found && found.keepsPin) return;
     if (e.pointerType === "touch" || e.pointerType === "pen") app.hover(found, e.clientX, e.clientY);
     app.pin(found ? found.request : null);
   });

@@ -76,8 +76,8 @@ export function showRuns(app) {
 /** A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was for nobody. */
 function lanesOf(run) {
   const lanes = Array.from({ length: run.numLanes }, () => []);
-  for (const { lane, from, end, status, stay } of lanePieces(run)) {
-    if (stay >= 0) lanes[lane].push([from, end, status & (WASTED | OVERRUN) ? -1 : run.stays[stay].request.hue]);
+  for (const { lane, from, end, status, laneSpan } of lanePieces(run)) {
+    if (laneSpan >= 0) lanes[lane].push([from, end, status & (WASTED | OVERRUN) ? -1 : run.laneSpans[laneSpan].request.hue]);
   }
   return lanes;
 }

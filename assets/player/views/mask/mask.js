@@ -165,7 +165,7 @@ export class MaskView {
   hit(x, y) {
     const cell = this.cellAt(x, y);
     if (!cell) return null;
-    if (onMinimap(this, x, y)) return { request: null, stays: true, lines: [["The whole mask: drag to move the view"]] };
+    if (onMinimap(this, x, y)) return { request: null, keepsPin: true, lines: [["The whole mask: drag to move the view"]] };
     if (cell.band && cell.inCols) {
       const item = itemAt(cell.pass, cell.k, "k");
       return { request: item.request, lines: [[{ request: item.request }, ` ${count(item.kvLen)} [key|keys]: ${item.start} cached, ${item.length} new`]] };

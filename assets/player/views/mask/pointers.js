@@ -87,7 +87,7 @@ export function maskPointers(mask) {
   }, { passive: false });
   canvas.addEventListener("dblclick", (e) => {
     const found = mask.hit(...point(e));
-    if (found && found.stays) return;
+    if (found && found.keepsPin) return;
     if (mask.zoom) mask.zoomTo(null);
     else if (found) mask.zoomTo(found.request);
   });
