@@ -143,7 +143,7 @@ export class Run {
     this.longest = Math.max(this.longest, kvLen);
   }
 
-  /** What is said of a step, in the language that is spoken as far as the run is told in it; null where nothing is. @param {number} i */
+  /** What is said of a step, in the language that is spoken as far as the run has captions in it; null where nothing is. @param {number} i */
   captionAt(i) {
     return (this.translations[speaking()] || this.captions)[i] || null;
   }
