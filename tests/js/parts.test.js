@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { recolour } from "../../assets/player/compare/figure_colours.js";
+import { recolour } from "../../assets/player/compare/charts.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
 import { count, duration, milliseconds } from "../../assets/player/parts/format.js";
 import { says } from "../../assets/player/live/words.js";

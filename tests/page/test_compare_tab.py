@@ -315,9 +315,9 @@ def test_dragging_seeks_and_one_hover_lights_a_request_in_every_lane(open_page):
 
 def test_the_leak_switch_shows_where_texts_part_and_texts_stay_text(open_page):
     page = open_page()
-    assert page.locator(".same .lead").inner_text().startswith("0 of 25 tokens differ")
+    assert page.locator(".equivalence .lead").inner_text().startswith("0 of 25 tokens differ")
     page.locator("[name=leak]").check()
-    assert page.locator(".same .lead").inner_text().startswith("With the leak 0 of 25 tokens differ")
+    assert page.locator(".equivalence .lead").inner_text().startswith("With the leak 0 of 25 tokens differ")
     parted = page.locator(".pair.parted")
     assert "from token 1 on, where alone the best token led by 0.25" in parted.inner_text()
     assert parted.locator(".saying").all_inner_texts() == ["To be <b>or</b>", "To be <img src=x onerror=alert(1)> not"]

@@ -233,7 +233,7 @@ def compare_in_german(visit, world, name: str, size: str) -> None:
     held = words([*made["names"], *strings([run["texts"] for run in made["runs"].values()])])
     said = heard(page, "inflightCompare.race.redraw()") + heard(page, "inflightCompare.race.seek(Infinity)")
     said += heard(page, "inflightCompare.race.setClock(false)") + heard(page, "inflightCompare.race.showTable(true)")
-    said += heard(page, "inflightCompare.race.showTable(false); inflightCompare.same.leak.click()")
+    said += heard(page, "inflightCompare.race.showTable(false); inflightCompare.equivalence.leak.click()")
     for chart in page.locator(".chart .plot").all():
         chart.scroll_into_view_if_needed()
     expect(page.locator(".chart .plot.waiting")).to_have_count(0)

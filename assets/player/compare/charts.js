@@ -1,11 +1,13 @@
-// Plotly figures as panels: a finding as heading, the picture, and its ways out. Plotly is fetched when the first is about to be seen.
+// Plotly figures as panels: a finding as heading, the picture in the colours of the theme, and its ways out. Plotly is fetched when the first is
+// about to be seen.
 
 import { download, h } from "../parts/dom.js";
-import { coloursOf, recolour } from "./figure_colours.js";
+import { HUES, mix } from "../parts/colours.js";
 import { fetchBytes } from "../parts/server.js";
 import { speaking, t } from "../parts/speech.js";
 
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
+const TINTS = [0.18, 0.25, 0.35]; // of a hue on white, in visualizer/charts
 const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 
 /** Plotly's own script, packed: {Plotly, source}. */
@@ -116,4 +118,33 @@ function figurePage(data, source) {
   return `<!doctype html>\n<html lang="${speaking()}"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
     + `<script>${script}</script><script id="data" type="application/json">${inert}</script><script>`
     + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});</script></body></html>\n`;
+}
+
+/**
+ * The colours that visualizer/charts draws in, each with this theme's own.
+ * @param {Palette} palette
+ */
+export function coloursOf(palette) {
+  const table = new Map([
+    ["#ffffff", palette.panel], ["#faf8f4", palette.panel], ["#e3ddd2", palette.rule], ["#1b1b1f", palette.ink], ["#5c5a55", palette.soft],
+    ["#f0ece4", palette.empty], ["#bfb8aa", palette.pad],
+  ]);
+  HUES.forEach((hue, i) => {
+    table.set(hue.toLowerCase(), palette.hues[i].solid);
+    for (const share of TINTS) table.set(mix("#ffffff", hue, share), mix(palette.panel, palette.hues[i].solid, share));
+  });
+  return table;
+}
+
+/**
+ * A copy of plain data in which the strings that are keys of the table stand for their values.
+ * @template T
+ * @param {T} data
+ * @param {Map<string, string>} table
+ * @returns {any}
+ */
+export function recolour(data, table) {
+  if (Array.isArray(data)) return data.map((value) => recolour(value, table));
+  if (data && typeof data === "object") return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, recolour(value, table)]));
+  return typeof data === "string" ? table.get(data.toLowerCase()) ?? data : data;
 }

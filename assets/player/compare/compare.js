@@ -9,9 +9,8 @@ import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
 import { fillPart, fillTabs, hideToast, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
-import { Race } from "./race.js";
-import { RaceBar } from "./race_bar.js";
-import { Same } from "./same.js";
+import { Equivalence } from "./equivalence.js";
+import { Race, RaceBar } from "./race.js";
 import { Server, comparisonUrl, fetchJson } from "../parts/server.js";
 import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
 import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
@@ -59,7 +58,7 @@ export class Compare {
     });
     this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race);
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
-    this.same = new Same($(".same"), asking);
+    this.equivalence = new Equivalence($(".equivalence"), asking);
     this.chooser = new Chooser(root, {
       open: (entry) => this.open(entry), share: () => this._share(),
       back: (made) => {
@@ -190,7 +189,7 @@ export class Compare {
     this.bar.fit();
     this.$(".article").hidden = doc.name !== "gpt2-six";
     const [anyRun] = Object.values(doc.runs);
-    this.same.show(doc.equivalence, new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])));
+    this.equivalence.show(doc.equivalence, new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])));
     this.$(".source").dataset.source = doc.source;
     this._say();
     this.chooser.mark(this.entry ? this.entry.name : this.current?.title);
@@ -209,7 +208,7 @@ export class Compare {
     setText(this.$(".sure-text"), says.sure);
     this.charts.show(figures, doc.name);
     this._table();
-    this.same.say();
+    this.equivalence.say();
     const word = t(doc.source === "recorded" ? "Recorded" : "Measured here");
     setText(this.$(".source"), [word, dateOf(doc.created), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
     this.$(".source").title = says.where;

@@ -1,7 +1,7 @@
 // A question with options: the answer and the reasons come with the lesson, computed from the trace.
 
 import { h } from "../parts/dom.js";
-import { said, spoken } from "./spans.js";
+import { sentence, sentenceText } from "./sentences.js";
 
 export class Choose {
   /** ask: {text, why, options: [{text, right, why}]}. on: {say(text), answered(right)}. */
@@ -10,7 +10,7 @@ export class Choose {
     this.words = words;
     this.tell = { say, answered };
     this.tried = false;
-    this.show = (spans) => said(spans, app, terms);
+    this.show = (spans) => sentence(spans, app, terms);
     this.buttons = ask.options.map((option, i) => h("button", { type: "button", class: "option", onclick: () => this.choose(i) },
       h("kbd", { "aria-hidden": "true" }, String(i + 1)), h("span", {}, ...this.show(option.text))));
     this.answer = h("div", { class: "answer", hidden: true });
@@ -34,7 +34,7 @@ export class Choose {
     this.answer.hidden = false;
     this.answer.className = `answer ${option.right ? "right" : "wrong"}`;
     this.answer.replaceChildren(h("p", {}, verdict, " ", ...this.show(why)));
-    this.tell.say(`${verdict.textContent} ${spoken(why)}`);
+    this.tell.say(`${verdict.textContent} ${sentenceText(why)}`);
     if (option.right) for (const button of this.buttons) button.disabled = true;
     this.tell.answered(option.right, !this.tried);
     this.tried = true;

@@ -1,8 +1,10 @@
 // All lessons, the questions people ask and the glossary, on one page.
 
 import { h, setText } from "../parts/dom.js";
-import { said } from "./spans.js";
+import { keep, keptData } from "../parts/kept.js";
+import { sentence } from "./sentences.js";
 
+const KEPT_AS = "inflight-lessons";
 const PAPERS = ["teacher", "learner", "offline"]; // files of a lesson
 
 export class Home {
@@ -61,7 +63,7 @@ export class Home {
     setText(section.querySelector("h2"), questions.title);
     section.querySelector("dl").replaceChildren(...questions.stops.flatMap((q, i) => [
       h("dt", { id: `asked-${q.name}` }, q.title),
-      h("dd", {}, ...q.text.flatMap((spans) => said(spans, learn.app, learn.doc.terms)), " ",
+      h("dd", {}, ...q.text.flatMap((spans) => sentence(spans, learn.app, learn.doc.terms)), " ",
         h("button", { type: "button", class: "link", onclick: () => learn.open(questions, i) }, learn.words.see_it)),
     ]));
   }
@@ -77,5 +79,22 @@ export class Home {
       await app.open(entry, { step, tab: view });
       app.changed();
     } }, words.see_it);
+  }
+}
+
+/** How far somebody has come, in this browser alone: {lesson: {at: index of the stop, done}}. Without storage nothing is kept. */
+export class Progress {
+  constructor() {
+    this.lessons = keptData("good", KEPT_AS) || {};
+  }
+
+  of(lesson) {
+    return (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || { at: 0, done: false };
+  }
+
+  reached(lesson, at) {
+    const done = this.of(lesson).done || at === lesson.stops.length - 1;
+    this.lessons[lesson.name] = { at, done };
+    keep("good", KEPT_AS, JSON.stringify(this.lessons));
   }
 }

@@ -8,12 +8,11 @@ import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { Choose } from "./choose.js";
-import { Home } from "./home.js";
+import { Home, Progress } from "./home.js";
 import { Paint } from "./paint.js";
-import { Progress } from "./progress.js";
 import { speak, t } from "../parts/speech.js";
-import { said, spoken } from "./spans.js";
-import { Stage } from "./stop.js";
+import { sentence, sentenceText } from "./sentences.js";
+import { Stage } from "./stage.js";
 import { Terms } from "./terms.js";
 
 
@@ -189,7 +188,7 @@ export class Learn {
     }))));
     setText($(".stop-title"), stop.title);
     $(".stop-text").lang = lesson.language;
-    $(".stop-text").replaceChildren(...stop.text.map((spans) => h("p", {}, ...said(spans, this.app, this.doc.terms))));
+    $(".stop-text").replaceChildren(...stop.text.map((spans) => h("p", {}, ...sentence(spans, this.app, this.doc.terms))));
     if (stop.table) $(".stop-text").append(this._table(stop.table));
     this._ask(stop);
     this._do(stop);
@@ -198,7 +197,7 @@ export class Learn {
     $(".next-button").hidden = Boolean(this.options.only) && this.at === lesson.stops.length - 1;
     $(".back-button").disabled = this.at === 0;
     $(".stop-scroll").scrollTop = 0;
-    this._heard(`${stop.title}. ${stop.text.map(spoken).join(" ")} ${ask ? spoken(ask.text) : ""}`);
+    this._heard(`${stop.title}. ${stop.text.map(sentenceText).join(" ")} ${ask ? sentenceText(ask.text) : ""}`);
     $(".stop-card").focus({ preventScroll: true });
     this.drawn = `${lesson.name}/${stop.name}`;
   }

@@ -1,7 +1,7 @@
 // Paint the mask of a step: rows are queries, columns are keys; checked against the mask that the trace gives.
 
 import { clamp, h } from "../parts/dom.js";
-import { said, spoken } from "./spans.js";
+import { sentence, sentenceText } from "./sentences.js";
 
 const MOST_REASONS = 3;
 
@@ -11,7 +11,7 @@ export class Paint {
     this.ask = ask;
     this.words = words;
     this.tell = { say, answered };
-    this.show = (spans) => said(spans, app, terms);
+    this.show = (spans) => sentence(spans, app, terms);
     this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
     this.at = [0, 0];
     this.cells[0][0].tabIndex = 0;
@@ -132,7 +132,7 @@ export class Paint {
     this.answer.replaceChildren(
       h("p", {}, h("b", {}, right && head.length ? this.words.right : right ? "" : this.words.wrong), " ", ...this.show(head), " ", ...(right ? this.show(this.ask.why) : [])),
       ...(reasons.length ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))] : []));
-    this.tell.say([spoken(head), ...(right ? [spoken(this.ask.why)] : reasons.map(spoken))].join(" "));
+    this.tell.say([sentenceText(head), ...(right ? [sentenceText(this.ask.why)] : reasons.map(sentenceText))].join(" "));
     this.tell.answered(right);
   }
 }

@@ -20,7 +20,7 @@ function textOf(prompt, text, other, parted, of) {
   return h("p", { class: "saying", tabindex: "0", "data-of": of }, before, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
 }
 
-export class Same {
+export class Equivalence {
   /** el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, server}. */
   constructor(el, options) {
     this.el = el;
@@ -30,9 +30,9 @@ export class Same {
     this.prompts = new Map();
     this.leak = this.$("[name=leak]");
     this.leak.addEventListener("change", () => this.say());
-    this.$(".same-run").hidden = !options.server;
-    this.$(".same-run").addEventListener("click", () => this._run());
-    this.$(".same-cancel").addEventListener("click", () => this._cancel?.());
+    this.$(".equivalence-run").hidden = !options.server;
+    this.$(".equivalence-run").addEventListener("click", () => this._run());
+    this.$(".equivalence-cancel").addEventListener("click", () => this._cancel?.());
   }
 
   /** found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request. */
@@ -66,12 +66,12 @@ export class Same {
     const base = this.options.base();
     if (!base) return this._message("Choose requests first.", true);
     const leak = this.leak.checked;
-    this.$(".same-run").disabled = true;
+    this.$(".equivalence-run").disabled = true;
     this._message("starting");
     try {
       const answer = await this.options.ask("equivalence", { ...base, leak }, (progress, cancel) => {
         this._cancel = cancel;
-        this.$(".same-cancel").hidden = false;
+        this.$(".equivalence-cancel").hidden = false;
         this._message(progress.ahead ? `${progress.ahead} ahead of yours` : progress.step ? `step ${progress.step}` : "loading the model");
       });
       this.kept[leak ? "leak" : "honest"] = answer.result;
@@ -80,12 +80,12 @@ export class Same {
     } catch (error) {
       this._message(error.message, true);
     }
-    this.$(".same-run").disabled = false;
-    this.$(".same-cancel").hidden = true;
+    this.$(".equivalence-run").disabled = false;
+    this.$(".equivalence-cancel").hidden = true;
   }
 
   _message(words, bad = false) {
-    tell(this.$(".same-message"), words);
-    this.$(".same-message").classList.toggle("bad", bad);
+    tell(this.$(".equivalence-message"), words);
+    this.$(".equivalence-message").classList.toggle("bad", bad);
   }
 }

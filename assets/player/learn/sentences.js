@@ -3,7 +3,7 @@
 import { h } from "../parts/dom.js";
 
 /** app: the player, whose run has the requests; terms: the glossary by term. */
-export function said(spans, app, terms) {
+export function sentence(spans, app, terms) {
   return spans.flatMap((span) => {
     if (typeof span === "string") return code(span);
     if (span.n !== undefined) return [h("b", { class: "number" }, span.n)];
@@ -18,4 +18,4 @@ export function said(spans, app, terms) {
 const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part)).filter((part) => part !== "");
 
 /** Spans as text, for those who listen. */
-export const spoken = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r)).join("");
+export const sentenceText = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r)).join("");
