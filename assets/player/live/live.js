@@ -1,26 +1,24 @@
 // The Live tab: one engine's batch, the same for everybody who opens the page. It follows the newest step on the page's own player; who
 // scrubs back stops nobody else.
 //
-//   Batch (what everybody is sent) ─→ the page's player        Mine (one's own requests) ─→ the card beside it ←─ Teacher
+//   Batch (what everybody is sent) ─→ the page's player        OwnRequests ─→ the card beside it ←─ Teacher
 //
 // Where nobody can ask, it is another engine's batch, followed by the recording that it writes: FollowedView says which. Of several ranks one is
 // shown, or all: a Fleet, on the picture that Watch has of ranks.
 
-import { setText } from "../parts/dom.js";
+import { bareCard } from "../parts/floating.js";
+import { download, h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
 import { besidePlayer, drawSoon, fillPart, fillTabs, showToast } from "../parts/look.js";
 import { Server } from "../parts/server.js";
-import { Speech } from "../parts/speech.js";
-import { AskForm } from "./ask_form.js";
+import { Speech, t } from "../parts/speech.js";
 import { Batch } from "./batch.js";
 import { Fleet } from "./fleet.js";
 import { FollowedView, allSay, followedSays, followedWords } from "./followed.js";
-import { Lately } from "./lately.js";
-import { Mine } from "./mine.js";
-import { OwnList } from "./own_list.js";
+import { JustFinished } from "./just_finished.js";
+import { AskForm, OwnList, OwnRequests } from "./own_requests.js";
 import { ShadowView } from "./shadow.js";
-import { saveSession, showAddress } from "./take.js";
 import { Teacher } from "./teacher.js";
 import { standing } from "../run/moments.js";
 import { inLanes, nowWords, says } from "./words.js";
@@ -43,7 +41,7 @@ export class Live {
     this._theme = besidePlayer(root);
     this.speech = new Speech(root, () => this._named());
     fillTabs(root, this.options.tabs, "live");
-    this.mine = new Mine(this.server, () => this._mineChanged());
+    this.mine = new OwnRequests(this.server, () => this.redraw());
     this.batch = new Batch(this.server, (id) => this.mine.has(id), {
       begins: (run, same) => this._begins(run, same), steps: () => this._steps(), state: () => this._state(),
     });
@@ -54,7 +52,7 @@ export class Live {
     this.teacher = new Teacher(this);
     this.form = new AskForm(this.$(".ask"), this.mine, () => this.batch.relabel());
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
-    this.lately = new Lately(this.$(".lately"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run }));
+    this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run }));
     this.shadow = new ShadowView(this.$(".shadow"));
     this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of), () => this._all());
     this.$(".ask").hidden = !this.options.asks;
@@ -260,10 +258,6 @@ export class Live {
     this.redraw();
   }
 
-  _mineChanged() {
-    this.redraw();
-  }
-
   // -- the card ------------------------------------------------------------------------------------------------------------
 
   redraw() {
@@ -286,12 +280,28 @@ export class Live {
     $(".qr-button").hidden = !asks;
     this.teacher.button.hidden = !asks;
     this.own.draw();
-    this.lately.draw();
+    this.finished.draw();
     this.shadow.draw(batch.state);
     this.followed.draw(batch.state.followed, batch.run, Boolean(fleet));
     this.teacher.draw();
   }
+}
 
+/** The address in large type, for everybody to come. */
+async function showAddress(live) {
+  const { address, qr } = await live.server.get("inflight/class");
+  const dialog = bareCard(live.root, "Join this batch", "qr-card");
+  dialog.replaceChildren(
+    h("img", { src: `data:image/svg+xml,${encodeURIComponent(qr.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"'))}`, alt: t("QR code of the address below") }),
+    h("p", { class: "qr-address" }, h("bdi", {}, address.replace(/#.*/, ""))), h("p", {}, t("Open it, choose Live, add a prompt.")),
+    h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close"))));
+  dialog.showModal();
+}
+
+/** The run so far as a trace: it opens in the Watch tab, and `check` decides it again. */
+async function saveSession(live) {
+  const answer = await live.server.fetched("serve/session", live.teacher.isOn ? { "X-Teacher-Token": live.teacher.token } : {});
+  download("inflight-session.jsonl", await answer.blob());
 }
 
 /** Fill `holder` with the tab of this script's markup and style, once. */

@@ -8,10 +8,10 @@ import { timesOf } from "../views/request_card.js";
 
 const MOST = 6;
 
-export class Lately {
+export class JustFinished {
   /**
    * @param {HTMLElement} section
-   * @param {import("./mine.js").Mine} mine
+   * @param {import("./own_requests.js").OwnRequests} mine
    * @param {() => {app: App, run: Run | null}} shown
    */
   constructor(section, mine, shown) {
@@ -33,7 +33,7 @@ export class Lately {
     [this._key, this._run] = [key, run];
     this.list.replaceChildren(...over.map((request) => {
       const { ttft } = timesOf(run, request, run.length - 1);
-      const words = h("span", { class: "lately-words" });
+      const words = h("span", { class: "finished-words" });
       setText(words, [request.by, t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
       return h("li", {}, chip(app, request, false), words);
     }));

@@ -1,0 +1,228 @@
+// One's own requests: asked in a form, followed, cancelled, shown in a list. They stay in the session, so that a page that was loaded again finds
+// them; the name is remembered in this browser alone. Prompts and texts are data: text nodes alone.
+
+import { chip } from "../parts/chips.js";
+import { h, setText } from "../parts/dom.js";
+import { count, duration } from "../parts/format.js";
+import { keep, kept, keptData } from "../parts/kept.js";
+import { speaking, t, tell } from "../parts/speech.js";
+
+const KEPT = "inflight-live-requests"; // in the session's storage
+const MOST = 20;
+const AGAIN = 1000; // ms before a stream that broke is taken up again
+const NAME = "inflight-nickname"; // in the browser's storage
+const ENDS = { length: "finished", stop: "finished", cancelled: "cancelled", error: "failed" };
+
+/** @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any, seed?: number, lost?: string}} Own */
+
+/** The requests themselves; knows no DOM. */
+export class OwnRequests {
+  /**
+   * @param {import("../parts/server.js").Server} server
+   * @param {() => void} changed
+   */
+  constructor(server, changed) {
+    this.server = server;
+    this.changed = changed;
+    /** @type {AbortController | null} */
+    this._stop = null;
+    /** @type {Own[]} newest first */
+    this.requests = (keptData("visit", KEPT) || []).map(({ key, id, prompt }) => ({ key, id, prompt, text: "", next: 0, ended: null }));
+    this._follow();
+  }
+
+  has(id) {
+    return this.requests.some((own) => own.id === id);
+  }
+
+  /** Ask; throws the server's sentence. */
+  async ask({ prompt, tokens, nickname }) {
+    const key = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
+    const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
+    const asked = { key, prompt, nickname: nickname || null, max_new_tokens: tokens, temperature: 0.8, seed };
+    const { id } = await this.server.post("inflight/live/requests", asked);
+    const own = { key, id, prompt, seed, text: "", next: 0, ended: null };
+    this.requests = [own, ...this.requests].slice(0, MOST);
+    this._remember();
+    this._follow();
+    return own;
+  }
+
+  cancel(own) {
+    return this.server.post(`inflight/live/requests/${own.key}/cancel`, {});
+  }
+
+  forget(own) {
+    this.requests = this.requests.filter((other) => other !== own);
+    this._remember();
+  }
+
+  /** All that are under way, in one stream: a browser has few connections. */
+  async _follow() {
+    this.changed();
+    this._stop?.abort();
+    const stop = this._stop = new AbortController();
+    for (;;) {
+      const open = this.requests.filter((own) => !own.ended && !own.lost);
+      if (!open.length) return;
+      try {
+        const places = open.map((own) => `${own.key}:${own.next}`).join(",");
+        for await (const delta of this.server.once(`inflight/live/requests?places=${places}`, stop.signal)) this._take(delta);
+      } catch (error) {
+        if (error.name === "AbortError") return;
+      }
+      await new Promise((resolve) => { setTimeout(resolve, AGAIN); });
+      if (stop.signal.aborted) return;
+    }
+  }
+
+  _take({ of, last, messages = [], gone }) {
+    const own = this.requests.find(({ key }) => key === of);
+    if (!own) return;
+    if (gone) own.lost = "no longer on the server, which may have been restarted";
+    else own.next = last + 1;
+    for (const { text, ended } of messages) {
+      own.text += text || "";
+      own.ended = ended || own.ended;
+    }
+    this.changed();
+  }
+
+  _remember() {
+    keep("visit", KEPT, JSON.stringify(this.requests.map(({ key, id, prompt }) => ({ key, id, prompt }))));
+  }
+}
+
+/** The form that adds a prompt to the batch. */
+export class AskForm {
+  /**
+   * @param {HTMLFormElement} form
+   * @param {OwnRequests} mine
+   * @param {() => void} asked
+   */
+  constructor(form, mine, asked) {
+    this.form = form;
+    this.mine = mine;
+    this.asked = asked;
+    /** @type {(name: string) => any} */
+    this.field = (name) => form.elements.namedItem(name);
+    /** @type {HTMLElement} */
+    this.error = form.querySelector(".ask-error");
+    /** @type {HTMLButtonElement} */
+    this.button = form.querySelector(".ask-button");
+    this.field("nickname").value = kept("good", NAME) || "";
+    form.addEventListener("submit", (e) => {
+      e.preventDefault();
+      this._send();
+    });
+    this.field("prompt").addEventListener("keydown", (e) => {
+      if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
+        e.preventDefault();
+        form.requestSubmit();
+      }
+    });
+  }
+
+  async _send() {
+    const nickname = this.field("nickname").value.trim();
+    keep("good", NAME, nickname);
+    this.button.disabled = true;
+    this._say("");
+    try {
+      await this.mine.ask({ prompt: this.field("prompt").value, tokens: Number(this.field("tokens").value), nickname });
+      this.field("prompt").value = "";
+      this.asked();
+    } catch (error) {
+      this._say(`${t(error.message)}${error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : ""}`);
+    }
+    this.button.disabled = false;
+  }
+
+  _say(sentence) {
+    setText(this.error, sentence);
+    this.error.hidden = !sentence;
+  }
+}
+
+/** Where a request is, in words; run: null where nothing is known yet. */
+function whereabouts(run, own) {
+  if (own.lost) return t(own.lost);
+  const { ended } = own;
+  if (ended && ended.error) return t(ended.error);
+  if (ended) {
+    const times = [ended.ttft_s !== null && t(`first token after ${duration(ended.ttft_s)}`), ended.e2e_s !== null && t(`${count(ended.tokens)} [token|tokens] in ${duration(ended.e2e_s)}`)];
+    return [t(ENDS[ended.finish_reason] || "done"), ...times.filter(Boolean)].join(", ");
+  }
+  const request = run && run.request(own.id);
+  if (!request) return t("on its way");
+  const waiting = run.waitingAt(run.length - 1);
+  const place = waiting.findIndex((w) => w.request === request);
+  if (place >= 0) return t(place ? `waits, ${place} ahead of it` : "waits, next in turn");
+  const laneSpan = request.laneSpans.at(-1);
+  return laneSpan && laneSpan.to === Infinity ? t(`in lane ${laneSpan.lane}`) : t("on its way");
+}
+
+/** The list: letter and colour, place among those who wait, text as it comes, what it took. */
+export class OwnList {
+  /**
+   * @param {HTMLElement} section
+   * @param {OwnRequests} mine
+   * @param {() => {app: App, run: Run | null}} shown
+   */
+  constructor(section, mine, shown) {
+    this.section = section;
+    this.list = section.querySelector("ul");
+    this.mine = mine;
+    this.shown = shown;
+    this.rows = new Map();
+  }
+
+  draw() {
+    const { mine, list } = this;
+    this.section.hidden = !mine.requests.length;
+    for (const [own, row] of this.rows) {
+      if (mine.requests.includes(own)) continue;
+      row.el.remove();
+      this.rows.delete(own);
+    }
+    mine.requests.forEach((own, n) => {
+      const row = this.rows.get(own) || this._row(own);
+      if (list.children[n] !== row.el) list.insertBefore(row.el, list.children[n] || null);
+      this._fill(own, row);
+    });
+  }
+
+  _row(own) {
+    const row = {
+      chip: h("span", { class: "own-chip" }), state: h("span", { class: "own-state" }), text: h("span", { class: "output" }), request: null, held: null, language: "",
+      button: h("button", { type: "button", class: "button own-cancel" }),
+    };
+    row.button.addEventListener("click", () => {
+      if (!own.ended && !own.lost) this.mine.cancel(own).catch(() => {});
+      else {
+        this.mine.forget(own);
+        this.draw();
+      }
+    });
+    row.el = h("li", { class: "own-row" }, h("div", { class: "own-head" }, row.chip, row.state, row.button),
+      h("p", { class: "own-words" }, h("bdi", { dir: "auto" }, h("span", { class: "prompt" }, own.prompt), row.text)));
+    this.rows.set(own, row);
+    return row;
+  }
+
+  _fill(own, row) {
+    const { app, run } = this.shown();
+    const request = run && run.request(own.id);
+    if (row.request !== request || row.hue !== request?.hue || row.language !== speaking()) {
+      [row.request, row.hue, row.language] = [request, request?.hue, speaking()];
+      row.chip.replaceChildren(...(request ? [t("yours: "), chip(app, request, request.hue >= 0)] : []));
+      row.el.style.setProperty("--hue", request && request.hue >= 0 ? `var(--hue-${request.hue})` : "var(--rule)");
+    }
+    setText(row.state, whereabouts(run, own));
+    setText(row.text, own.text);
+    const over = Boolean(own.ended || own.lost);
+    tell(row.button, over ? "Remove" : "Cancel");
+    row.button.setAttribute("aria-label", `${t(over ? "Remove from this list" : "Cancel")}: ${own.prompt.slice(0, 40)}`);
+    row.el.classList.toggle("over", over);
+  }
+}
