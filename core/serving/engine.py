@@ -20,22 +20,11 @@ from typing import Literal
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InvalidRequest, Unavailable
+from core.serving import messages
 from core.serving.engine_thread import EngineThread
 from core.serving.event_log import EngineLog, Hidden
 from core.serving.limits import ServingLimits
-from core.serving.messages import (
-    CancelAll,
-    ChangeConfig,
-    ClassState,
-    Drain,
-    RunStart,
-    SetClass,
-    SetPace,
-    Stop,
-    Submit,
-    TakeSteps,
-    ToEngine,
-)
+from core.serving.messages import ClassState, RunStart, ToEngine
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt, RequestValidator
@@ -65,8 +54,8 @@ class ServingEngine:
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self._validator, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
-        self.settings = SetClass()
-        self._change: ChangeConfig | None = None  # asked for last
+        self.settings = messages.SetClass()
+        self._change: messages.ChangeConfig | None = None  # asked for last
         self._draining = False
 
     # -- its life ----------------------------------------------------------------------------------------------------
@@ -78,12 +67,12 @@ class ServingEngine:
     def drain(self) -> None:
         """Take no more requests and show no more events; what is under way goes on."""
         self._draining = True
-        self.send(Drain())
+        self.send(messages.Drain())
 
     def close(self) -> None:
         """End now: what is under way is cancelled, the thread joined."""
         self.drain()
-        self.send(Stop())
+        self.send(messages.Stop())
         self._thread.join()
 
     def send(self, message: ToEngine) -> None:
@@ -125,7 +114,7 @@ class ServingEngine:
     @property
     def class_state(self) -> ClassState:
         """How everything is set now, changes that the engine's thread has not seen yet included."""
-        settings = SetClass(self.settings.accepting and self.status != "draining", self.settings.shadow)
+        settings = messages.SetClass(self.settings.accepting and self.status != "draining", self.settings.shadow)
         return self._thread.class_state(settings, self.config_to_come)
 
     def session(self, run: int | None = None) -> Trace:
@@ -147,22 +136,22 @@ class ServingEngine:
 
     def set_pace(self, steps_per_s: float | None) -> None:
         """See `SetPace`."""
-        self.send(SetPace(steps_per_s))
+        self.send(messages.SetPace(steps_per_s))
 
     def step(self, count: int = 1) -> None:
         """See `TakeSteps`."""
-        self.send(TakeSteps(count))
+        self.send(messages.TakeSteps(count))
 
     def clear(self) -> None:
         """Cancel everything under way."""
-        self.send(CancelAll())
+        self.send(messages.CancelAll())
 
     def change(self, config: EngineConfig, start: RunStart = "barrier") -> None:
         """See `ChangeConfig`."""
-        self._change = ChangeConfig(config, start)
+        self._change = messages.ChangeConfig(config, start)
         self.send(self._change)
 
-    def set_class(self, settings: SetClass) -> None:
+    def set_class(self, settings: messages.SetClass) -> None:
         """See `SetClass`."""
         self.settings = settings
         self.send(settings)
@@ -205,7 +194,7 @@ class ServingEngine:
         ids = prompt if isinstance(prompt, CheckedPrompt) else tuple(prompt)
         id = id or f"r-{secrets.token_hex(8)}"
         stream = TokenStream(id, ids, sampling, client, nickname, self.engine.now, self.send, num_top_logprobs)
-        self.send(Submit(stream))
+        self.send(messages.Submit(stream))
         try:
             await asyncio.shield(stream.accepted)
         except asyncio.CancelledError:

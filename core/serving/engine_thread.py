@@ -18,22 +18,8 @@ from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError, InvalidRequest, Unavailable
 from core.runner.threads import CORE_SHARES
-from core.serving.messages import (
-    Cancel,
-    CancelAll,
-    ChangeConfig,
-    ClassState,
-    Drain,
-    Publish,
-    SetClass,
-    SetPace,
-    Stop,
-    Submit,
-    Subscribe,
-    TakeSteps,
-    ToEngine,
-    Unsubscribe,
-)
+from core.serving import messages
+from core.serving.messages import ClassState, ToEngine
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt, as_sentence
 from core.serving.session import Session
@@ -90,9 +76,9 @@ class EngineThread:
         self._engine, self._session, self._outputs = engine, session, outputs
         self.pace, self.works, self.num_step_failures = Pace(), True, 0
         self.held: dict[str, TokenStream] = {}
-        self.next_change: ChangeConfig | None = None
-        self.last_change: ChangeConfig | None = None
-        self._class: SetClass | None = None  # once a teacher sets something
+        self.next_change: messages.ChangeConfig | None = None
+        self.last_change: messages.ChangeConfig | None = None
+        self._class: messages.SetClass | None = None  # once a teacher sets something
         self._announced: ClassState | None = None
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._stopping = self.has_ended = False
@@ -115,7 +101,7 @@ class EngineThread:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def class_state(self, settings: SetClass, next: EngineConfig | None) -> ClassState:
+    def class_state(self, settings: messages.SetClass, next: EngineConfig | None) -> ClassState:
         """How everything is set now. next: the limits of the run to come."""
         hidden, full = self._outputs.log.hidden, self._session.is_full
         return ClassState(self._engine.config, next, len(self.held), full, hidden, settings.shadow, settings.accepting)
@@ -161,38 +147,38 @@ class EngineThread:
 
     def _handle(self, message: ToEngine) -> None:
         match message:
-            case Submit(stream):
+            case messages.Submit(stream):
                 self._submit(stream)
-            case Cancel(stream):
+            case messages.Cancel(stream):
                 self._cancel(stream)
-            case CancelAll():
+            case messages.CancelAll():
                 for stream in self._under_way:
                     self._cancel(stream)
                 self.pace.owe()  # a step, in which they leave
-            case SetPace(steps_per_s):
+            case messages.SetPace(steps_per_s):
                 self.pace.set(steps_per_s)
                 self._outputs.publish(self._pace_entry)
-            case TakeSteps(count):
+            case messages.TakeSteps(count):
                 self.pace.ask(count)
-            case ChangeConfig(_, start):
+            case messages.ChangeConfig(_, start):
                 self.next_change = message
                 if start == "barrier" and self._engine.has_work:
                     self._hold_waiting()
                 self._begin_next_run()
-            case SetClass():
+            case messages.SetClass():
                 self._class = message
-            case Publish(entry):
+            case messages.Publish(entry):
                 self._outputs.publish(entry)
-            case Subscribe(subscriber):
+            case messages.Subscribe(subscriber):
                 subscriber.put(self._pace_entry)
                 self._outputs.subscribers.append(subscriber)
-            case Unsubscribe(subscriber):
+            case messages.Unsubscribe(subscriber):
                 self._outputs.subscribers.remove(subscriber)
-            case Drain():
+            case messages.Drain():
                 self.pace.set(None)
                 self._outputs.publish(self._pace_entry)
                 self._outputs.log.close()
-            case Stop():
+            case messages.Stop():
                 self._stopping = True
         self._announce()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any
@@ -21,12 +21,48 @@ from core.serving.event_log import EngineLog, LogEntry, ServedStep
 from core.serving.metrics import ServingMetrics
 from core.serving.request_validator import RequestValidator
 from core.serving.stream import Piece, TokenStream, call_in, put_all
-from core.serving.text import ClientText
 from core.serving.top_logprobs import TopLogprobs
 from core.trace.detokenize import AnswerText
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.workload.request import Request
+
+
+class ClientText:
+    """What a client sees of an answer: its text without special tokens, cut at a stop string. Text that may be the beginning of one is held back
+    until that is decided. special: the texts of special tokens. Decodes nothing: it is handed pieces of text.
+    """
+
+    def __init__(self, stop: Sequence[str], special: Mapping[int, str]) -> None:
+        self._stop, self._special = tuple(stop), special
+        self._held, self._over = "", False
+
+    def add(self, token_id: int, piece: str) -> str:
+        """The text that may be shown now. piece: what the token adds to the answer."""
+        return self._show(piece.removesuffix(self._special.get(token_id, "")))
+
+    def finish(self, rest: str) -> str:
+        """What was held back. rest: what follows the last piece."""
+        text = self._show(rest)
+        text, self._held = text + self._held, ""
+        return text
+
+    def _show(self, piece: str) -> str:
+        if self._over:
+            return ""
+        text = self._held + piece
+        found = [at for s in self._stop if (at := text.find(s)) >= 0]
+        if found:
+            self._held, self._over = "", True
+            return text[: min(found)]
+        held = max((_overlap(text, s) for s in self._stop), default=0)
+        self._held = text[len(text) - held :]
+        return text[: len(text) - held]
+
+
+def _overlap(text: str, stop: str) -> int:
+    """The length of the longest end of `text` that `stop` begins with."""
+    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
 
 
 class _Answer:

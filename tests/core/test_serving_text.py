@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.serving.text import ClientText
+from core.serving.output_processor import ClientText
 from core.trace.detokenize import AnswerText
 
 

@@ -24,7 +24,6 @@ from core.serving.http.errors import add_handlers
 from core.serving.http.generate import generate_routes
 from core.serving.http.guard import Guard
 from core.serving.http.openai import openai_routes
-from core.serving.http.session import session_routes
 from core.serving.http.watch import watch_routes
 
 # Streams end by themselves when a server closes: requests are given their time, and those who watch are told.
@@ -50,9 +49,8 @@ def create_app(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    for routes in (generate_routes, openai_routes, watch_routes):
-        app.include_router(routes(serving))
-    app.include_router(session_routes(serving, teacher_token))
+    for routes in (generate_routes(serving), openai_routes(serving), watch_routes(serving, teacher_token)):
+        app.include_router(routes)
     classroom = classroom or Classroom(serving)
     if teacher_token is not None:
         app.include_router(control_routes(serving, classroom, teacher_token))

@@ -1,22 +1,28 @@
-"""How the server is, and what it does: `/health`, `/metrics` for Prometheus, `/events` for live viewers."""
+"""How the server is, and what it does: `/health`, `/metrics` for Prometheus, `/events` for live viewers, and `/session`, what the engine did as a
+trace that passes `check`. Everybody may have that while texts are shown; else the teacher alone.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sse_starlette import EventSourceResponse
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from core.errors import TooManyRequests
+from core.errors import InflightError, TooManyRequests
 from core.serving.engine import ServingEngine
+from core.serving.http.guard import same_secret
 
 
-def watch_routes(serving: ServingEngine) -> APIRouter:
+def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter:
     router = APIRouter(tags=["watch"])
     viewers = 0
+    writing = asyncio.Semaphore(1)  # it takes memory and a moment
 
     @router.get("/health", summary="Whether requests are taken, and what is under way")
     async def health() -> JSONResponse:
@@ -61,5 +67,28 @@ def watch_routes(serving: ServingEngine) -> APIRouter:
                 viewers -= 1
 
         return EventSourceResponse(batches(), sep="\n", send_timeout=serving.limits.send_s)
+
+    @router.get("/sessions", summary="The runs that can be saved")
+    async def sessions() -> dict[str, Any]:
+        """`{"runs": [{"run", "steps"}]}`, oldest first. A run begins with other limits, after a failure, and when room runs out."""
+        return {"runs": [{"run": run, "steps": steps} for run, steps in serving.sessions]}
+
+    @router.get("/session", summary="A run so far, as a trace (JSON lines)")
+    async def session(
+        run: Annotated[int | None, Query(ge=0, description="By default the latest in which something happened.")] = None,
+        x_teacher_token: Annotated[str, Header()] = "",
+    ) -> Response:
+        is_teacher = teacher_token is not None and same_secret(x_teacher_token, teacher_token)
+        if serving.event_log.hidden.texts and not is_teacher:
+            raise HTTPException(403, "Texts are hidden here, and this holds them: the teacher's token is missing or wrong")
+        if writing.locked():
+            raise TooManyRequests("Somebody else is saving the session just now.", retry_after=2)
+        async with writing:
+            try:
+                text = await asyncio.to_thread(lambda: "".join(line + "\n" for line in serving.session(run).lines()))
+            except InflightError as error:
+                raise HTTPException(404, str(error)) from None
+        headers = {"content-disposition": 'attachment; filename="inflight-session.jsonl"'}
+        return Response(text, media_type="application/x-ndjson", headers=headers)
 
     return router
