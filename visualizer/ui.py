@@ -27,7 +27,7 @@ from starlette.requests import Request
 
 from core.config import BUILTIN_MODELS, DEFAULT_MODEL
 from core.errors import InflightError
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
 from core.runner.threads import wait_passively
@@ -167,7 +167,7 @@ def launch(
         raise InflightError("A Space is public: no engine's recordings are followed there.")
     if live_model not in BUILTIN_MODELS and not here.any_model:
         raise InflightError(f"Where strangers can ask, one of the page's own models is shared: {', '.join(BUILTIN_MODELS)}.")
-    models = Models()
+    models = ModelCache()
     server = Server(store, here, traces, models)
     shared: SharedEngine | Followed | None = None
     if follow:

@@ -83,7 +83,8 @@ def pack(output: SchedulerOutput, block_size: int, trash_slot: int, device: torc
     mapping: list[int] = []
     samples: list[int] = []
     segments: list[AttentionSegment] = []
-    for index, (_, _, _, tokens, start, table, sampled, *_) in enumerate(output.scheduled):
+    for index, scheduled in enumerate(output.scheduled):
+        tokens, start, table = scheduled.tokens, scheduled.start, scheduled.block_table
         length = len(tokens)
         pads = output.width - length if padded else 0
         if padded:
@@ -108,7 +109,7 @@ def pack(output: SchedulerOutput, block_size: int, trash_slot: int, device: torc
             starts = torch.tensor(blocks, device=device) * block_size
             slots = (starts[:, None] + torch.arange(block_size, device=device)).view(-1)[:kv_len]
         segments.append(AttentionSegment(row, first, first + length, start, kv_len, pads, slots))
-        if sampled:
+        if scheduled.samples:
             samples.append(len(ids) - 1)
     shape = (output.rows, output.width)
     tensors = torch.tensor([ids, positions, mapping], device=device)

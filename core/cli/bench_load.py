@@ -35,7 +35,7 @@ from core.measure.rounds import load_average
 from core.runner.engine import Engine
 from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
-from core.simulate.totals import flow
+from core.simulate.totals import run_stream
 from core.workload.arrivals import Lengths, arrivals, request
 from core.workload.datasets import read_dataset
 from core.workload.request import Request
@@ -180,7 +180,7 @@ def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep
     engine = SimulatedEngine(cost_named(simulate), config, window=_WINDOW)
     started, process = time.perf_counter(), time.process_time()
     with Work("requests", requests) as work:
-        totals = flow(engine, _drawn(sweep, requests), on_step=lambda so_far: work.update(so_far.finished))
+        totals = run_stream(engine, _drawn(sweep, requests), on_step=lambda so_far: work.update(so_far.finished))
     return {
         "source": "simulated",
         "requests": requests,

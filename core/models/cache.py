@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KEPT_MODELS = 3
 
 
-class Models:
+class ModelCache:
     """Loaded models by name, device and dtype: the built-in ones, and the last few others. Weights are shared; tokenizers are copied, as they are not thread-safe."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Models:
             resolve_device,
         )  # with torch and transformers, which a page's first paint does not wait for
 
-        place = place_of(resolve_device(device))
+        place = device_key(resolve_device(device))
         key = (name, place, dtype)
         with self._lock:
             if key not in self._loaded:
@@ -44,6 +44,6 @@ class Models:
             return adapter, copy.deepcopy(tokenizer)
 
 
-def place_of(device: torch.device) -> str:
+def device_key(device: torch.device) -> str:
     """One name for each device: "cpu:1" is the CPU, and the first GPU is the one that is meant where none is."""
     return str(device) if device.type != "cpu" and device.index else device.type

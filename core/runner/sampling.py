@@ -16,7 +16,7 @@ def sample(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[Sample]:
     """Choose one token for each row of `logits [n, V]`."""
     if logits.device.type == "mps":
         logits = logits.cpu()  # the noise takes float64, which MPS does not have
-    tokens, logprobs, margins = choose(logits, rows)
+    tokens, logprobs, margins = choose_tokens(logits, rows)
     facts = torch.stack([logprobs, margins]).tolist()
     return as_samples(tokens.tolist(), *facts)
 
@@ -29,14 +29,14 @@ def as_samples(tokens: Iterable[float], logprobs: Iterable[float], margins: Iter
     ]
 
 
-def choose(
+def choose_tokens(
     logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Tokens (int64), logprobs and margins `[n]` on the device of `logits [n, V]`; a logprob that is not finite if a logit is not.
 
     unread: int64 `[n]` on that device, what stands in each row for a generated token that the host has not read.
     """
-    logits = adjusted(logits.float(), rows, unread)
+    logits = adjust_logits(logits.float(), rows, unread)
     best, first = logits.amax(-1), _argmax(logits)
     runner_up = logits.scatter(1, first[:, None], torch.finfo(logits.dtype).min).amax(-1)  # a finite margin where there is none
     tokens = first
@@ -63,23 +63,23 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperatures[:, None]
     vocab_size = scaled.shape[1]
     if any(r.params.filters for r in rows):
-        scaled = filtered(scaled, rows)
+        scaled = filter_logits(scaled, rows)
     keys = torch.tensor([noise_key(r) for r in rows], device=device)
     return (scaled + gumbel_noise(keys, vocab_size)).argmax(-1)
 
 
-def adjusted(logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None) -> torch.Tensor:
+def adjust_logits(logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None) -> torch.Tensor:
     """Logits after bias and penalties; the same tensor where no row asks for any. Each row is changed by itself."""
     if not any(row.params.adjusts for row in rows):
         return logits
     logits = logits.clone()
     for index, row in enumerate(rows):
         if row.params.adjusts:
-            logits[index] = _adjusted(logits[index], row, None if unread is None else unread[index])
+            logits[index] = _adjust_row(logits[index], row, None if unread is None else unread[index])
     return logits
 
 
-def _adjusted(logits: torch.Tensor, row: SamplingRow, unread: torch.Tensor | None) -> torch.Tensor:
+def _adjust_row(logits: torch.Tensor, row: SamplingRow, unread: torch.Tensor | None) -> torch.Tensor:
     """One row `[V]`: bias, then repetition, frequency and presence, in vLLM's order."""
     params, device = row.params, logits.device
     if params.logit_bias:
@@ -104,7 +104,7 @@ def _moved(values: Sequence[float], dtype: torch.dtype, device: torch.device) ->
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
-def filtered(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+def filter_logits(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """`scaled [n, V]` with -inf where a token cannot be drawn: top-k, then top-p of what is left, then min-p. The best one stays.
 
     Of equals the first are kept, so that top-k keeps k.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from core.engine.runner import SamplingRow, observing
-from core.runner.sampling import adjusted
+from core.runner.sampling import adjust_logits
 
 
 class TopLogprob(NamedTuple):
@@ -58,6 +58,6 @@ class TopLogprobs:
     def _observe(self, rows: Sequence[SamplingRow], logits: torch.Tensor) -> None:
         for row, own in zip(rows, logits, strict=True):
             if row.request in self._asked:
-                logprobs = adjusted(own[None].float(), [row])[0].log_softmax(-1)
+                logprobs = adjust_logits(own[None].float(), [row])[0].log_softmax(-1)
                 likely = logprobs.topk(min(self._asked[row.request], len(logprobs)))
                 self._found[row.request][row.position] = likely.indices, likely.values

@@ -3,7 +3,7 @@
     cost = fit(trace)                                   # see `core.simulate.cost`
     engine = SimulatedEngine(cost, config)
     trace = engine.run(workload)                        # labelled "source": "simulated"
-    totals = flow(engine, requests)                     # a million requests, see `core.simulate.totals`
+    totals = run_stream(engine, requests)                     # a million requests, see `core.simulate.totals`
 
 Time is simulated too: the clock moves by what the passes cost and by the waits between arrivals; scheduling itself costs nothing.
 Tokens are made up (always the same one), so an end-of-sequence token never comes: every request runs to its full length.
@@ -65,10 +65,10 @@ class SimulatedRunner:
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`."""
         kv = samples = tokens = 0
-        for _, _, _, fed, start, _, sampled, *_ in output.scheduled:
-            tokens += len(fed)
-            kv += start + len(fed)
-            samples += sampled
+        for scheduled in output.scheduled:
+            tokens += len(scheduled.tokens)
+            kv += scheduled.kv_len
+            samples += scheduled.samples
         positions = tokens if output.layout == "packed" else output.rows * output.width
         load = Load(positions, kv * self.cost.kv_bytes_per_token)
         started, seconds = self.clock.now, self.cost.seconds(load)

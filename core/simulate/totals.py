@@ -13,7 +13,7 @@ from core.trace.events import StepEvent
 from core.workload.request import Request
 
 
-class Histogram:
+class LogHistogram:
     """Counts of positive numbers in bins one percent wide: percentiles of millions in little memory."""
 
     _STEP = math.log(1.01)
@@ -43,13 +43,13 @@ class Histogram:
         return {"count": self.count, **{name: None if v is None else round(v, 6) for name, v in numbers.items()}}
 
 
-class Totals:
+class RunTotals:
     """A run in numbers, fed event by event; holds something of running requests only."""
 
     def __init__(self) -> None:
         self.steps = self.passes = self.finished = self.output_tokens = self.positions = self.padding = self.preemptions = 0
         self.kv_use = self.first = self.last = 0.0
-        self.ttft, self.itl, self.e2e = Histogram(), Histogram(), Histogram()
+        self.ttft, self.itl, self.e2e = LogHistogram(), LogHistogram(), LogHistogram()
         self._arrival: dict[str, float] = {}
         self._latest: dict[str, float] = {}
 
@@ -105,17 +105,19 @@ class Totals:
         }
 
 
-def flow(engine: EngineCore, requests: Iterable[Request], on_step: Callable[[Totals], None] = lambda totals: None) -> Totals:
+def run_stream(
+    engine: EngineCore, requests: Iterable[Request], on_step: Callable[[RunTotals], None] = lambda totals: None
+) -> RunTotals:
     """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals of all events.
 
     What is left in `engine.trace` is its recorder's choice. Set `num_blocks`, or the pool is as large as every lane at the longest
     context could need.
     """
-    totals, coming = Totals(), iter(requests)
+    totals, coming = RunTotals(), iter(requests)
     collecting = gc.isenabled()
     gc.disable()  # records are trees: the collector would walk all of them, again and again, and find nothing
     try:
-        engine.begin("s", "flow")
+        engine.begin("s", "stream")
         head = next(coming, None)
         while head is not None or engine.has_work:
             while head is not None and (head.arrival <= engine.now or not engine.has_work):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.models.cache import Models, place_of
+from core.models.cache import ModelCache, device_key
 
 
 @pytest.mark.parametrize(
@@ -13,10 +13,10 @@ from core.models.cache import Models, place_of
     [("cpu", "cpu"), ("cpu:1", "cpu"), ("cuda", "cuda"), ("cuda:0", "cuda"), ("cuda:1", "cuda:1"), ("mps:0", "mps")],
 )
 def test_a_device_has_one_name(asked, place):
-    assert place_of(torch.device(asked)) == place
+    assert device_key(torch.device(asked)) == place
 
 
 def test_no_name_of_a_device_loads_a_model_again():
-    models = Models()
+    models = ModelCache()
     (first, tokenizer), (second, another) = (models.get("shakespeare-char", device) for device in ("cpu", "cpu:7"))
     assert first is second and tokenizer is not another, "weights are shared, tokenizers are not"

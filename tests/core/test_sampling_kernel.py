@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.engine.runner import SamplingRow
-from core.runner.sampling import choose, gumbel_noise, noise_key
+from core.runner.sampling import choose_tokens, gumbel_noise, noise_key
 from core.workload.request import SamplingParams
 from worlds.examples import examples
 from worlds.triton_cases import DEVICE, sampling_kernel
@@ -32,7 +32,7 @@ def both(logits: torch.Tensor, temperatures: list[float], seed: int = 0) -> tupl
     keys = torch.tensor([noise_key(row) for row in rows], device=DEVICE)
     mine = sampling_kernel.sample_rows(logits.to(DEVICE), torch.tensor(temperatures, device=DEVICE), keys)
     assert [t.dtype for t in mine] == [torch.int64, torch.float32, torch.float32]
-    return tuple(t.cpu() for t in mine), choose(logits, rows)
+    return tuple(t.cpu() for t in mine), choose_tokens(logits, rows)
 
 
 def check_same(logits: torch.Tensor, temperatures: list[float], seed: int = 0) -> None:

@@ -19,7 +19,7 @@ from transformers import (
 from core import Request, SamplingParams, Workload
 from core.engine.runner import SamplingRow
 from core.errors import InvalidRequest
-from core.runner.sampling import adjusted, filtered, sample
+from core.runner.sampling import adjust_logits, filter_logits, sample
 from worlds.small import MemoryModel, memory_engine
 
 VOCAB = 300
@@ -41,9 +41,9 @@ def survivors(scores: torch.Tensor) -> set[int]:
 def test_top_p_measures_what_top_k_has_left():
     """Of 0.4, 0.3, 0.2, 0.1 top-k 2 leaves 0.57 and 0.43: the first alone does not reach 0.6; of the whole both together would not have to."""
     scores = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
-    assert survivors(filtered(scores, [row(top_k=2, top_p=0.57)])) == {0}
-    assert survivors(filtered(scores, [row(top_k=2, top_p=0.6)])) == {0, 1}
-    assert survivors(filtered(scores, [row(top_p=0.57)])) == {0, 1}
+    assert survivors(filter_logits(scores, [row(top_k=2, top_p=0.57)])) == {0}
+    assert survivors(filter_logits(scores, [row(top_k=2, top_p=0.6)])) == {0, 1}
+    assert survivors(filter_logits(scores, [row(top_p=0.57)])) == {0, 1}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -58,7 +58,7 @@ def test_filters_keep_what_transformers_keeps(params, seed):
     for name, warper in (("top_k", TopKLogitsWarper), ("top_p", TopPLogitsWarper), ("min_p", MinPLogitsWarper)):
         if name in params:
             theirs = warper(params[name])(None, theirs)
-    mine = filtered((scores - scores.amax()) / temperature, [row(temperature=temperature, **params)])
+    mine = filter_logits((scores - scores.amax()) / temperature, [row(temperature=temperature, **params)])
     assert survivors(mine) == survivors(theirs)
     assert torch.allclose(mine.softmax(-1), theirs.softmax(-1), atol=1e-6)
 
@@ -84,8 +84,8 @@ def test_everything_together_is_what_transformers_makes_of_it_in_its_order(seed)
     for process in chain:
         theirs = process(ids, theirs)
     mine = row(prompt, generated, logit_bias=bias, **params)
-    found = adjusted(scores, [mine])
-    found = filtered((found - found.amax()) / params["temperature"], [mine])
+    found = adjust_logits(scores, [mine])
+    found = filter_logits((found - found.amax()) / params["temperature"], [mine])
     assert survivors(found) == survivors(theirs)
     assert torch.allclose(found.softmax(-1), theirs.softmax(-1), atol=1e-5)
     assert {sample(scores, [mine._replace(position=p)])[0].token_id for p in range(30)} <= survivors(theirs)
@@ -95,13 +95,13 @@ def test_everything_together_is_what_transformers_makes_of_it_in_its_order(seed)
 def test_the_repetition_penalty_is_that_of_transformers(penalty):
     scores, prompt, generated = logits(1), (3, 17, 17, 200), (5, 3, 299)
     theirs = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([prompt + generated]), scores.clone())
-    assert torch.equal(adjusted(scores, [row(prompt, generated, repetition_penalty=penalty)]), theirs)
+    assert torch.equal(adjust_logits(scores, [row(prompt, generated, repetition_penalty=penalty)]), theirs)
 
 
 def test_the_bias_is_that_of_transformers():
     scores, bias = logits(2), {4: 2.5, 17: -100.0}
     theirs = SequenceBiasLogitsProcessor({(i,): value for i, value in bias.items()})(torch.tensor([[1, 2]]), scores.clone())
-    assert torch.allclose(adjusted(scores, [row(logit_bias=bias)]), theirs)
+    assert torch.allclose(adjust_logits(scores, [row(logit_bias=bias)]), theirs)
 
 
 def test_frequency_and_presence_follow_vllms_formula():
@@ -110,20 +110,22 @@ def test_frequency_and_presence_follow_vllms_formula():
     expected = scores.clone()
     expected[0, 5] -= 0.7 * 3 + 1.5
     expected[0, 9] -= 0.7 * 1 + 1.5
-    found = adjusted(scores, [row((9, 11), generated, frequency_penalty=0.7, presence_penalty=1.5)])
+    found = adjust_logits(scores, [row((9, 11), generated, frequency_penalty=0.7, presence_penalty=1.5)])
     assert torch.allclose(found, expected)
 
 
 def test_bias_comes_before_penalties_and_repetition_before_the_others():
     scores = torch.zeros(1, 8)
-    found = adjusted(scores, [row((1,), (1, 2), repetition_penalty=2.0, frequency_penalty=1.0, logit_bias={1: 4.0, 2: -4.0})])
+    found = adjust_logits(
+        scores, [row((1,), (1, 2), repetition_penalty=2.0, frequency_penalty=1.0, logit_bias={1: 4.0, 2: -4.0})]
+    )
     assert found[0].tolist() == [0, 4 / 2 - 1, -4 * 2 - 1, 0, 0, 0, 0, 0]
 
 
 def test_a_neighbours_filter_takes_no_token_from_a_row_without_one():
     """However unlikely: the mass before it is rounded to all of it, but nothing was to be left out."""
     scores = torch.tensor([[0.0, -40.0, -80.0], [0.0, -1.0, -2.0]])
-    assert survivors(filtered(scores, [row(), row(top_k=2)])) == {0, 1, 2}
+    assert survivors(filter_logits(scores, [row(), row(top_k=2)])) == {0, 1, 2}
 
 
 def test_a_row_is_the_same_in_any_company():
@@ -137,14 +139,14 @@ def test_a_row_is_the_same_in_any_company():
     together = sample(scores, rows)
     assert together == [sample(scores[i : i + 1], rows[i : i + 1])[0] for i in range(4)]
     assert together[3].token_id == 8 and together[3].margin > 30  # facts are of what was chosen from
-    assert torch.equal(adjusted(scores, rows)[1], scores[1])
+    assert torch.equal(adjust_logits(scores, rows)[1], scores[1])
 
 
 def test_a_token_that_the_host_has_not_read_counts():
     scores, unread = logits(5, rows=2), torch.tensor([7, 9])
     ahead = [row((1,), (2, -1), repetition_penalty=3.0, frequency_penalty=1.0)] * 2
     known = [row((1,), (2, token), repetition_penalty=3.0, frequency_penalty=1.0) for token in (7, 9)]
-    assert torch.equal(adjusted(scores, ahead, unread), adjusted(scores, known))
+    assert torch.equal(adjust_logits(scores, ahead, unread), adjust_logits(scores, known))
 
 
 @pytest.mark.parametrize("policy", ["static", "split", "continuous"])

@@ -11,7 +11,7 @@ from core import Engine, EngineConfig, InflightError, Request, SamplingParams, T
 from core.measure.metrics import metrics
 from core.simulate.cost import Linear, Load, Roofline, cost_named, fit, fit_loads, measured
 from core.simulate.engine import SimulatedEngine
-from core.simulate.totals import Histogram, flow
+from core.simulate.totals import LogHistogram, run_stream
 from worlds.small import MemoryModel
 
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
@@ -135,7 +135,7 @@ def test_a_flow_equals_the_run_and_forgets():
     requests = list(_requests(60, gap=0.02))
     trace = SimulatedEngine(COST, config).run(Workload(requests, arrival_unit="s"))
     engine = SimulatedEngine(COST, config, window=10)
-    totals = flow(engine, iter(requests))
+    totals = run_stream(engine, iter(requests))
     numbers = metrics(trace)
     told = totals.to_json()
     for name in ("steps", "finished", "output_tokens", "preemptions"):
@@ -159,7 +159,7 @@ def test_a_flow_equals_the_run_and_forgets():
 
 
 def test_percentiles_of_a_histogram():
-    histogram = Histogram()
+    histogram = LogHistogram()
     for value in range(1, 1001):
         histogram.add(value / 1000)
     assert histogram.percentile(50) == pytest.approx(0.5, rel=0.015) and histogram.percentile(99) == pytest.approx(
@@ -167,4 +167,4 @@ def test_percentiles_of_a_histogram():
     )
     histogram.add(0.0, 5000)
     assert histogram.percentile(50) == 0.0 and histogram.to_json()["max"] == 1.0
-    assert Histogram().to_json()["p50"] is None
+    assert LogHistogram().to_json()["p50"] is None

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from gradio.context import LocalContext
 
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from visualizer.server import comparisons, lent_gpu
 from visualizer.server.limits import HERE, SPACE
 from visualizer.server.store import Store
@@ -50,7 +50,7 @@ def spaces() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
-def runs(models: Models) -> Visits:
+def runs(models: ModelCache) -> Visits:
     return Visits(models, concurrent_runs=2, waiting_jobs=3)
 
 
@@ -127,14 +127,14 @@ def test_a_wait_for_an_arrival_can_be_cancelled(spaces, runs: Visits):
     assert spaces.workers[0].process.is_alive()
 
 
-def test_limits_hold_in_the_lent_process(spaces, models: Models):
+def test_limits_hold_in_the_lent_process(spaces, models: ModelCache):
     for bound, words in (({"steps": 5}, "after 5 steps"), ({"seconds": 0}, "after 0 seconds")):
         runs = Visits(models, **bound)
         (deltas,) = gather(runs, (lent(), "me"))
         assert words in deltas[-1]["error"] and deltas[-1]["url"]
 
 
-def test_what_is_refused_needs_no_gpu(spaces, runs: Visits, models: Models):
+def test_what_is_refused_needs_no_gpu(spaces, runs: Visits, models: ModelCache):
     bad = lent()
     bad["workload"]["requests"][0]["prompt"] = "日本語"
     (deltas,) = gather(runs, (bad, "me"))
@@ -177,8 +177,8 @@ def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch
             raise MemoryError
         return runs_get(self, name, device)
 
-    runs_get = Models.get
-    monkeypatch.setattr(lent_gpu.Models, "get", broken)
+    runs_get = ModelCache.get
+    monkeypatch.setattr(lent_gpu.ModelCache, "get", broken)
     (deltas,) = gather(runs, (lent(), "me"))
     assert deltas[-1]["error"] == "The run failed inside the engine: MemoryError."
 
@@ -186,7 +186,7 @@ def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch
 def test_comparisons_stay_on_the_cpu_and_the_page_says_so(spaces, tmp_path: Path):
     store = Store(tmp_path, SPACE.kept_bytes)
     assert comparisons.Recorded(store, SPACE).catalogue()["note"] == lent_gpu.COMPARISONS
-    assert comparisons.Equivalence(lent(), SPACE, Models(), store).spec.device == "cpu"
+    assert comparisons.Equivalence(lent(), SPACE, ModelCache(), store).spec.device == "cpu"
 
 
 def test_elsewhere_than_on_zerogpu_the_package_changes_nothing(runs: Visits, tmp_path: Path):

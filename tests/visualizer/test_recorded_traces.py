@@ -11,7 +11,7 @@ from core.config import BUILTIN_FOLDER
 from core.errors import InvalidTrace
 from core.measure.mistakes import leaky_engine
 from core.measure.verify import verify
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from core.recorders.raw import lines_of
 from core.runner.engine import Engine
 from core.trace.events import StepEvent
@@ -28,8 +28,8 @@ QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-tw
 
 
 @pytest.fixture(scope="module")
-def models() -> Models:
-    return Models()
+def models() -> ModelCache:
+    return ModelCache()
 
 
 def engine_of(header: Header, *parts) -> Engine:
@@ -70,7 +70,7 @@ def _facts(event: StepEvent, name: str, exact: bool) -> Any:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS])
-def test_the_engine_does_again_what_is_promise_recorded_runs(name: str, models: Models):
+def test_the_engine_does_again_what_is_promise_recorded_runs(name: str, models: ModelCache):
     if not (BUILTIN_FOLDER / PRESETS[name].model).exists():
         pytest.skip(f"assets/models/{PRESETS[name].model} is not built yet")
     assert differences(recorded(name), run_preset(PRESETS[name], models)) == []
@@ -105,7 +105,7 @@ def test_nothing_is_on_record_but_presets_engines_leaks_and_mistakes():
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Models):
+def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: ModelCache):
     trace = recorded(LEAKS[name])
     assert trace.header.leak and trace.header.source == "recorded"
     assert differences(trace, run_leak(PRESETS[name], models)) == []
@@ -119,7 +119,7 @@ def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Mode
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Models):
+def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: ModelCache):
     trace, mistake = recorded(name), MISTAKES[name]
     assert trace.header.notes == (mistake.note,)
     assert differences(trace, run_mistake(mistake, models)) == []

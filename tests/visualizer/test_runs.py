@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from visualizer.server import jobs
 from visualizer.server.limits import HERE, SPACE, limits
 from worlds.server_events import messages_in
@@ -16,7 +16,7 @@ from worlds.visitors import Visits, collect, gather, spec
 
 
 @pytest.fixture
-def runs(models: Models) -> Visits:
+def runs(models: ModelCache) -> Visits:
     return Visits(models, concurrent_runs=2, waiting_jobs=3)
 
 
@@ -130,7 +130,7 @@ def test_a_run_that_was_left_ends_after_a_while(runs: Visits, monkeypatch):
     assert asyncio.run(go())["stopped"].startswith("The run was cancelled after ")
 
 
-def test_a_run_that_was_left_makes_room_at_once(models: Models):
+def test_a_run_that_was_left_makes_room_at_once(models: ModelCache):
     runs = Visits(models, concurrent_runs=1, waiting_jobs=3)
 
     async def go():
@@ -151,7 +151,7 @@ def test_a_visitor_who_comes_back_need_not_wait_for_the_run_that_was_left(runs: 
     assert job.is_cancelled and again[-1]["url"]
 
 
-def test_a_run_that_nobody_opens_goes(models: Models, monkeypatch):
+def test_a_run_that_nobody_opens_goes(models: ModelCache, monkeypatch):
     monkeypatch.setattr(jobs, "FIRST_READER", 0.05)
     runs = Visits(models, concurrent_runs=1, waiting_jobs=100)
 
@@ -181,7 +181,7 @@ def test_a_server_that_was_held_up_holds_it_against_nobody(runs: Visits, monkeyp
     assert asyncio.run(go())
 
 
-def test_addresses_take_turns(models: Models):
+def test_addresses_take_turns(models: ModelCache):
     """The first of every address comes before the second of any."""
     runs = Visits(models, concurrent_runs=1, waiting_jobs=100)
 
@@ -197,14 +197,14 @@ def test_addresses_take_turns(models: Models):
     assert mine[-1]["url"] and mine[0]["progress"]["ahead"] == 1 and going >= 4
 
 
-def test_who_waits_is_told_only_when_the_place_changes(models: Models):
+def test_who_waits_is_told_only_when_the_place_changes(models: ModelCache):
     results = gather(Visits(models, concurrent_runs=1, waiting_jobs=9), *((spec(new=12), f"v{i}") for i in range(5)))
     for deltas in results:
         ahead = [d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})]
         assert ahead == list(range(len(ahead), 0, -1))
 
 
-def test_a_run_that_waits_for_an_arrival_lends_its_place(models: Models):
+def test_a_run_that_waits_for_an_arrival_lends_its_place(models: ModelCache):
     late = spec()
     late["workload"]["arrival_unit"] = "s"
     late["workload"]["requests"] = late["workload"]["requests"][:2]
@@ -307,7 +307,7 @@ def test_bad_specs_are_refused_in_one_sentence(runs: Visits, asked, words: str):
     assert not len(runs.jobs._queues["runs"])
 
 
-def test_limits_on_steps_time_and_tokens_end_a_run_in_words(models: Models):
+def test_limits_on_steps_time_and_tokens_end_a_run_in_words(models: ModelCache):
     for bound, words in (
         ({"steps": 5}, "The run was stopped after 5 steps"),
         ({"seconds": 0}, "The run was stopped after 0 seconds"),
@@ -325,7 +325,7 @@ def test_a_public_space_is_smaller():
     assert not SPACE.any_model
 
 
-def test_a_public_space_runs_its_own_models_only(models: Models):
+def test_a_public_space_runs_its_own_models_only(models: ModelCache):
     runs = Visits(models, **SPACE.to_json())
     (deltas,) = gather(runs, (_with(model="gpt2-xl"), "me"))
     assert deltas[-1]["error"].startswith("This page runs its own models only")

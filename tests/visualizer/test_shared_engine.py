@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from visualizer.server.address import class_address, qr_code
 from visualizer.server.limits import HERE, SPACE
 from visualizer.server.shared_engine import PACE, SharedEngine
@@ -117,10 +117,10 @@ def test_on_a_space_one_visitor_takes_no_other_visitors_places():
 def test_the_page_is_made_without_torch_and_the_engine_with_the_first_call():
     code = (
         "import sys, asyncio\n"
-        "from core.models.cache import Models\n"
+        "from core.models.cache import ModelCache\n"
         "from visualizer.server.limits import HERE\n"
         "from visualizer.server.shared_engine import SharedEngine\n"
-        "shared = SharedEngine('shakespeare-char', Models(), HERE)\n"
+        "shared = SharedEngine('shakespeare-char', ModelCache(), HERE)\n"
         "routes = shared.routes()\n"
         "print('torch' in sys.modules)\n"
         "serving = shared.serving()\n"
@@ -135,7 +135,7 @@ def test_a_model_that_cannot_be_had_is_told_in_a_sentence_and_asked_for_again():
     from starlette.applications import Starlette
     from starlette.testclient import TestClient
 
-    shared = SharedEngine("/no/such/model", Models(), HERE)
+    shared = SharedEngine("/no/such/model", ModelCache(), HERE)
     client = TestClient(Starlette(routes=shared.routes()))
     for _ in range(2):
         answer = client.get("/serve/health")

@@ -9,7 +9,7 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.server.jobs import JobQueue, Jobs
@@ -32,7 +32,7 @@ class Memory:
 class Visits:
     """A server's jobs, and the visitors who ask for runs and follow them."""
 
-    def __init__(self, models: Models, store: object | None = None, **limits):
+    def __init__(self, models: ModelCache, store: object | None = None, **limits):
         self.limits, self.models, self.store = Limits(**limits), models, store or Memory()
         self.jobs = Jobs({"runs": JobQueue(self.limits.concurrent_runs, self.limits.waiting_jobs)})
 
@@ -54,8 +54,8 @@ class Visits:
 
 
 @pytest.fixture(scope="session")
-def models() -> Models:
-    loaded = Models()
+def models() -> ModelCache:
+    loaded = ModelCache()
     loaded.get("shakespeare-char", "cpu")
     return loaded
 

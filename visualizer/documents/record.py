@@ -28,7 +28,7 @@ from core.measure.equivalence import equivalence
 from core.measure.load import Sweep, sweep_load
 from core.measure.mistakes import leaky_engine, unmasked_pads
 from core.measure.rounds import Contender, load_average
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from core.recorders.asked import Asked
 from core.recorders.vllm.record import Vllm, needed_python
 from core.runner.engine import Engine
@@ -60,12 +60,12 @@ MISTAKES = {
 }
 
 
-def run_preset(preset: Preset, models: Models, device: str = "cpu") -> Trace:
+def run_preset(preset: Preset, models: ModelCache, device: str = "cpu") -> Trace:
     """Run a preset by the engine, from an empty pool."""
     return _run(Engine(*models.get(preset.model, device, preset.dtype), preset.config), preset)
 
 
-def run_mistake(mistake: Mistake, models: Models) -> Trace:
+def run_mistake(mistake: Mistake, models: ModelCache) -> Trace:
     """Run a preset under a wrong mask; the trace says so."""
     preset = mistake.preset
     model, tokenizer = models.get(preset.model, "cpu", preset.dtype)
@@ -74,7 +74,7 @@ def run_mistake(mistake: Mistake, models: Models) -> Trace:
     return trace
 
 
-def run_leak(preset: Preset, models: Models) -> Trace:
+def run_leak(preset: Preset, models: ModelCache) -> Trace:
     """Run a preset under a mask with a hole in it; the trace says so, and the page draws the mask that ran."""
     return _run(leaky_engine(*models.get(preset.model, "cpu", preset.dtype), preset.config), preset)
 
@@ -87,7 +87,7 @@ def _run(engine: Engine, preset: Preset) -> Trace:
 
 def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = ()) -> Iterator[tuple[str, Path]]:
     """Record all presets, leaks and mistakes, or those named, yielding each as it is written."""
-    models = Models()
+    models = ModelCache()
     runs: dict[str, Callable[[], Trace]] = {name: partial(run_preset, preset, models, device) for name, preset in PRESETS.items()}
     runs |= {leak: partial(run_leak, PRESETS[name], models) for name, leak in LEAKS.items()}
     runs |= {name: partial(run_mistake, mistake, models) for name, mistake in MISTAKES.items()}
@@ -225,7 +225,7 @@ def _compare_policies(recording: ShippedComparison, repeats: int, device: str, s
     """
     asked = preset(recording.name)
     workload = asked.workload.greedy() if recording.outside else asked.workload
-    adapter, tokenizer = Models().get(asked.model, device)
+    adapter, tokenizer = ModelCache().get(asked.model, device)
     engines = [Engine(adapter, tokenizer, asked.config.under(v.policy, **v.limits)) for v in recording.variants]
     contenders = [
         engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)
@@ -249,7 +249,7 @@ def _compare_policies(recording: ShippedComparison, repeats: int, device: str, s
 
 def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, say: Say) -> Shown:
     """vLLM, our `continuous` and transformers in rotated order, with as many threads each."""
-    adapter, tokenizer = Models().get(chosen.model, "cpu")
+    adapter, tokenizer = ModelCache().get(chosen.model, "cpu")
     asked = Asked.of(chosen, tokenizer)
     engine = Engine(adapter, tokenizer, asked.config)
     say(f"{chosen.name}: loading vLLM")

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec
 
 from core.config import BUILTIN_MODELS, DEFAULT_MODEL, POLICIES
 from core.errors import InflightError
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
@@ -44,9 +44,9 @@ def answering(function: Callable[_Asked, dict[str, Any]]) -> Callable[_Asked, di
 class Server:
     """One for each process. store: where runs are kept."""
 
-    def __init__(self, store: Store, limits: Limits, traces: Path = TRACES, models: Models | None = None) -> None:
+    def __init__(self, store: Store, limits: Limits, traces: Path = TRACES, models: ModelCache | None = None) -> None:
         self.store, self._limits = store, limits
-        self._models, self._is_warm = models or Models(), threading.Lock()
+        self._models, self._is_warm = models or ModelCache(), threading.Lock()
         queues = {
             "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
             "comparisons": JobQueue(1, limits.waiting_jobs // 4),

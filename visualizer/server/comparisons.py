@@ -25,7 +25,7 @@ from visualizer.server.store import Store
 
 if TYPE_CHECKING:
     from core.measure.rounds import Progress
-    from core.models.cache import Models
+    from core.models.cache import ModelCache
     from core.trace.trace import Trace
 
 _COST_SECONDS = 4.0
@@ -37,7 +37,7 @@ class Measurement(EngineJob):
     queue = "comparisons"
     store: Store
 
-    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> None:
         super().__init__(_checked(spec, limits), limits, models, store)
 
     def run_to_end(self, config: EngineConfig) -> Trace:
@@ -53,7 +53,7 @@ class Comparison(Measurement):
 
     noun = "comparison"
 
-    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> None:
         super().__init__(spec, limits, models, store)
         policies, repeats = spec.get("policies"), spec.get("repeats", 3)
         if not isinstance(policies, list) or not all(isinstance(p, str) and p in POLICIES for p in policies):
@@ -97,7 +97,7 @@ class Equivalence(Measurement):
 
     noun = "check"
 
-    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> None:
         super().__init__(spec, limits, models, store)
         self._leak = spec.get("leak", False)
         if not isinstance(self._leak, bool):
@@ -126,7 +126,7 @@ class Fork(Measurement):
 
     noun = "fork"
 
-    def __init__(self, spec: dict[str, Any], limits: Limits, models: Models, store: Store) -> None:
+    def __init__(self, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> None:
         super().__init__(spec, limits, models, store)
         turned = _turned(self.spec.config, spec.get("knob"), spec.get("value"))
         self._changed = _checked({**spec, "config": turned.to_json()}, limits)

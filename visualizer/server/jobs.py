@@ -29,7 +29,7 @@ from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, ch
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
-    from core.models.cache import Models
+    from core.models.cache import ModelCache
     from core.runner.engine import Engine
     from core.trace.events import StepEvent
     from core.trace.trace import Trace
@@ -174,7 +174,7 @@ class Job:
 class EngineJob(Job):
     """A job that runs an engine on a visitor's requests. store: where its runs are kept; None where somebody else keeps them."""
 
-    def __init__(self, spec: Spec, limits: Limits, models: Models, store: Store | None = None) -> None:
+    def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
         super().__init__(limits.seconds)
         self.spec, self.limits, self.models, self.store = spec, limits, models, store
 
@@ -212,7 +212,7 @@ class Run(EngineJob):
     queue = "runs"
     period = 0.04
 
-    def __init__(self, spec: Spec, limits: Limits, models: Models, store: Store | None = None) -> None:
+    def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
         super().__init__(spec, limits, models, store)
         self.trace: Trace | None = None
         self.tokenizer: Any = None

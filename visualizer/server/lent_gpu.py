@@ -15,7 +15,7 @@ from contextlib import closing
 from functools import cache
 from typing import Any, NamedTuple
 
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from core.trace.events import StepEvent
 from core.trace.file import Asked
 from core.trace.header import Header
@@ -46,9 +46,9 @@ class Part(NamedTuple):
 
 
 @cache
-def _models() -> Models:
+def _models() -> ModelCache:
     """The lent process's own, kept from run to run: the lock of the page's may have been taken at the fork."""
-    return Models()
+    return ModelCache()
 
 
 def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
@@ -102,7 +102,7 @@ def is_lent() -> bool:
     return _LENT is not None
 
 
-def run_for(spec: Spec, limits: Limits, models: Models, store: Store) -> Run:
+def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> Run:
     """The run, on a lent GPU where there is one, unless it asks for another device."""
     return (LentRun if is_lent() and spec.device in ("auto", "cuda") else Run)(spec, limits, models, store)
 

@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.models.cache import Models
+from core.models.cache import ModelCache
 from visualizer.server.address import ClientAddressed, address_of, class_address, qr_code
 from visualizer.server.limits import Limits
 from visualizer.server.live import Live
@@ -42,7 +42,7 @@ log = logging.getLogger("inflight")
 class SharedEngine:
     """One of a process. teacher_token: made up where none is given. address: where a class finds it, once that is known."""
 
-    def __init__(self, model: str, models: Models, limits: Limits, teacher_token: str | None = None) -> None:
+    def __init__(self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None) -> None:
         self.model, self.teacher_token = model, teacher_token or secrets.token_urlsafe(16)
         self.address = ""
         self._models, self._limits = models, limits

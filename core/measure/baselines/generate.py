@@ -19,11 +19,11 @@ class _Clock(StoppingCriteria):
 
     def __init__(self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float) -> None:
         self.times: list[float] = []
-        self._go_on, self._clock, self._deadline = torch.zeros(rows, dtype=torch.bool, device=device), clock, deadline
+        self._unfinished, self._clock, self._deadline = torch.zeros(rows, dtype=torch.bool, device=device), clock, deadline
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
         self.times.append(self._clock())
-        return self._go_on if self.times[-1] < self._deadline else ~self._go_on
+        return self._unfinished if self.times[-1] < self._deadline else ~self._unfinished
 
 
 def generate_waves(

@@ -24,7 +24,7 @@ from core.runner.gpu.device_clock import CudaClock, DeviceClock, HostClock
 from core.runner.gpu.fused_norms import FusedNorms
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.pool_size import memory_used
-from core.runner.sampling import as_samples, choose, noise_key
+from core.runner.sampling import as_samples, choose_tokens, noise_key
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
@@ -257,7 +257,7 @@ class PagedRunner:
         """Choose and keep the tokens; what the host will read: float64 `[3, n]`, token, logprob and margin."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
         if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
-            tokens, logprobs, margins = choose(logits, sampling_rows(output, params), unread=self._last_tokens[lanes])
+            tokens, logprobs, margins = choose_tokens(logits, sampling_rows(output, params), unread=self._last_tokens[lanes])
         elif any(p.temperature for p in chosen):
             temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
             keys = torch.tensor([noise_key(row) for row in sampling_rows(output, params)], dtype=torch.int64)
