@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from core.config import EngineConfig
     from core.errors import InflightError
     from core.measure.metrics import metrics
+    from core.policy import Policy, register_policy
     from core.runner.engine import Engine
     from core.trace.events import StepEvent
     from core.trace.trace import Trace
@@ -21,24 +22,28 @@ __all__ = [
     "Engine",
     "EngineConfig",
     "InflightError",
+    "Policy",
     "Request",
     "SamplingParams",
     "StepEvent",
     "Trace",
     "Workload",
     "metrics",
+    "register_policy",
 ]
 
 _HOMES = {
     "Engine": "runner.engine",
     "EngineConfig": "config",
     "InflightError": "errors",
+    "Policy": "policy",
     "Request": "workload.request",
     "SamplingParams": "workload.request",
     "StepEvent": "trace.events",
     "Trace": "trace.trace",
     "Workload": "workload.workload",
     "metrics": "measure.metrics",
+    "register_policy": "policy",
 }
 
 

@@ -15,7 +15,7 @@ there, so none of them knows a policy by name. How a step is laid out (`layout`,
         def order(self, request: Request) -> int:
             return -request.num_prompt_tokens
 
-    Engine(model, config=EngineConfig(policy=LongestFirst()))  # or, for the command line, the page and `check`:
+    Engine(model, tokenizer, policy=LongestFirst())  # or, for `check` and by name:
     register_policy("longest-first", LongestFirst)
 
 A question must be answered from its arguments alone: the same run is decided again by `check`. Knows no torch, and no scheduler.

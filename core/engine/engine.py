@@ -17,6 +17,7 @@ from core.engine.requests import Pending, validate_request
 from core.engine.runner import Executor, PassResult, Runner
 from core.engine.step import Step
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
+from core.policy import Policy
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
@@ -34,9 +35,10 @@ class EngineCore:
     (`core.simulate.engine.SimulatedEngine`).
 
     tokenizer: needed for text prompts and stop strings, else None. recorder: keeps what happened, by default all of it; another may take
-    its place between runs. clock: seconds, and sleep: how to wait, for tests and simulations.
+    its place between runs. clock: seconds, and sleep: how to wait, for tests and simulations. policy: in place of the config's, by name or one
+    of your own.
 
-    Raises InvalidConfig for limits under which the executor cannot run its model.
+    Raises InvalidConfig for an unknown policy, and for limits under which the executor cannot run its model.
     """
 
     _num_steps: int  # taken; the number of the next one
@@ -49,11 +51,13 @@ class EngineCore:
         tokenizer: Any | None = None,
         config: EngineConfig | None = None,
         *,
+        policy: Policy | str | None = None,
         recorder: Recorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.model, self.tokenizer, self.config = executor.model, tokenizer, config or EngineConfig()
+        limits = config or EngineConfig()
+        self.model, self.tokenizer, self.config = executor.model, tokenizer, limits.under(policy) if policy else limits
         self.recorder = recorder or Recorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # another may take its place between runs
         self._executor, self._clock, self._sleep = executor, clock, sleep

@@ -18,6 +18,7 @@ from core.models import load as models
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
+from core.policy import Policy
 from core.runner.choose import AttentionChoice, choose_attention
 from core.runner.eager import ModelRunner
 from core.runner.pool_size import MemoryBudget, check_pool, measure_memory
@@ -54,6 +55,7 @@ class Engine(EngineCore):
         tokenizer: Any | None = None,
         config: EngineConfig | None = None,
         *,
+        policy: Policy | str | None = None,
         execution: Execution | None = None,
         backend: Backend | None = None,
         runner: Callable[[int], Runner] | None = None,
@@ -64,7 +66,7 @@ class Engine(EngineCore):
         self.adapter: ModelAdapter = probe(model) if isinstance(model, torch.nn.Module) else model
         self.execution = execution or Execution()
         executor = ModelExecutor(self.adapter, self.execution, backend, runner)
-        super().__init__(executor, tokenizer, config, recorder=recorder, clock=clock, sleep=sleep)
+        super().__init__(executor, tokenizer, config, policy=policy, recorder=recorder, clock=clock, sleep=sleep)
 
     @classmethod
     def from_pretrained(
@@ -74,13 +76,14 @@ class Engine(EngineCore):
         device: str = "auto",
         dtype: str | torch.dtype = "auto",
         execution: Execution | None = None,
+        policy: Policy | str | None = None,
     ) -> Engine:
         """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
 
         Under torchrun the model is shared out among its processes, which must then all do the same with their engines.
         """
         adapter, tokenizer = models.load_adapter(name, device, dtype)
-        return cls(adapter, tokenizer, config, execution=execution)
+        return cls(adapter, tokenizer, config, policy=policy, execution=execution)
 
 
 class ModelExecutor:

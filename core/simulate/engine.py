@@ -19,6 +19,7 @@ from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.engine.recorder import Recorder, Window
 from core.engine.runner import PassResult, Sample
+from core.policy import Policy
 from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Linear, Load
 from core.trace.header import SIMULATED, ModelFacts
@@ -124,6 +125,7 @@ class SimulatedEngine(EngineCore):
         config: EngineConfig | None = None,
         tokenizer: Any | None = None,
         *,
+        policy: Policy | str | None = None,
         name: str | None = None,
         vocab_size: int = 50257,
         max_model_len: int | None = None,
@@ -148,6 +150,7 @@ class SimulatedEngine(EngineCore):
             SimulatedExecutor(model, self._simulated),
             tokenizer,
             config,
+            policy=policy,
             recorder=Window(window) if window else Recorder(),
             clock=clock,
             sleep=clock.advance,

@@ -40,7 +40,7 @@ def installed() -> Iterator[Policy]:
 def recorded() -> Trace:
     """Cache full, on its own model, which has to make room several times."""
     preset = PRESETS["kv-pressure"]
-    engine = Engine.from_pretrained(preset.model, preset.config.under(MostBlocks()), device="cpu")
+    engine = Engine.from_pretrained(preset.model, preset.config, device="cpu", policy=MostBlocks())
     trace = engine.run(preset.workload)
     assert sum(len(event.preempted) for event in trace.events) > 1
     return trace
@@ -61,7 +61,7 @@ def test_it_decides_and_every_text_is_as_if_alone(recorded):
         for request in preempted:
             assert held.pop(request) >= max(held.values())
     preset = PRESETS["kv-pressure"]
-    alone = Engine.from_pretrained(preset.model, EngineConfig("sequential"), device="cpu").run(preset.workload)
+    alone = Engine.from_pretrained(preset.model, policy="sequential", device="cpu").run(preset.workload)
     assert recorded.outputs == alone.outputs
 
 
@@ -115,7 +115,7 @@ def test_a_simulated_engine_runs_it_too(installed, tmp_path):
     cost = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
     work = Workload(requests(*ROWS))
     for policy in (MostBlocks(), "most-blocks"):
-        trace = SimulatedEngine(cost, EngineConfig(policy, **SHORT)).run(work)
+        trace = SimulatedEngine(cost, EngineConfig(**SHORT), policy=policy).run(work)
         assert any(event.preempted for event in trace.events) and checked(trace, tmp_path).not_replayed is None
         for held, (request,) in held_blocks(trace):
             assert held[request] == max(held.values())
@@ -222,3 +222,14 @@ def test_nobody_gives_way_for_ever():
     world = SchedulerWorld(config, requests((30, 19), (22, 16), (8, 13), (10, 18)), 15)
     with pytest.raises(PolicyFailed, match="Under the policy strange requests have given way .* times since any got a token"):
         world.run(limit=10_000)
+
+
+def test_the_policy_in_the_docs_runs(monkeypatch, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    try:
+        exec(compile(code, "policies.md", "exec", dont_inherit=True), {"__name__": "docs_policies"})
+        assert verify(lines_of(tmp_path / "most-blocks.jsonl")).not_replayed is None
+    finally:
+        del POLICIES["most-blocks"]

@@ -28,6 +28,7 @@ POOL, SCHEDULER, BLOCKS, PROPERTIES = (
 RULES, SAMPLING, METRICS = "core/test_rules.py", "core/test_sampling.py", "core/test_metrics.py"
 VERIFY, OTHERS = "core/test_verify.py", "core/test_verify_others.py"
 COMPARISON, SERVING = "core/test_comparison_faults.py", "core/test_serving_metrics.py"
+OWN_POLICY, CAPTIONS = "core/test_own_policy.py", "visualizer/test_captions.py"
 ENGINE, ERRORS, ASYNC = "core/test_engine.py", "core/test_engine_errors.py", "core/test_async.py"
 
 FAULTS = (
@@ -48,6 +49,18 @@ FAULTS = (
           "state.num_computed_tokens = state.num_cached_tokens = 0", "state.num_cached_tokens = 0", (BLOCKS, PROPERTIES)),
     Fault("the oldest makes room", "core/policy.py",
           "return candidates[-1]", "return candidates[0]", (BLOCKS,)),
+    Fault("the scheduler asks no policy who gives way", "core/scheduler/passes.py",
+          "state = run.policy.select_victim((*candidates,))", "state = (*candidates,)[-1]", (OWN_POLICY,)),
+    Fault("anybody may be named to give way", "core/scheduler/passes.py",
+          "if not any(state is candidate for candidate in candidates):", "if False:", (OWN_POLICY,)),
+    Fault("a policy may let nobody go on for ever", "core/scheduler/passes.py",
+          "if is_idle and not in_flight:", "if False:", (OWN_POLICY,)),
+    Fault("a policy lets join who has no room", "core/scheduler/passes.py",
+          "return room.lacks(state)", "return None", (OWN_POLICY,)),
+    Fault("an unknown policy is taken for the usual one", "core/trace/header.py",
+          "    if found is None:\n        return RecordedPolicy(name=name, own=own, **", "    if found is None:\n        return Policy(name=name, **", (OWN_POLICY,)),
+    Fault("the newest is said to give way, whoever does", "visualizer/words/reasons.py",
+          "*_gives_way(m.config.policy.victim),", '*_gives_way("newest"),', (CAPTIONS, OWN_POLICY)),
     Fault("a preempted request goes to the end of the queue", "core/scheduler/queue.py",
           "move_to_end(state, last=False)", "move_to_end(state, last=True)", (SCHEDULER, PROPERTIES)),
     Fault("blocks are given without counting those held", "core/scheduler/scheduler_state.py",
