@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core import Engine, EngineConfig, Workload
+from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.attention.batch import pack
 from core.attention.dense import attend, dense_mask
 from core.attention.spec import AttentionSpec
@@ -17,7 +17,6 @@ from core.measure.equivalence import equivalence
 from core.measure.mistakes import leaky_mask, unmasked_pads
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
-from core.workload.presets.preset import requests_of
 from worlds.small import MemoryModel, memory_engine, requests
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
@@ -30,7 +29,10 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def workload() -> Workload:
-    return Workload(requests_of(*TEXTS))
+    return Workload(
+        Request(f"r{i}", prompt=text, arrival=arrival, sampling=SamplingParams(new, temperature=0.7, seed=i, ignore_eos=True))
+        for i, (text, new, arrival) in enumerate(TEXTS)
+    )
 
 
 CONFIG = EngineConfig(max_num_seqs=3, max_num_batched_tokens=16, block_size=4)
