@@ -85,10 +85,11 @@ interface Segment {
   kvLen: number;
 }
 
-/** A run as it is fetched: core/trace's header and events, and what is known beside them. */
+/** A run as it is fetched: core/trace's header and events, and what is known beside them. records: how events are read, see run/events.js; without them they are objects. */
 interface Replay extends Beside {
   header: any;
-  events?: StepEvent[];
+  records?: Record<string, Record<string, string | string[] | null>>;
+  events?: any[];
   captions?: Caption[];
   complete?: boolean;
   totals?: { name: string; value: string; means: string }[];

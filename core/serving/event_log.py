@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -46,21 +46,18 @@ class Hidden:
     def __call__(self, data: LogEntry) -> dict[str, Any]:
         """A message as viewers may see it; hidden values are null."""
         if isinstance(data, ServedStep):
-            return {"kind": "step", **without_tokens(data.event, self.texts).to_json()}
+            step = data.event.to_json()
+            return {"kind": "step", **step, **({"sampled": without_tokens(data.event.sampled)} if self.texts else {})}
         if data["kind"] == "request":
             names = (["prompt_token_ids", "sampling"] if self.texts else []) + (["nickname"] if self.nicknames else [])
             return data | dict.fromkeys(names)
         return data
 
 
-def without_tokens(event: StepEvent, hide: bool) -> StepEvent:
-    """The event; where tokens are to be hidden, with nothing of them but who got one in which pass."""
-    if not hide:
-        return event
+def without_tokens(sampled: Iterable[Sampled]) -> list[Sampled]:
+    """Sampled tokens with nothing of them but who got one in which pass."""
     hidden: Any = None
-    return event._replace(
-        sampled=tuple([Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden) for s in event.sampled])
-    )
+    return [Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden) for s in sampled]
 
 
 def as_it_is(data: LogEntry) -> LogEntry:
@@ -276,7 +273,7 @@ class EventLog:
 class EngineLog(EventLog):
     """What an engine that serves does. hidden: what viewers are not told; it may be set anew and holds for earlier messages, too. The kinds of message:
 
-    {"kind": "run", "run", "header"}    a run begins, with this number; its prompts come one by one
+    {"kind": "run", "run", "header", "records"}  a run begins, with this number; its prompts come one by one. records: how to read its steps
     {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids", "sampling"}
     {"kind": "step", …}                 as in a trace
     {"kind": "carried", "requests"}     these leave the queue, as cancelled on record, and join that of the next run

@@ -23,7 +23,7 @@ from core.serving.request_validator import RequestValidator
 from core.serving.stream import Piece, TokenStream, call_in, put_all
 from core.serving.top_logprobs import TopLogprobs
 from core.trace.detokenize import AnswerText
-from core.trace.events import StepEvent
+from core.trace.events import RECORDS, StepEvent
 from core.trace.header import Header
 from core.workload.request import Request
 
@@ -118,7 +118,7 @@ class OutputProcessor:
         """A run begins; requests come one by one."""
         self.last_step = -1
         self.metrics.configured(header.config, header.num_blocks)
-        self.publish({"kind": "run", "run": run, "header": header.to_json()})
+        self.publish({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
 
     def queued(self, stream: TokenStream, request: Request) -> None:
         """The engine has queued a stream's request."""

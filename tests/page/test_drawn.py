@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from core.config import EngineConfig
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
@@ -141,8 +142,8 @@ def test_tiles_show_what_is_allowed(visit):
     width, height, shown = tiles[0], tiles[1], np.array(tiles[2], dtype=bool).reshape(tiles[1], tiles[0])
     allowed = np.zeros((600, 3000), dtype=bool)
     q = k = 0
-    for segment in data["events"][0]["segments"]:
-        start, length, kv_len = segment["start"], segment["length"], segment["kvLen"]
+    for segment in StepEvent.from_json(data["events"][0]).segments:
+        start, length, kv_len = segment.start, segment.length, segment.kv_len
         for i in range(length):
             allowed[q + i, k : k + start + i + 1] = True
         q, k = q + length, k + kv_len

@@ -12,6 +12,7 @@ import pytest
 from gradio_client import Client
 
 from core.config import POLICIES
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import RANKED, RUNS
@@ -34,7 +35,7 @@ def test_a_run_streams_and_leaves_a_replay(page_url, http):
     replay = http.get(f"{page_url}/{last['url']}").raise_for_status().json()
     assert replay["events"] == events and replay["complete"] and replay["header"]["source"] == "live"
     assert [c for d in deltas for c in d.get("captions", ())] == replay["captions"]
-    assert all(s["kvLen"] == s["start"] + s["length"] for e in events for s in e["segments"])
+    assert all(s.kv_len == s.start + s.length for e in map(StepEvent.from_json, events) for s in e.segments)
     assert http.get(f"{page_url}/{last['url']}").headers["content-type"].startswith("application/json")
 
 
@@ -174,7 +175,7 @@ def test_steps_appear_while_the_run_goes_on(page_url, http):
     arrived: list[float] = []
     seen: list[tuple[float, float]] = []  # when a step was here, when it had ended on the run's clock
     for delta in run(http, page_url, spec("To be", "O", "What", new=120), times=arrived):
-        seen += [(arrived[-1], event["tEnd"]) for event in delta.get("events", ())]
+        seen += [(arrived[-1], event["t_end"]) for event in delta.get("events", ())]
     origin = min(here - ended for here, ended in seen)  # the run began then, or later
     assert seen[0][0] < origin + seen[-1][1]
 

@@ -6,6 +6,7 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.divergence import divergence
+from core.trace.events import StepEvent
 from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.documents.record import record_engines
 from visualizer.words import verdicts
@@ -38,7 +39,10 @@ def test_what_another_engine_did_not_record_stays_absent(engines):
     assert "difference" not in {figure["name"] for figure in shown["figures"]}  # a pass costs each engine something of its own
     assert shown["race"] == ["vLLM", "continuous", "transformers"]
     vllm, ours = shown["runs"]["vLLM"], shown["runs"]["continuous"]
-    assert all(e["timings"]["sample"] is None for e in vllm["events"]) and ours["events"][0]["timings"]["sample"] is not None
+    assert (
+        all(StepEvent.from_json(e).timings.sample is None for e in vllm["events"])
+        and StepEvent.from_json(ours["events"][0]).timings.sample is not None
+    )
     assert {"prepare", "sample", "logprob", "margin"} == set(vllm["header"]["absent"])
 
 

@@ -151,7 +151,7 @@ def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_h
     assert first["says"] == ["All ranks are on the clock of their machine."]
     assert [rank["of"] for rank in first["ranks"]] == list(logs)
     starts = [
-        [rank["offset"] + event["tStart"] for message in messages for event in message.get("events", ())]
+        [rank["offset"] + event["t_start"] for message in messages for event in message.get("events", ())]
         for rank, messages in zip(first["ranks"], told.values(), strict=True)
     ]
     known = [[rank.offset + event.t_start for event in rank.trace.events] for rank in opened.ranks]

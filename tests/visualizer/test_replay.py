@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import typing
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ from core.workload.workload import Workload
 from visualizer.documents.files import write_by_content as write
 from visualizer.documents.replay import Deltas, replay
 from worlds.visual import record, request
+
+SCRIPT = Path(__file__).parents[1] / "js" / "events.js"
 
 
 @pytest.fixture(scope="module")
@@ -35,27 +39,12 @@ def ran() -> Trace:
     return Engine.from_pretrained("shakespeare-bpe", config, device="cpu").run(Workload(requests))
 
 
-def positional(value, hint):
-    """A named record of a replay as the trace file has it: its fields in the order in which the record declares them."""
-    if typing.get_origin(hint) is tuple:
-        return [positional(v, typing.get_args(hint)[0]) for v in value]
-    kind = next((k for k in (hint, *typing.get_args(hint)) if hasattr(k, "__annotations__")), None)
-    if kind is None or value is None:
-        return value
-    fields = typing.get_type_hints(kind)
-    names = [re.sub("_(.)", lambda found: found[1].upper(), name) for name in fields]
-    assert list(value) == names[: len(value)]
-    values = [positional(value[name], hint) for name, hint in zip(names, fields.values(), strict=False) if name in value]
-    return dict(zip(fields, values, strict=True)) if kind is StepEvent else values
-
-
 def test_a_replay_is_json_and_has_every_fact(ran: Trace):
     data = json.loads(json.dumps(replay(ran), allow_nan=False))
-    assert set(data) == {"schema", "header", "complete", "letters", "texts", "events", "captions", "totals"}
-    drawn = [
-        {**e.to_json(), "sampled": [s[:2] for s in e.sampled]} for e in ran.events
-    ]  # no view draws a token's id or probability
-    assert [positional(e, StepEvent) for e in data["events"]] == json.loads(json.dumps(drawn))
+    assert set(data) == {"schema", "records", "header", "complete", "letters", "texts", "events", "captions", "totals"}
+    assert [StepEvent.from_json(event) for event in data["events"]] == ran.events
+    in_file = [json.loads(line) for line in ran.lines() if line.startswith('{"step"')]
+    assert data["events"] == [{name: value for name, value in event.items() if name != "crc"} for event in in_file]
     assert data["complete"] and "prompts" not in data["header"] and data["header"]["policy"] == "continuous"
     assert {r: "".join(t) for r, t in data["texts"]["output"].items()} == {r: ran.text(r) for r in ran.prompts}
     assert len(data["captions"]) == len(data["events"])
@@ -89,3 +78,24 @@ def test_a_replay_is_stored_once_under_its_content(tmp_path):
 def test_a_step_of_a_replay_costs_little(ran: Trace):
     size = len(json.dumps(replay(ran), ensure_ascii=False, separators=(",", ":")).encode())
     assert size / len(ran.events) < 3_000
+
+
+def test_the_page_reads_events_by_the_names_of_the_records(ran: Trace, tmp_path):
+    """What `assets/player/run/events.js` makes of the arrays of a file: objects with every field of every record."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    path = tmp_path / "replay.json"
+    path.write_text(json.dumps(replay(ran)), encoding="utf-8")
+    done = subprocess.run([node, SCRIPT, path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+    def named(value):
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return {camel(name): named(part) for name, part in value._asdict().items()}
+        return [named(part) for part in value] if isinstance(value, tuple) else value
+
+    def camel(name: str) -> str:
+        return re.sub("_(.)", lambda found: found[1].upper(), name)
+
+    assert json.loads(done.stdout) == [named(event) for event in ran.events]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.config import POLICIES, EngineConfig
-from core.trace.events import StepEvent
+from core.trace.events import RECORDS, StepEvent
 from core.trace.trace import Trace
-from visualizer.documents.replay import plain_event
 from worlds.visual import record, request
 
 
@@ -35,13 +34,13 @@ def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 6
             [0, requests[-1], lanes - 1, "prefill", 0, chunk, chunk]
         ]
         changes = [[r, list(range(i * 8, i * 8 + 8)), False] for i, r in enumerate(requests)] if n == 0 else []
-        events.append(plain_event(StepEvent.from_json({
+        events.append(StepEvent.from_json({
             "step": n, "t_start": n / 100, "t_end": n / 100 + 0.009, "timings": [0.001, 0.001, 0.006, 0.001],
             "arrived": [[r, 0.0] for r in requests] if n == 0 else [],
             "admitted": [[r, i, ["none", 0, 0, 0]] for i, r in enumerate(requests)] if n == 0 else [],
             "waiting": [0, None, None], "preempted": [], "stalled": [], "passes": [["packed", 1, rows, rows, 0, 0.0, 0.001, []]], "segments": segments,
             "sampled": [], "finished": [], "kv": [8 * lanes, 8 * lanes, changes, []], "budget": [rows, lanes - 1, chunk, 0, "none"], "overrun": [],
-        })))  # fmt: skip
+        }).to_json())  # fmt: skip
     texts = {
         "prompt": {r: [f"w{i % 37}" for i in range(max(length, chunk) + steps)] for r in requests},
         "output": {r: [] for r in requests},
@@ -55,4 +54,12 @@ def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 6
     ]
     header = {"model": {"name": "invented", "windows": [None]}, "policy": "continuous", "device": "none", "workload": {"requests": []}, "num_blocks": 8 * lanes,
               "config": {"policy": "continuous", "max_num_seqs": lanes, "max_num_batched_tokens": rows, "block_size": max(1, -(-max(length, chunk) // 8))}}  # fmt: skip
-    return {"schema": 1, "header": header, "complete": True, "texts": texts, "events": events, "captions": captions}
+    return {
+        "schema": 3,
+        "records": RECORDS,
+        "header": header,
+        "complete": True,
+        "texts": texts,
+        "events": events,
+        "captions": captions,
+    }

@@ -1,6 +1,6 @@
 """A run without an end as the browser plays it: deltas as of a recorded run, and beginnings for newcomers.
 
-    {"header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
+    {"records", "header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
     {"events", "captions", "translations", "letters", "texts", "hues", "asked"}                                       a delta
 
 Knows nothing of clients or viewers.
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.trace.events import StepEvent
+from core.serving.event_log import without_tokens
+from core.trace.events import RECORDS, StepEvent
 from core.trace.header import Header
 from visualizer.charts.theme import Hues
 from visualizer.documents.replay import Deltas, Texts
@@ -87,6 +88,7 @@ class LiveRun:
         state = self._deltas.state
         here = {request: self._lives[request] for request in state.arrived if request in self._lives}
         return {
+            "records": RECORDS,
             "header": self._header,
             "begin": {
                 "run": self._number,
@@ -158,7 +160,8 @@ def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, An
             side: {request: [HIDDEN] * len(pieces) for request, pieces in by_request.items()}
             for side, by_request in message["texts"].items()
         }
-        message = {**message, "texts": veiled}
+        events = [{**event, "sampled": without_tokens(event["sampled"])} for event in message.get("events", ())]
+        message = {**message, "texts": veiled, **({"events": events} if events else {})}
     if not nicknames and "asked" in message:
         message = {**message, "asked": {request: {**asked, "by": ""} for request, asked in message["asked"].items()}}
     return message

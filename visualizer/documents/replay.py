@@ -1,6 +1,8 @@
 """A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about its steps, as plain data.
 
-    {"schema": 2, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […], "totals": […]}
+    {"schema": 3, "records": …, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […], "totals": […]}
+
+Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`.
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on. Knows nothing of Gradio or HTML.
 """
@@ -8,12 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import cache
 from itertools import zip_longest
 from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
-from core.trace.events import Sampled, StepEvent
+from core.trace.events import RECORDS, StepEvent
 from core.trace.header import Header
 from core.trace.phrases import letters
 from core.trace.run_state import RunState
@@ -22,7 +23,7 @@ from visualizer.words.captions import Captioner, captions
 from visualizer.words.findings import totals
 from visualizer.words.language import OTHERS, elsewhere, speaking
 
-SCHEMA = 2
+SCHEMA = 3
 Texts = Mapping[str, Sequence[str]]  # pieces of text, by request
 _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
@@ -32,11 +33,12 @@ def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
     header = trace.about()
     return {
         "schema": SCHEMA,
+        "records": RECORDS,
         "header": header if source is None or header.get("source") == "simulated" else header | {"source": source},
         "complete": trace.complete,
         "letters": letters(trace),
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
-        "events": [plain_event(event) for event in trace.events],
+        "events": [event.to_json() for event in trace.events],
         **spoken(trace),
     }
 
@@ -50,30 +52,6 @@ def captions_in(trace: Trace, language: str) -> dict[str, Any]:
 def spoken(trace: Trace) -> dict[str, Any]:
     """The sentences about the run in the language that is spoken."""
     return {"captions": captions(trace), "totals": totals(trace)}
-
-
-def plain_event(event: StepEvent) -> dict[str, Any]:
-    """The event as objects and lists, its fields named as JavaScript names them (`kv_len` is `kvLen`).
-
-    A sampled token keeps its request and its pass; its id and probability are in the trace, and no view draws them.
-    """
-    return {_camel(name): _named(value) for name, value in event.to_json().items()}
-
-
-def _named(value: Any) -> Any:
-    if not isinstance(value, tuple):
-        return value
-    names = _DRAWN.get(type(value)) or getattr(value, "_fields", None)
-    return [_named(v) for v in value] if names is None else {_camel(n): _named(getattr(value, n)) for n in names}
-
-
-_DRAWN: dict[type, tuple[str, ...]] = {Sampled: ("pass_index", "request")}
-
-
-@cache
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
 
 
 class Deltas:
@@ -134,7 +112,7 @@ class Deltas:
             for request, some in (self._decoded(event) if known is None else known).items():
                 outputs.setdefault(request, []).extend(some)
         return {
-            "events": [plain_event(event) for event in events],
+            "events": [event.to_json() for event in events],
             "captions": [english for english, _ in captions],
             "translations": {language: [others[language] for _, others in captions] for language in OTHERS},
             "letters": letters,

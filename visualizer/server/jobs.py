@@ -23,6 +23,7 @@ from core.errors import InflightError, InvalidRequest
 from core.runner.threads import CORE_SHARES
 from core.serving.event_log import EventLog, events
 from core.serving.timeouts import after
+from core.trace.events import RECORDS
 from core.trace.messages import english
 from visualizer.documents.replay import Deltas
 from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
@@ -247,7 +248,7 @@ class Run(EngineJob):
         if trace is None:
             return None
         if self._deltas is None:
-            self._deltas, body["header"] = Deltas.of(trace, self.tokenizer), trace.about()
+            self._deltas, body = Deltas.of(trace, self.tokenizer), {"records": RECORDS, "header": trace.about()}
         events = trace.events[self._num_sent :]
         if events:
             body |= self._deltas.delta(events)

@@ -6,6 +6,7 @@
 
 import { dealHue } from "../parts/colours.js";
 import { speaking } from "../parts/speech.js";
+import { eventReader } from "./events.js";
 import { passesOf } from "./passes.js";
 
 export const PREFILL = 1;
@@ -32,6 +33,7 @@ export class Run {
   /** @param {Replay} replay */
   constructor(replay) {
     this.header = replay.header;
+    this._read = replay.records ? eventReader(replay.records) : (/** @type {any} */ event) => event;
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps are to come
     this.room = Infinity; // steps that are kept at most, where the oldest go
@@ -164,7 +166,7 @@ export class Run {
    */
   append(events, captions = [], also = {}) {
     this._note(also);
-    for (const event of events) this._fold(event);
+    for (const event of events) this._fold(this._read(event));
     for (const caption of captions) this.captions.push(caption);
     for (const [language, captions] of Object.entries(also.translations || {})) (this.translations[language] ??= []).push(...captions);
     this._steps = null;

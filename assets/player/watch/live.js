@@ -49,16 +49,18 @@ export class Live {
     this.going = true;
     app.following = true;
     let ended = null;
+    /** @type {any} */
+    let begun = {}; // {header, records}
     this.run = null;
     const before = this._held();
     try {
       this.id = await begin(this._abort.signal);
       for await (const delta of app.server.follow(this.id, this._abort.signal)) {
-        if (delta.header) this._header = delta.header;
+        if (delta.header) begun = { header: { ...delta.header, source: "live" }, records: delta.records };
         if (delta.events && delta.events.length) {
           if (!this.run) {
             app.transport.toggle(false);
-            this.run = new Run({ header: { ...this._header, source: "live" }, complete: false, events: [], captions: [] });
+            this.run = new Run({ ...begun, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
             if (app.edge === this) this.show({ run: this.run, entry: null, replay: null, index: 0 });
           }

@@ -51,7 +51,8 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
         after: Annotated[int | None, Query(ge=0, description="As Last-Event-ID, for clients that cannot set it.")] = None,
     ) -> Response:
         """Server-sent events, at most ten a second: each `data:` is an array of messages, its `id:` the number of the last one, from which
-        `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header), `request`, `step` (as in a trace), `pace`,
+        `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header, and
+        the fields of each record of its steps), `request`, `step` (as in a trace), `pace`,
         `skipped` (the reader missed messages)."""
         nonlocal viewers
         if viewers >= serving.limits.max_viewers:
