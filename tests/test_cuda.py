@@ -122,7 +122,9 @@ def test_the_pool_is_as_large_as_the_longest_request_in_every_lane_or_what_is_fr
 
 
 def test_running_out_of_memory_is_told_and_survived():
-    engine = Engine(on_gpu("llama"), None, EngineConfig(num_blocks=2**20, block_size=2**20, max_num_seqs=3))
+    total = torch.cuda.get_device_properties(CUDA).total_memory  # a pool of all of it: weights take some
+    blocks = total // (on_gpu("llama").kv_bytes_per_token * 16)
+    engine = Engine(on_gpu("llama"), None, EngineConfig(num_blocks=blocks, max_num_seqs=3))
     with pytest.raises(ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: the GPU ran out of memory"):
         engine.run(Workload(list(world("llama").requests), name="families"))
     assert run("llama", RUNS["packed"]).outputs == alone("llama")

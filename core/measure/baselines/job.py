@@ -54,19 +54,8 @@ class BaselineRun:
             "total_tok_s": (output + prompt) / self.wall_s if self.wall_s else None,
             "requests_per_s": len(self.outputs) / self.wall_s if self.wall_s else None,
         }
-        for name in (
-            "ttft_s",
-            "itl_s",
-            "tpot_s",
-            "e2e_s",
-            "queue_s",
-            "padding_waste",
-            "lane_occupancy",
-            "budget_use",
-            "kv_use",
-            "time_s",
-        ):
-            numbers[name] = None
+        unseen = "ttft_s itl_s tpot_s e2e_s queue_s padding_waste lane_occupancy budget_use kv_use time_s"
+        numbers |= dict.fromkeys(unseen.split())
         if self.token_times is not None:
             times = list(self.token_times.values())
             numbers["ttft_s"] = distribution(t[0] for t in times)
