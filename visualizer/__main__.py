@@ -12,7 +12,7 @@ import typer
 from core.cli import COMMANDS, program
 from core.cli import main as run_command
 from core.cli.options import Repeats, Threads
-from core.cli.output import line, sentence
+from core.cli.output import print_line, print_note
 
 PROGRAM = "python -m visualizer"
 
@@ -43,7 +43,7 @@ def record_comparisons(
     """Measure the comparisons that ship with the page and write them to assets/comparisons. Wants a quiet machine."""
     from visualizer.documents.record import record_comparisons as measure
 
-    _print_sizes(measure(names or (), repeats=repeats, threads=threads, device=device, say=sentence))
+    _print_sizes(measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note))
 
 
 def record_engines(
@@ -54,20 +54,20 @@ def record_engines(
     """Compare vLLM and transformers with our engine and write the comparisons to assets/comparisons. Wants a quiet machine."""
     from visualizer.documents.record import record_engines as measure
 
-    _print_sizes(measure(names or (), python=python, repeats=repeats, say=sentence))
+    _print_sizes(measure(names or (), python=python, repeats=repeats, say=print_note))
 
 
 def _print_sizes(recorded: Iterable[tuple[str, Path]]) -> None:
     for name, path in recorded:
         files = [path] if path.is_file() else path.iterdir()
-        line(f"{name}: {sum(file.stat().st_size for file in files):,} bytes")
+        print_line(f"{name}: {sum(file.stat().st_size for file in files):,} bytes")
 
 
 def export_site(folder: Annotated[Path, typer.Argument(help="Folder to write it to.")]) -> None:
     """Write the recorded runs and comparisons as a static site."""
     from visualizer.page.site import export_site as export
 
-    line(f"Open {export(folder)} in a browser; the folder needs no server.")
+    print_line(f"Open {export(folder)} in a browser; the folder needs no server.")
 
 
 def exercises(context: typer.Context) -> None:

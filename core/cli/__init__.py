@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from core.cli.output import sentence
+from core.cli.output import print_note
 from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
 
@@ -104,10 +104,10 @@ def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROG
             _share(sys.argv[1:] if args is None else args)
         app(args, prog_name=name)
     except InflightError as error:
-        sentence(str(error))
+        print_note(str(error))
         sys.exit(2)
     except OSError as error:
-        sentence(f"{error.filename}: {error.strerror}." if error.filename else f"{error}.")
+        print_note(f"{error.filename}: {error.strerror}." if error.filename else f"{error}.")
         sys.exit(2)
 
 

@@ -13,8 +13,8 @@ from transformers.utils import logging as transformers_logging
 from core.bench import gpu as gpu_benchmark
 from core.bench.report import Options
 from core.bench.speed import BENCHMARKS
-from core.cli.options import Json, Out, Quick, Repeats, Threads, writable
-from core.cli.output import Work, finish, line, seconds, sentence, table
+from core.cli.options import Json, Out, Quick, Repeats, Threads, require_writable
+from core.cli.output import ProgressReporter, finish, print_line, print_note, seconds, table
 from core.cli.report import measured_on
 from core.errors import InflightError
 from core.measure.compare import machine
@@ -30,7 +30,7 @@ def speed(
     json: Json = False,
 ) -> None:
     """Compare our speed with other ways to serve the same requests: generate, transformers' continuous batching, the article's."""
-    writable(out)
+    require_writable(out)
     chosen = names or list(BENCHMARKS)
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
         raise InflightError(f"There is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}.")
@@ -40,7 +40,7 @@ def speed(
     any_model = {"name": "models as named above", "parameters": None}
     where = machine("cpu", platform.machine(), torch.get_num_threads(), "float32", any_model, versions)
     reports = []
-    with Work("benchmarks", len(chosen)) as work:
+    with ProgressReporter("benchmarks", len(chosen)) as work:
         for index, name in enumerate(chosen):
 
             def on_run(what: str, index: int = index, name: str = name) -> None:
@@ -54,9 +54,9 @@ def speed(
 def _print_speed(data: Mapping[str, Any]) -> None:
     for report in data["benchmarks"]:
         print_report(report)
-        line()
-    line(f"Medians of {data['repeats']} rounds; the median of the rounds' ratios is not the ratio of the two medians.")
-    line(measured_on(data["environment"]))
+        print_line()
+    print_line(f"Medians of {data['repeats']} rounds; the median of the rounds' ratios is not the ratio of the two medians.")
+    print_line(measured_on(data["environment"]))
 
 
 def gpu(
@@ -68,7 +68,7 @@ def gpu(
     json: Json = False,
 ) -> None:
     """Measure the CUDA path against transformers and against its memory bandwidth; --out is written after every part."""
-    writable(out)
+    require_writable(out)
     if resume and out is None:
         raise InflightError("--resume needs a file to continue: give --out too.")
     if not torch.cuda.is_available():
@@ -78,30 +78,32 @@ def gpu(
     names = [name.strip() for name in parts.split(",")] if parts else None
     device = gpu_benchmark.Device(torch.device("cuda", torch.cuda.current_device()))
     scale = gpu_benchmark.TINY if quick else gpu_benchmark.FULL
-    data = gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=sentence)
+    data = gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=print_note)
     finish(data, print_gpu, json)
 
 
 def print_gpu(data: Mapping[str, Any]) -> None:
     """What each part noted, then every bar met or missed."""
     if data["quick"]:
-        line("Tiny shapes: this proves that everything runs; no number means anything.")
+        print_line("Tiny shapes: this proves that everything runs; no number means anything.")
     for part in data["parts"].values():
         done = part["status"] == "done"
-        line(f"{part['title']}, in {part['took_s']:.0f} s" if done else f"{part['title']}: {part['status']}, {part['why']}.")
+        print_line(
+            f"{part['title']}, in {part['took_s']:.0f} s" if done else f"{part['title']}: {part['status']}, {part['why']}."
+        )
         for note in part["notes"]:
-            line(f"  {note}")
-    line()
+            print_line(f"  {note}")
+    print_line()
     print_report(data["report"])
-    line()
+    print_line()
     key = data["key"]
     versions = ", ".join(f"{name} {version}" for name, version in key["versions"].items() if version is not None)
-    line(f"{key['name']} ({key['device']}), bfloat16, random weights; {versions}.")
+    print_line(f"{key['name']} ({key['device']}), bfloat16, random weights; {versions}.")
 
 
 def print_report(report: Mapping[str, Any]) -> None:
     """A `core.bench.report.Report` as JSON."""
-    line(report["title"])
+    print_line(report["title"])
     if report["seconds"]:
         rows = [
             (
@@ -116,7 +118,7 @@ def print_report(report: Mapping[str, Any]) -> None:
         table(columns, rows, right=columns[1:])
     for ratio in report["ratios"]:
         spread = f" ({ratio['min']:.2f} to {ratio['max']:.2f})" if len(ratio["runs"]) > 1 else ""
-        line(
+        print_line(
             f"  {ratio['faster']} against {ratio['than']}: {ratio['median']:.2f}×{spread}"
             + _verdict(ratio["met"], f"at least {ratio['at_least']}×")
         )
@@ -124,11 +126,11 @@ def print_report(report: Mapping[str, Any]) -> None:
         bars = [
             f"{word} {limit[key]:g}" for word, key in (("at least", "at_least"), ("at most", "at_most")) if limit[key] is not None
         ]
-        line(f"  {limit['what']}: {limit['value']:g} {limit['unit']}" + _verdict(limit["met"], " and ".join(bars)))
+        print_line(f"  {limit['what']}: {limit['value']:g} {limit['unit']}" + _verdict(limit["met"], " and ".join(bars)))
     if report["outputs_identical"] is not None:
-        line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}")
+        print_line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}")
     if report["load_average"]:
-        line(f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after")
+        print_line(f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after")
 
 
 def _verdict(met: bool | None, bar: str) -> str:

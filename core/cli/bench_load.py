@@ -21,10 +21,10 @@ from core.cli.options import (
     check_policy,
     engine_for,
     parse_slos,
+    require_writable,
     with_options,
-    writable,
 )
-from core.cli.output import Work, finish, line, number, percent, percentile, seconds, sentence, table
+from core.cli.output import ProgressReporter, finish, number, percent, percentile, print_line, print_note, seconds, table
 from core.cli.report import fit_error, measured_on
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
@@ -80,7 +80,7 @@ def load(
     device_options: DeviceOptions,
 ) -> None:
     """Measure throughput against latency as the load grows, policy by policy."""
-    writable(out)
+    require_writable(out)
     sweep = Sweep(
         _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
         sizes=read_dataset(lengths).sizes if lengths else None, slos=parse_slos(slo) or SLOs(),
@@ -118,7 +118,7 @@ def _load(
     where = environment(next(iter(engines.values())).trace.header)
     points = len(engines) * len(sweep.rates or sweep.fractions) + (sweep.rates is None)
     done = iter(range(points + 1))
-    with Work("points", points) as work:
+    with ProgressReporter("points", points) as work:
         data = sweep_load(
             engines,
             sweep,
@@ -134,9 +134,9 @@ def _load(
 
 def _print_load(data: dict[str, Any]) -> None:
     if data["source"] == "simulated":
-        line("SIMULATED: a cost model stands in for the forward pass.")
+        print_line("SIMULATED: a cost model stands in for the forward pass.")
     if data["capacity_requests_per_s"]:
-        line(f"Measured capacity: {data['capacity_requests_per_s']:.2f} requests/s.")
+        print_line(f"Measured capacity: {data['capacity_requests_per_s']:.2f} requests/s.")
     columns = (
         "policy", "rate", "offered", "finished", "req/s", "out tok/s", "TTFT p50", "TTFT p99", "TPOT p50", "ITL p99", "E2E p50", "E2E p99",
         "good req/s", "",
@@ -152,14 +152,14 @@ def _print_load(data: dict[str, Any]) -> None:
             )
         )  # fmt: skip
     table(columns, rows, right=columns[1:-1])
-    line(
+    print_line(
         f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most {data['seconds_a_point']:g} s per point. Cut: its time was up; ≥ marks lower bounds."
     )
     for name, beyond in data.get("beyond", {}).items():
         if beyond:
-            line(f"{name}: {beyond}")
+            print_line(f"{name}: {beyond}")
     if data["source"] != "simulated":
-        line(measured_on(data["environment"]))
+        print_line(measured_on(data["environment"]))
 
 
 def _left_out(point: Mapping[str, Any]) -> str:
@@ -179,7 +179,7 @@ def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep
     config = next(iter(configs.values()))
     engine = SimulatedEngine(cost_named(simulate), config, window=_WINDOW)
     started, process = time.perf_counter(), time.process_time()
-    with Work("requests", requests) as work:
+    with ProgressReporter("requests", requests) as work:
         totals = run_stream(engine, _drawn(sweep, requests), on_step=lambda so_far: work.update(so_far.finished))
     return {
         "source": "simulated",
@@ -208,19 +208,19 @@ def _drawn(sweep: Sweep, requests: int) -> Iterator[Request]:
 
 def _print_stream(data: dict[str, Any]) -> None:
     totals = data["totals"]
-    line("SIMULATED: a cost model stands in for the forward pass.")
-    line(
+    print_line("SIMULATED: a cost model stands in for the forward pass.")
+    print_line(
         f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in {totals['steps']:,} steps: {totals['wall_s']:,.1f} simulated seconds, "
         f"{number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s, {totals['preemptions']:,} preemptions, "
         f"KV use {percent(totals['kv_use'])}"
     )
     for name in ("ttft_s", "itl_s", "e2e_s"):
         n = totals[name]
-        line(
+        print_line(
             f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])}, p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
         )
     for text in fit_error(data["cost"]):
-        line(text)
+        print_line(text)
     if data["beyond"]:
-        line(data["beyond"])
-    sentence(f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time); {data['events_kept']} events kept.")
+        print_line(data["beyond"])
+    print_note(f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time); {data['events_kept']} events kept.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.cli.options import DeviceOptions, Json, TraceFile, engine_for, existing
-from core.cli.output import finish, line, sentence
+from core.cli.options import DeviceOptions, Json, TraceFile, engine_for, require_file
+from core.cli.output import finish, print_line, print_note
 from core.config import Execution
 from core.errors import InflightError, InvalidTrace
 from core.measure.replay import agree as replay_workloads
@@ -30,12 +30,12 @@ def check(
 
     Exit code 1 and the line at fault if it fails. The last lines say what was proved and what was taken on trust.
     """
-    existing(trace)
+    require_file(trace)
     try:
         found = verify(lines_of(trace), local_tokenizer, _engine if rerun else None)
     except InvalidTrace as error:
         where = f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}"
-        finish({"valid": False, "line": error.line, "fault": str(error)}, lambda _: sentence(where), json)
+        finish({"valid": False, "line": error.line, "fault": str(error)}, lambda _: print_note(where), json)
         raise typer.Exit(1) from None
     data = {
         "valid": True,
@@ -54,7 +54,7 @@ def agree(
     json: Json = False,
 ) -> None:
     """Replay workloads recorded from another engine's scheduler on ours, decision by decision; exit code 1 if any differs."""
-    existing(workloads)
+    require_file(workloads)
     found = replay_workloads(workloads)
     finish(found.to_json(), _print_agreement, json)
     if found.identical < found.workloads:
@@ -62,18 +62,18 @@ def agree(
 
 
 def _print_agreement(data: dict[str, Any]) -> None:
-    line(
+    print_line(
         f"{data['identical']:,} of {data['workloads']:,} workloads are decided alike in every step; the other engine took {data['steps']:,} steps."
     )
     for kind, count in data["first_differences"].items():
-        line(f"    {count:,} differ first in: {kind}")
+        print_line(f"    {count:,} differ first in: {kind}")
 
 
 def _print_verdict(name: str, found: Verdict) -> None:
     cut = "" if found.complete else "; the run was cut short"
-    line(f"{name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
+    print_line(f"{name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
     for text in findings(found):
-        line(text)
+        print_line(text)
 
 
 def findings(found: Verdict) -> list[str]:

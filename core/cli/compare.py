@@ -16,10 +16,10 @@ from core.cli.options import (
     check_policy,
     engine_for,
     plan,
+    require_writable,
     with_options,
-    writable,
 )
-from core.cli.output import Work, finish, line, number, percent, seconds, table
+from core.cli.output import ProgressReporter, finish, number, percent, print_line, seconds, table
 from core.cli.report import measured_on
 from core.errors import InflightError
 from core.measure.baselines import NAMES as BASELINES
@@ -67,7 +67,7 @@ def compare(
             raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}.")
     asked = plan(preset, workload, model, limits, device_options)
     configs = [asked.config(name) for name in policies]
-    writable(out)
+    require_writable(out)
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
     first = engine_for(asked.model, configs[0], asked.device_options)
@@ -79,7 +79,7 @@ def compare(
         lanes, budget = limits_of_all.max_num_seqs, limits_of_all.max_num_batched_tokens
         contenders += [baseline_contender(name, first.adapter.model, work, lanes, budget) for name in outside]
     where = environment(first.trace.header)
-    with Work("runs", (repeats + 1) * len(contenders)) as bar:
+    with ProgressReporter("runs", (repeats + 1) * len(contenders)) as bar:
 
         def on_run(progress: Progress) -> None:
             turn = f"round {progress.round}" if progress.round else "warm-up"
@@ -115,18 +115,18 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
             )
         )
     table(columns, rows, right=columns[1:])
-    line()
-    line(
+    print_line()
+    print_line(
         f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order; the ratio is the median of the rounds' own ratios."
     )
     apart = ", ".join(f"{name} {seconds(a['setup_s'])} and {seconds(a['teardown_s'])}" for name, a in result.apart.items())
-    line(f"Setup and teardown, not in these times: {apart}.")
-    line(_outputs_sentence(result))
+    print_line(f"Setup and teardown, not in these times: {apart}.")
+    print_line(_outputs_sentence(result))
     if len(result.names) > 2:
-        line(f"The fastest: {result.fastest}.")
+        print_line(f"The fastest: {result.fastest}.")
     for warning in result.warnings:
-        line(f"Warning: {warning}")
-    line(measured_on(data["environment"]))
+        print_line(f"Warning: {warning}")
+    print_line(measured_on(data["environment"]))
 
 
 def _outputs_sentence(result: Comparison) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import Json
-from core.cli.output import finish, line, sentence
+from core.cli.output import finish, print_line, print_note
 from core.recorders.convert import to_trace
 from core.recorders.opening import those_that_open
 from core.recorders.raw import Recording, read_raw
@@ -44,15 +44,15 @@ def import_(
         Trace.load(path)  # its rules are every trace's: what breaks them is not handed on as one
         rows.append(_row(recording, trace, path))
     for fault in ranks.faults if ranks.count > 1 else recordings[0].faults:
-        sentence(fault)
+        print_note(fault)
     if len(ranks.ranks) > 1:
-        sentence(ALIGNMENTS[ranks.alignment])
+        print_note(ALIGNMENTS[ranks.alignment])
     finish(rows, _print, json)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        line(
+        print_line(
             f"{row['path']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
             f"{english(str(row['preemptions']) + ' [preemption|preemptions]')}."
         )

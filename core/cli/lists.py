@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from core.cli.options import Json
-from core.cli.output import finish, line, table
+from core.cli.output import finish, print_line, table
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
 from core.trace.messages import english
 from core.workload.presets import PRESETS, Preset
@@ -24,8 +24,10 @@ def _print_presets(_: object) -> None:
     for preset in PRESETS.values():
         count = len(preset.workload)
         text = Text(preset.name, style="bold")
-        line(text.append(english(f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"), style="not bold"))
-        line(f"    {preset.shows}")
+        print_line(
+            text.append(english(f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"), style="not bold")
+        )
+        print_line(f"    {preset.shows}")
 
 
 def models(json: Json = False) -> None:
@@ -48,8 +50,8 @@ def _print_models(found: list[dict[str, Any]]) -> None:
     ]
     columns = ("model", "architecture", "parameters", "layers", "context", "vocabulary", "weights")
     table(columns, rows, right=columns[2:])
-    line()
-    line("--model also takes a local folder or a hub id. A model that cannot be run exactly is refused, with the reason.")
+    print_line()
+    print_line("--model also takes a local folder or a hub id. A model that cannot be run exactly is refused, with the reason.")
 
 
 def describe_model(name: str) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def plan(
     return Plan(chosen.workload, model or chosen.model, chosen.config, limits, device_options)
 
 
-def existing(path: Path) -> Path:
+def require_file(path: Path) -> Path:
     """Raises InflightError where there is no such file."""
     if not path.is_file():
         raise InflightError(f"There is no file {path}.")
@@ -183,7 +183,7 @@ def parse_slos(given: list[str] | None) -> SLOs | None:
     return SLOs(**limits)
 
 
-def writable(path: Path | None) -> None:
+def require_writable(path: Path | None) -> None:
     """Raises InflightError, before anything runs, for a file that could not be written at the end."""
     if path is not None and not path.resolve().parent.is_dir():
         raise InflightError(f"{path} cannot be written: there is no folder {path.parent}.")

@@ -31,12 +31,12 @@ def _width(stream: TextIO) -> int | None:
     return None if stream.isatty() else PLAIN_WIDTH
 
 
-def sentence(text: str) -> None:
+def print_note(text: str) -> None:
     """One line on stderr, never wrapped."""
     err().print(Text(text), soft_wrap=True)
 
 
-def line(text: str | Text = "") -> None:
+def print_line(text: str | Text = "") -> None:
     """One line on stdout, never wrapped."""
     out().print(Text(text) if isinstance(text, str) else text, soft_wrap=True)
 
@@ -95,7 +95,7 @@ def number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
-class Work:
+class ProgressReporter:
     """Progress of a known amount of work: a bar on a terminal, else a plain line for every tenth, at most one a second."""
 
     def __init__(self, what: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,7 +104,7 @@ class Work:
         self._bar: Progress | None = None
         self._tenth, self._last = 0, clock()
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> ProgressReporter:
         if self._console.is_terminal:
             columns = (
                 TextColumn("{task.description}"),
@@ -129,4 +129,4 @@ class Work:
         tenth, now = 10 * done // self._total, self._clock()
         if tenth > self._tenth and now - self._last >= 1:
             self._tenth, self._last = tenth, now
-            sentence(f"{self._what} {done}/{self._total}{', ' + note if note else ''}")
+            print_note(f"{self._what} {done}/{self._total}{', ' + note if note else ''}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from core.cli.output import line, number, percent, percentile, seconds, table
+from core.cli.output import number, percent, percentile, print_line, seconds, table
 from core.measure.metrics import SLOs, metrics, request_times
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -32,8 +32,8 @@ def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
 
 def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     """What ran, a table of the requests, and the totals."""
-    line(headline(trace))
-    line()
+    print_line(headline(trace))
+    print_line()
     names, lives = letters(trace), list(request_times(trace).values())
     columns = ("request", "prompt", "new", "first step", "finish step", "reason", "TTFT", "E2E", "text")
     writes = not trace.header.is_simulated  # else no model ran, and the tokens are invented
@@ -53,14 +53,14 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     ]
     table(columns, rows, stretch="text", right=("prompt", "new", "first step", "finish step", "TTFT", "E2E"))
     if len(lives) > MOST_ROWS:
-        line(f"… and {len(lives) - MOST_ROWS} more; --json has them all.")
-    line()
+        print_line(f"… and {len(lives) - MOST_ROWS} more; --json has them all.")
+    print_line()
     for text in totals(metrics(trace, slos), trace.header.is_asynchronous):
-        line(text)
+        print_line(text)
     for text in circumstances(trace.header):
-        line(text)
+        print_line(text)
     if not trace.complete:
-        line("This run was cut short.")
+        print_line("This run was cut short.")
 
 
 def headline(trace: Trace) -> Text:
@@ -162,7 +162,7 @@ def print_steps(trace: Trace) -> None:
     holders: dict[str, int] = {}
     rows = [step_row(event, num_lanes, names, holders) for event in trace.events]
     table(STEP_COLUMNS, rows, right=STEP_COLUMNS[:5])
-    line()
+    print_line()
 
 
 STEP_COLUMNS = ("step", "tokens", "pads", "blocks", "waiting", "lanes", "what changed")

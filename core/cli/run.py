@@ -17,10 +17,10 @@ from core.cli.options import (
     engine_for,
     parse_slos,
     plan,
+    require_writable,
     with_options,
-    writable,
 )
-from core.cli.output import Work, finish, sentence
+from core.cli.output import ProgressReporter, finish, print_note
 from core.cli.report import print_steps, print_summary, summary
 from core.config import EngineConfig, Execution
 from core.models.tensor_parallel import is_first
@@ -63,7 +63,7 @@ def run(
         out = None
     slos, asked = parse_slos(slo), plan(preset, workload, model, limits, device_options)
     config = asked.config(policy)
-    writable(out)
+    require_writable(out)
     engine = (
         _simulated(simulate, config, asked.model)
         if simulate
@@ -79,13 +79,13 @@ def run(
             print_steps(trace)
         print_summary(trace, slos)
         if isinstance(engine, SimulatedEngine) and engine.beyond:
-            sentence(engine.beyond)
+            print_note(engine.beyond)
 
     finish(summary(trace, slos), print_run, json)
     if out is not None:
-        sentence(f"Saved {out.name}: {len(trace.events)} steps, {out.stat().st_size / 1024:,.0f} KB.")
+        print_note(f"Saved {out.name}: {len(trace.events)} steps, {out.stat().st_size / 1024:,.0f} KB.")
     if not done:
-        sentence(f"Interrupted after {len(trace.events)} steps" + ("; the trace so far is saved." if out else "."))
+        print_note(f"Interrupted after {len(trace.events)} steps" + ("; the trace so far is saved." if out else "."))
         raise typer.Exit(INTERRUPTED)
 
 
@@ -103,7 +103,7 @@ def _run_to_end(engine: Engine | SimulatedEngine, workload: Workload) -> bool:
     tokens = 0
     events = engine.stream(workload)
     try:
-        with Work("tokens", total) as work:
+        with ProgressReporter("tokens", total) as work:
             for event in events:
                 tokens += len(event.sampled)
                 running = len({segment.request for segment in event.segments})

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import DeviceOptions, check_policy, engine_for, with_options
-from core.cli.output import sentence
+from core.cli.output import print_note
 from core.config import DEFAULT_MODEL, EngineConfig, Execution
 from core.errors import InflightError
 from core.runner.threads import wait_passively
@@ -83,10 +83,10 @@ def serve(
     )
     at_home = host in LOOPBACK
     if not at_home and api_key is None:
-        sentence(f"Anyone who can reach {host} can use this server: give --api-key to require a key.")
+        print_note(f"Anyone who can reach {host} can use this server: give --api-key to require a key.")
     token = secrets.token_urlsafe(16) if teacher else None
     if token is not None:
-        sentence(f"The teacher's token, for the header X-Teacher-Token of /control: {token}")
+        print_note(f"The teacher's token, for the header X-Teacher-Token of /control: {token}")
     app = create_app(
         serving,
         api_key=api_key,
@@ -94,4 +94,4 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         hosts=(*LOOPBACK, "[::1]") if at_home else None,
     )
-    listen(serving, app, host, port, lambda address: sentence(f"Serving {model} at {address} ({address}/docs)."))
+    listen(serving, app, host, port, lambda address: print_note(f"Serving {model} at {address} ({address}/docs)."))

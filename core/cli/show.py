@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import SLO, Json, Order, TraceFile, existing, parse_slos
-from core.cli.output import finish, line, out
+from core.cli.options import SLO, Json, Order, TraceFile, parse_slos, require_file
+from core.cli.output import finish, out, print_line
 from core.cli.report import headline, print_steps, print_summary, summary
 from core.cli.terminal import mask_lines, step_json
 from core.errors import InflightError
@@ -32,7 +32,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Print a summary of a recorded run, or the packed row and the mask of one of its steps."""
-    found, slos = Trace.load(existing(trace)), parse_slos(slo)
+    found, slos = Trace.load(require_file(trace)), parse_slos(slo)
     layers = found.header.model.layers
     if step is not None and layer is not None and layers is not None and layer >= layers:
         raise InflightError(f"The model has {layers} layers, so there is no layer {layer}.")
@@ -45,7 +45,7 @@ def show(
             return
         drawn = mask_lines(found, step, pass_index, order, layer, width=None if full else out().width)
         for text in (headline(found), *drawn):
-            line(text)
+            print_line(text)
 
     if not json:
         data = None  # a mask of any size is drawn; as JSON it is whole

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from core.cli.output import line
+from core.cli.output import print_line
 from core.cli.report import STEP_COLUMNS, step_row
 from core.recorders.follow import Begun, Follower
 from core.trace.events import StepEvent
@@ -72,7 +72,7 @@ def watch(
     while True:
         for engine in engines:
             for text in engine.lines():
-                line(text)
+                print_line(text)
         if all(engine.follower.is_over for engine in engines):
             return
         if not any(engine.follower.has_more for engine in engines):

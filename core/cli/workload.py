@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import Json
-from core.cli.output import finish, line
+from core.cli.output import finish, print_line
 from core.config import DEFAULT_MODEL
 from core.errors import InvalidWorkload
 from core.models.tokenizer import MOST_CONTEXT, describe_model
@@ -37,9 +37,9 @@ def workload(
 
     def print_it(_: object) -> None:
         for number, words in enumerate(dataset.sentences(speed)):
-            line(words if number else f"{out.name}: {words}")
+            print_line(words if number else f"{out.name}: {words}")
         if dataset.hash_ids:
-            line(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
+            print_line(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
 
     finish(_about(dataset, speed), print_it, json)
 

@@ -14,9 +14,9 @@ import torch
 from typer.testing import CliRunner
 
 import core.cli
-from core.bench.gpu import FULL, TINY, Device, others, run, session
+from core.bench.gpu import FULL, TINY, Device, baselines, run, session
 from core.bench.gpu.parts import SWITCHES, BenchmarkPart, parts
-from core.bench.gpu.runs import World, decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
+from core.bench.gpu.runs import PartContext, decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
 from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
 from core.bench.gpu.session import report
 from core.cli.bench import print_gpu
@@ -293,17 +293,17 @@ def test_a_run_is_cut_and_counted_up_to_there():
 
 def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
     model, work = _model(), jobs(TINY.workload(4), None)
-    world = World(replace(TINY, lanes=4, baseline_s=3.0), Device(CPU, Ticking()))
+    context = PartContext(replace(TINY, lanes=4, baseline_s=3.0), Device(CPU, Ticking()))
     tried = [
         {"attention": "sdpa", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.2, "error": None},
         {"attention": "magic", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.1, "error": None},
         {"attention": "eager", "use_cuda_graph": False, "use_async_batching": False, "step_s": None, "error": "no"},
     ]
-    result = others.continuous(world, model, work, tried)
+    result = baselines.continuous(context, model, work, tried)
     assert result["chosen"]["attention"] == "sdpa" and [f["attention"] for f in result["failed"]] == ["magic"]
     assert result["cut"] and 0 < result["output_tokens"] < sum(job.max_new_tokens for job in work)
     with pytest.raises(InflightError, match="none of its settings"):
-        others.continuous(world, model, work, tried[1:])
+        baselines.continuous(context, model, work, tried[1:])
 
 
 def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
@@ -317,10 +317,10 @@ def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
 
 def test_probing_ends_when_its_time_is_up():
     work, said = jobs(TINY.workload(2, 4), None), []
-    world = World(replace(TINY, lanes=2, probe_s=1000.0, probes_s=5.0), Device(CPU, Ticking()), say=said.append)
-    found = others.try_settings(world, _model(), work)
+    context = PartContext(replace(TINY, lanes=2, probe_s=1000.0, probes_s=5.0), Device(CPU, Ticking()), say=said.append)
+    found = baselines.try_settings(context, _model(), work)
     assert any("the time for trying was up" in (p["error"] or "") for p in found)
-    assert said == [f"  {note}" for note in world.notes] and len(said) == len(found)
+    assert said == [f"  {note}" for note in context.notes] and len(said) == len(found)
 
 
 # -- parts one after the other -----------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def small_parts(monkeypatch):
     clock, log, fails = Clock(), [], set()
 
     def part(name: str) -> BenchmarkPart:
-        def work(world):
+        def work(context):
             log.append(name)
             clock.now += 10
             if name in fails:
@@ -359,7 +359,7 @@ def test_a_part_that_fails_says_why_and_the_next_one_runs(small_parts, tmp_path)
 
 
 def test_numbers_that_are_none_fail_a_part(monkeypatch, tmp_path):
-    monkeypatch.setattr(session, "parts", lambda scale: [BenchmarkPart("a", "A", 0, lambda world: {"ratio": math.nan})])
+    monkeypatch.setattr(session, "parts", lambda scale: [BenchmarkPart("a", "A", 0, lambda context: {"ratio": math.nan})])
     monkeypatch.setattr(session, "report", lambda data: report({**data, "parts": {}}))
     data = run(TINY, Device(CPU), out=tmp_path / "x.json")
     assert data["parts"]["a"]["status"] == "failed" and "float" in data["parts"]["a"]["why"]

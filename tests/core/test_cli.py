@@ -138,14 +138,14 @@ def test_run_takes_what_the_editor_saved_with_its_settings_and_what_is_given_ove
 
 @pytest.mark.parametrize("with_out", [True, False])
 def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
-    update = output.Work.update
+    update = output.ProgressReporter.update
 
     def interrupt(self, done, note=""):
         if note.startswith("step 4"):
             raise KeyboardInterrupt
         update(self, done, note)
 
-    monkeypatch.setattr(output.Work, "update", interrupt)
+    monkeypatch.setattr(output.ProgressReporter, "update", interrupt)
     out = tmp_path / "t.jsonl"
     assert call("run", "-p", "nanogpt-chunked-3", *(["-o", str(out)] if with_out else [])) == 130
     captured = capsys.readouterr()
@@ -366,7 +366,7 @@ def test_a_step_or_pass_that_is_not_there(tmp_path, capsys, three):
 
 def test_progress_without_a_terminal_is_a_line_a_tenth_at_most_one_a_second(capsys):
     now = iter([0.0, 0.5, 2.0, 2.5, 5.0])
-    work = output.Work("tokens", 100, clock=lambda: next(now))
+    work = output.ProgressReporter("tokens", 100, clock=lambda: next(now))
     with work:
         for done in (10, 20, 30, 31):
             work.update(done, f"at {done}")

@@ -18,8 +18,8 @@ from core.bench.gpu.runs import recording_share
 from core.bench.report import Limit, Options, Report
 from core.bench.synthetic import greedy
 from core.cli.bench import print_report
-from core.cli.options import Json, Out, Quick, writable
-from core.cli.output import Work, finish
+from core.cli.options import Json, Out, Quick, require_writable
+from core.cli.output import ProgressReporter, finish
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.measure.rounds import load_average
 from core.models import load as models
@@ -95,8 +95,8 @@ def _recording(options: Options) -> tuple[float, float, float]:
 
 def bookkeeping(quick: Quick = False, out: Out = None, json: Json = False) -> None:
     """Measure what scheduling at 64 running requests, recording, and a trace on disk cost. Wants a quiet machine."""
-    writable(out)
-    with Work("parts", 3) as work:
+    require_writable(out)
+    with ProgressReporter("parts", 3) as work:
         parts = iter(range(3))
         report = run(Options(quick=quick, on_run=lambda what: work.update(next(parts), what)))
     finish(report.to_json(), print_report, json, out)

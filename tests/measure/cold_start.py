@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from core.cli.output import line
+from core.cli.output import print_line
 from core.config import ASSETS
 from core.errors import InflightError
 from measure import script
@@ -39,7 +39,7 @@ class ColdStart:
     paint: float
     picture: float
 
-    def line(self) -> str:
+    def print_line(self) -> str:
         return "".join(f"{value:>14.1f} s" for value in (self.listening, self.paint, self.picture))
 
 
@@ -95,8 +95,8 @@ def _until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
 
 def cold_start() -> None:
     """Start a page and time what its first visitor, a real Chromium, waits for."""
-    line(HEADING)
-    line(measure().line())
+    print_line(HEADING)
+    print_line(measure().line())
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.options import Burstiness, DeviceOptions, Json, Model, Out, Seed, Tokens, engine_for, with_options, writable
-from core.cli.output import Work, finish, line, number, seconds, table
+from core.cli.options import Burstiness, DeviceOptions, Json, Model, Out, Seed, Tokens, engine_for, require_writable, with_options
+from core.cli.output import ProgressReporter, finish, number, print_line, seconds, table
 from core.cli.serve import LANES
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
@@ -249,7 +249,7 @@ def serve(
     device_options: DeviceOptions,
 ) -> None:
     """Measure what serving costs: streaming clients over HTTP against the same engine offline, at the same arrivals."""
-    writable(out)
+    require_writable(out)
     name = model or DEFAULT_MODEL
     config = EngineConfig(**{"max_num_seqs": LANES, **limits})
     engine = engine_for(name, config, device_options)
@@ -266,7 +266,7 @@ def serve(
     for option, value in given.items():
         flag = option.replace("_", "-")
         options += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    with Work("runs", 3) as work:
+    with ProgressReporter("runs", 3) as work:
         steps = iter(range(3))
         workload = Workload(asked, name="serve", arrival_unit="s")
         data = serve_beside_offline(engine, workload, options, lambda what: work.update(next(steps), what))
@@ -294,13 +294,13 @@ def _print(data: dict[str, Any]) -> None:
     columns = ("", "wall", "out tok/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "E2E p50", "E2E p99")
     table(columns, rows, right=columns[1:])
     ttft = data["engine_while_serving"]["ttft_s"]
-    line(f"By the engine's own clock, while it served: TTFT p50 {seconds(ttft['p50'])}, p99 {seconds(ttft['p99'])}.")
+    print_line(f"By the engine's own clock, while it served: TTFT p50 {seconds(ttft['p50'])}, p99 {seconds(ttft['p99'])}.")
     rate = "all at once" if data["rate"] is None else f"{data['rate']:g} requests/s"
     same = "the same tokens in each" if not data["differing_requests"] else f"OTHER TOKENS in {data['differing_requests']}"
-    line(f"{data['requests']} requests, {rate}, seed {data['seed']}; {same}.")
+    print_line(f"{data['requests']} requests, {rate}, seed {data['seed']}; {same}.")
     if memory := data["server_memory"]:
         curve = ", ".join(f"{m['mib']:,.0f} after {m['answered']:,}" for m in memory)
-        line(f"The server's memory in MiB: {curve}.")
+        print_line(f"The server's memory in MiB: {curve}.")
 
 
 if __name__ == "__main__":

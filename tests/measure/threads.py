@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.options import Json, Out, Quick, writable
-from core.cli.output import Work, finish, line, seconds, table
+from core.cli.options import Json, Out, Quick, require_writable
+from core.cli.output import ProgressReporter, finish, print_line, seconds, table
 from core.errors import InflightError
 from core.runner.threads import CORE_SHARES, PASSIVE
 from measure import script
@@ -98,8 +98,8 @@ def threads(
     json: Json = False,
 ) -> None:
     """Measure how threads should wait: alone on the machine, beside a busy neighbour, and among other runs. Wants a quiet machine."""
-    writable(out)
-    with Work("measurements", len(WAYS) * len(CONDITIONS) * (repeats + 1)) as work:
+    require_writable(out)
+    with ProgressReporter("measurements", len(WAYS) * len(CONDITIONS) * (repeats + 1)) as work:
         waits = measure(repeats, quick, work.update)
     data = {"seconds": waits.seconds, "worst": {way: waits.worst(way) for way in WAYS}, "best": waits.best, "serving": SERVING}
     finish(data | {"repeats": repeats, "quick": quick}, _print, json, out)
@@ -109,9 +109,11 @@ def _print(data: dict[str, Any]) -> None:
     names = [condition.name for condition in CONDITIONS]
     rows = [(way, *(seconds(of[name]) for name in names), f"{data['worst'][way]:.2f}×") for way, of in data["seconds"].items()]
     table(("threads", *names, "at worst"), rows, right=(*names, "at worst"))
-    line("At worst: against the best way under the same condition. Runs are of eight mixed requests; all have ended.")
+    print_line("At worst: against the best way under the same condition. Runs are of eight mixed requests; all have ended.")
     best, serving = data["best"], data["serving"]
-    line(f"Best where it fares worst: {best}. What serves (core/runner/threads.py) uses {'it' if best == serving else serving}.")
+    print_line(
+        f"Best where it fares worst: {best}. What serves (core/runner/threads.py) uses {'it' if best == serving else serving}."
+    )
 
 
 # -- processes -----------------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx
 import typer
 
-from core.cli.options import Json, Out, writable
-from core.cli.output import Work, finish, line, number, table
+from core.cli.options import Json, Out, require_writable
+from core.cli.output import ProgressReporter, finish, number, print_line, table
 from core.config import DEFAULT_MODEL
 from core.errors import InflightError
 from measure import script
@@ -135,9 +135,9 @@ def viewers(
     json: Json = False,
 ) -> None:
     """Measure what viewers cost the engine: its tokens a second with and without them, by turns. Wants a quiet machine."""
-    writable(out)
+    require_writable(out)
     options = ["--model", model, "--max-num-seqs", str(lanes), "--device", "cpu"]
-    with nullcontext(url) if url is not None else server(options) as at, Work("times", 2 * rounds) as work:
+    with nullcontext(url) if url is not None else server(options) as at, ProgressReporter("times", 2 * rounds) as work:
         at = at.rstrip("/")
         data = asyncio.run(fan_out(at, events or f"{at}/events", viewers, lanes, tokens, rounds, seconds, work.update))
     finish(data, _print, json, out)
@@ -152,7 +152,7 @@ def _print(data: dict[str, Any]) -> None:
     ]
     columns = ("round", "tok/s alone", "tok/s watched", "cost")
     table(columns, rows, right=columns)
-    line(
+    print_line(
         f"{data['viewers']} viewers, {data['messages_per_viewer_s']:g} messages and {data['kib_per_viewer_s']:g} KiB a second each, "
         f"{data['skips']:g} skips: they cost {100 * (1 - data['ratio']):.1f} % of the engine's tokens a second (median of the rounds)."
     )

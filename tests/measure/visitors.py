@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx
 import typer
 
-from core.cli.output import line
+from core.cli.output import print_line
 from core.errors import InflightError
 from measure import script
 
@@ -64,7 +64,7 @@ class Row:
     browser: float | None
     refusals: tuple[str, ...]
 
-    def line(self) -> str:
+    def print_line(self) -> str:
         times = "".join(f"{value:>14.1f} s" for value in (self.picture_p95, self.first_step_p95, self.end_p95))
         drawn = "–" if self.browser is None else f"{self.browser:.1f} s"
         return "\n".join((f"{self.visitors:>8}{self.served:>8}{self.in_line:>9}{times}{drawn:>12}", *self.refusals))
@@ -176,9 +176,9 @@ def visitors(
     browser: Annotated[bool, typer.Option("--browser", help="One real Chromium among them, timed until it has drawn.")] = False,
 ) -> None:
     """Let a class of visitors open the page and run a small preset; print what they waited for."""
-    line(HEADING)
+    print_line(HEADING)
     for number in visitors or (30, 100, 200):
-        line(measure(url, number, within, browser).line())
+        print_line(measure(url, number, within, browser).line())
 
 
 if __name__ == "__main__":

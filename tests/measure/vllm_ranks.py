@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.output import line
+from core.cli.output import print_line
 from core.config import ASSETS
 from core.errors import InflightError
 from core.recorders.asked import Asked
@@ -36,7 +36,7 @@ from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
 from core.recorders.vllm import inflight_vllm
 from core.recorders.vllm.drive import ENVIRONMENT
-from core.recorders.vllm.record import needed_python
+from core.recorders.vllm.record import require_python
 from core.workload.request import Request
 from measure import script
 from visualizer.documents.catalogue import RANKED, TRACES
@@ -164,7 +164,7 @@ def vllm_ranks(
     python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
 ) -> None:
     """Record vLLM's data-parallel ranks at work together, and write the trace of each to assets/traces. Wants a quiet machine: times are theirs."""
-    python = needed_python(python)
+    python = require_python(python)
     if unknown := [name for name in names or () if name not in RANKED]:
         raise InflightError(f"There is no run of several ranks called {unknown[0]!r}; there is {', '.join(RANKED)}.")
     for preset in (RANKED[name] for name in names or RANKED):
@@ -173,7 +173,7 @@ def vllm_ranks(
             for rank, trace in enumerate(map(open_recording, recordings)):
                 path = TRACES / f"{preset.name}.rank{rank}.jsonl"
                 trace.save(path)
-                line(f"{preset.name}: {path.name}, {path.stat().st_size:,} bytes")
+                print_line(f"{preset.name}: {path.name}, {path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

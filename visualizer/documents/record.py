@@ -30,7 +30,7 @@ from core.measure.mistakes import leaky_engine, unmasked_pads
 from core.measure.rounds import Contender, load_average
 from core.models.cache import ModelCache
 from core.recorders.asked import Asked
-from core.recorders.vllm.record import Vllm, needed_python
+from core.recorders.vllm.record import VllmProcess, require_python
 from core.runner.engine import Engine
 from core.trace.header import Header
 from core.trace.trace import Trace
@@ -195,7 +195,7 @@ def record_engines(
     python: of an environment with vLLM. Raises InflightError, before anything is measured, where none is named, for an unknown name and
     for a machine that is not quiet.
     """
-    python = needed_python(python)
+    python = require_python(python)
     if unknown := [name for name in names if name not in ENGINE_PRESETS]:
         raise InflightError(f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(ENGINE_PRESETS)}.")
     before = _load_of_a_quiet_machine(load)
@@ -253,7 +253,7 @@ def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, sa
     asked = Asked.of(chosen, tokenizer)
     engine = Engine(adapter, tokenizer, asked.config)
     say(f"{chosen.name}: loading vLLM")
-    with Vllm(asked, python, torch.get_num_threads()) as other:
+    with VllmProcess(asked, python, torch.get_num_threads()) as other:
         contenders = [vllm(asked, other), engine_contender(engine, asked.workload), transformers_batching(asked, adapter.model)]
         shown = _compared(contenders, f"engines-{chosen.name}", chosen, engine.trace.header, repeats, say, "Other engines")
     if (run := f"vllm-{chosen.name}") in OTHER_ENGINES and (trace := shown.comparison.runs["vLLM"].trace) is not None:

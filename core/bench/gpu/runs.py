@@ -87,7 +87,7 @@ class Device:
 
 
 @dataclass
-class World:
+class PartContext:
     """What a part runs in. left: seconds until the whole benchmark must end. say: told of what is worth a line on the way, which is also kept."""
 
     scale: Scale

@@ -1,4 +1,4 @@
-"""Runs the parts one after the other within a time budget: each is saved before the next begins, and a failure in one stops none of the others.
+"""Runs the parts one after the other within a time budget: each is saved before the next begins, and a failure in one stops none of the baselines.
 In the end what they found is held against the bars.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from core.bench.gpu.parts import BenchmarkPart, parts
-from core.bench.gpu.runs import Device, World
+from core.bench.gpu.runs import Device, PartContext
 from core.bench.gpu.scale import Scale
 from core.bench.report import Limit, Ratio, Report
 from core.errors import InflightError, first_sentence
@@ -72,7 +72,7 @@ def run(
             record = _record(part, "not run", why=f"{time_left}, and it takes about {expected:.0f}")
         else:
             note(f"{part.title} …")
-            record = _run_part(part, World(scale, device, left, note))
+            record = _run_part(part, PartContext(scale, device, left, note))
             if not device.answers():
                 lost, why = part.name, record["why"] or "the device stopped answering"
                 record |= {"status": "failed", "why": why, "result": None}
@@ -83,13 +83,13 @@ def run(
     return _save(data, out)
 
 
-def _run_part(part: BenchmarkPart, world: World) -> dict[str, Any]:
+def _run_part(part: BenchmarkPart, context: PartContext) -> dict[str, Any]:
     """One part from a clean device to a clean device."""
-    device = world.device
+    device = context.device
     started = device.clock()
     try:
         device.free()
-        result = part.run(world)
+        result = part.run(context)
         json.dumps(result, allow_nan=False)  # numbers that are none are a failure too
         record = _record(part, "done", result=result)
     except Exception as error:  # a failure in one part must not stop the others
@@ -98,7 +98,7 @@ def _run_part(part: BenchmarkPart, world: World) -> dict[str, Any]:
         record = _record(part, "failed", why=f"{type(error).__name__}: {first_sentence(error)}", where=where)
     with suppress(RuntimeError):  # of a lost device, which the caller asks for
         device.free()
-    return {**record, "notes": world.notes, "took_s": round(device.clock() - started, 1)}
+    return {**record, "notes": context.notes, "took_s": round(device.clock() - started, 1)}
 
 
 def _record(part: BenchmarkPart, status: str, **found: Any) -> dict[str, Any]:

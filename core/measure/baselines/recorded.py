@@ -21,7 +21,7 @@ from core.measure.rounds import Contender, Run
 from core.recorders.asked import ARRIVALS, Asked, drive
 from core.recorders.convert import open_recording
 from core.recorders.transformers_batching import recording
-from core.recorders.vllm.record import Vllm
+from core.recorders.vllm.record import VllmProcess
 from core.workload.request import Request
 
 
@@ -30,7 +30,7 @@ class _Recorded(NamedTuple):
     path: Path
 
 
-def vllm(asked: Asked, engine: Vllm) -> Contender:
+def vllm(asked: Asked, engine: VllmProcess) -> Contender:
     """An engine that runs already, on what it was asked for."""
     return Contender.of(
         "vLLM", lambda: _Recorded(*engine.run()), _read, {"version": engine.version, **asked.config.to_json(), "policy": "vLLM"}

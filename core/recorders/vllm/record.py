@@ -3,7 +3,7 @@
     python -m core.recorders.vllm.record short-and-long kv-pressure --out FOLDER
 
 vLLM needs an environment of its own: name its Python by `--python` or `INFLIGHT_VLLM_PYTHON`, or run the command by it. The raw
-recording and the trace of each preset are kept. `Vllm` is the engine as comparisons use it: a process that runs a workload on request.
+recording and the trace of each preset are kept. `VllmProcess` is the engine as comparisons use it: a process that runs a workload on request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _START_S, _RUN_S = 300.0, 300.0  # after which it counts as stuck
 _ROOT = Path(__file__).resolve().parents[len((__package__ or "").split("."))]
 
 
-class Vllm:
+class VllmProcess:
     """An engine that is loaded once and runs the same requests again and again. Use it in a `with`; raises InflightError if it cannot.
 
     python: of an environment with vLLM. threads: for its computing, None for its own choice. version: of vLLM.
@@ -53,7 +53,7 @@ class Vllm:
             self.close()
             raise
 
-    def __enter__(self) -> Vllm:
+    def __enter__(self) -> VllmProcess:
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -99,7 +99,7 @@ def vllm_python() -> str | None:
     return os.environ.get(PYTHON) or None
 
 
-def needed_python(python: str | None) -> str:
+def require_python(python: str | None) -> str:
     """The one given, or the one named in the environment; raises InflightError where there is neither."""
     found = python or vllm_python()
     if found is None:
@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         for name in given.presets:
             asked = Asked.of(preset(name), tokenizer_of(preset(name).model))
-            with Vllm(asked, given.python) as engine:
+            with VllmProcess(asked, given.python) as engine:
                 seconds, path = engine.run()
                 given.out.mkdir(parents=True, exist_ok=True)
                 (given.out / f"{name}.raw.jsonl").write_bytes(path.read_bytes())
