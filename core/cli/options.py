@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -69,7 +70,20 @@ EXECUTION: dict[str, str] = {
     "fused_norms": "One kernel for an RMS norm.",
     "gpu_memory_utilization": "Share of GPU memory to use, KV pool included.",
 }
-_TYPES: dict[str, Any] = {"int": int, "int | None": int, "bool": bool, "bool | None": bool, "float": float, "Attention": str}
+
+
+def _options(record: type, helps: Mapping[str, str]) -> list[inspect.Parameter]:
+    """An option for each of these fields of a record; None where it is not given."""
+    types = get_type_hints(record)
+    options = {name: Annotated[types[name] | None, typer.Option(help=text, show_default=False)] for name, text in helps.items()}
+    return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=o) for name, o in options.items()]
+
+
+_GROUPS: dict[str, list[inspect.Parameter]] = {
+    "device_options": list(inspect.signature(DeviceOptions, eval_str=True).parameters.values()),
+    "limits": _options(EngineConfig, LIMITS),
+    "execution": _options(Execution, EXECUTION),
+}
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,34 +93,21 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     `device_options` stands for those of `DeviceOptions`.
     """
     signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, tuple[type, dict[str, str]]] = {"limits": (EngineConfig, LIMITS), "execution": (Execution, EXECUTION)}
-    groups = {name: group for name, group in groups.items() if name in signature.parameters}
-    hints = get_type_hints(DeviceOptions, include_extras=True)
-    where = [_option(f.name, hints[f.name], f.default) for f in fields(DeviceOptions) if "device_options" in signature.parameters]
+    groups = {name: options for name, options in _GROUPS.items() if name in signature.parameters}
 
     @functools.wraps(command)
-    def call(*args: Any, **kwargs: Any) -> None:
-        given = {name: {option: kwargs.pop(option) for option in helps} for name, (_, helps) in groups.items()}
-        chosen = {name: {k: v for k, v in values.items() if v is not None} for name, values in given.items()}
-        if where:
-            kwargs["device_options"] = DeviceOptions(**{p.name: kwargs.pop(p.name) for p in where})
-        command(*args, **kwargs, **chosen)
+    def call(**kwargs: Any) -> None:
+        for name, options in groups.items():
+            given = {option.name: kwargs.pop(option.name) for option in options}
+            is_device = name == "device_options"
+            kwargs[name] = DeviceOptions(**given) if is_device else {k: v for k, v in given.items() if v is not None}
+        command(**kwargs)
 
-    options = [
-        _option(f.name, Annotated[_TYPES[str(f.type)] | None, typer.Option(help=helps[f.name], show_default=False)], None)
-        for record, helps in groups.values()
-        for f in fields(record)
-        if f.name in helps
-    ]
-    grouped = {*groups, "device_options"}
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature.parameters.values() if p.name not in grouped] + where
-    call.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    call.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
+    own = [p for p in signature.parameters.values() if p.name not in groups]
+    every = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *itertools.chain(*groups.values()))]
+    call.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in every}
     return call
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 @dataclass(frozen=True)
