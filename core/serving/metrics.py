@@ -5,12 +5,10 @@ A board made for vLLM works once `vllm:` is replaced by `inflight:`; `assets/gra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from core.config import EngineConfig
+from core.engine.engine import EngineCore
 from core.serving.stream import TokenStream
 from core.trace.events import StepEvent
 from core.workload.request import FinishReason
@@ -47,24 +45,10 @@ _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000,
 _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
-class Observed(Protocol):
-    """What an engine says of itself at any time."""
-
-    @property
-    def running(self) -> Sequence[str]: ...
-
-    @property
-    def num_waiting(self) -> int: ...
-
-    @property
-    def kv_blocks(self) -> tuple[int, int]:
-        """In use, and in the pool."""
-
-
 class ServingMetrics:
     """The metrics of one engine, in a registry of its own. engine: is asked how it stands when somebody reads them."""
 
-    def __init__(self, model: str, engine: Observed) -> None:
+    def __init__(self, model: str, engine: EngineCore) -> None:
         self.registry = CollectorRegistry()
         self._labels = {"model_name": model, "engine": "0"}
         self._prefix_caching = False

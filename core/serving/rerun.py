@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -99,66 +99,22 @@ class Twin(NamedTuple):
 
 @dataclass
 class _Side:
-    """One of the two engines so far. lane_steps, used: of its lanes. ends: when each request finished, in seconds since the run began."""
+    """One of the two engines so far. lane_steps, used: of its lanes. seconds: from arrival to the last token, of requests that ended in both."""
 
     lanes: int
     steps: int = 0
     lane_steps: int = 0
     used: int = 0
-    ends: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
 
     def add(self, event: StepEvent) -> None:
         self.steps += 1
         self.lane_steps += self.lanes
         self.used += len({segment.request for segment in event.segments})
-        self.ends |= {f.request: event.t_end for f in event.finished}
-
-    def forget(self, requests: Iterable[str]) -> None:
-        for request in requests:
-            self.ends.pop(request, None)
 
     @property
     def numbers(self) -> dict[str, Any]:
-        occupancy = round(self.used / self.lane_steps, 4) if self.lane_steps else None
-        return {"steps": self.steps, "occupancy": occupancy}
-
-
-class SideBySide:
-    """Two engines on the same requests, in numbers. lanes: of the engine that serves; other_lanes: of the other. A cancelled request counts
-    in neither.
-    """
-
-    def __init__(self, lanes: int, other_lanes: int) -> None:
-        self._real, self._other = _Side(lanes), _Side(other_lanes)
-        self._arrived: dict[str, float] = {}  # of those that did not finish in both
-        self._both, self._sums = 0, (0.0, 0.0)
-
-    def add_real(self, event: StepEvent) -> None:
-        """A step of the engine that serves."""
-        self._arrived |= {arrived.request: arrived.t for arrived in event.arrived}
-        self._real.add(event)
-        gone = [f.request for f in event.finished if f.finish_reason == "cancelled"]
-        for request in gone:
-            self._arrived.pop(request, None)
-        self._real.forget(gone)
-        self._other.forget(gone)
-
-    def add_other(self, event: StepEvent) -> None:
-        """A step of the other."""
-        self._other.add(event)
-        self._other.forget([f.request for f in event.finished if f.request not in self._arrived])
-
-    @property
-    def numbers(self) -> dict[str, Any]:
-        """Both sides so far, and the mean times from arrival to the last token of the requests that have finished on both."""
-        for request in [r for r in self._other.ends if r in self._real.ends]:
-            arrived = self._arrived.pop(request)
-            self._both += 1
-            self._sums = self._sums[0] + self._real.ends[request] - arrived, self._sums[1] + self._other.ends[request] - arrived
-            self._real.forget([request])
-            self._other.forget([request])
-        mean = [round(total / self._both, 4) for total in self._sums] if self._both else None
-        return {"real": self._real.numbers, "shadow": self._other.numbers, "finished_in_both": self._both, "mean_e2e_s": mean}
+        return {"steps": self.steps, "occupancy": round(self.used / self.lane_steps, 4) if self.lane_steps else None}
 
 
 class Rerun:
@@ -169,11 +125,11 @@ class Rerun:
         self._config, self._now = config, now
         self._origin: float | None = None  # of the run on the clock, once it has begun
         self._pace = Pace(self._clock)
-        self._numbers = SideBySide(header.config.num_lanes, config.num_lanes)
+        self._real, self._own = _Side(header.config.num_lanes), _Side(config.num_lanes)
         self._refusal = ""  # a sentence once it has given up for this run
         self._num_finished = self._num_other_texts = 0
         self._asked: dict[str, Request] = {}
-        self._answers: dict[str, _Answer] = {}  # that have not ended in both
+        self._answers: dict[str, _AnswerPair] = {}  # that have not ended in both
         self._arrivals: deque[tuple[float, Request]] = deque()
         self._cancelled: deque[tuple[float, str]] = deque()
         self._paces: deque[tuple[float, float | None]] = deque()  # to come: from when on, and steps a second
@@ -197,8 +153,14 @@ class Rerun:
             "requests": self._num_finished + len(self._answers),
             "finished": self._num_finished,
             "other_texts": self._num_other_texts,
-            **(self._numbers.numbers if self.is_done else {}),
+            **(self._numbers if self.is_done else {}),
         }
+
+    @property
+    def _numbers(self) -> dict[str, Any]:
+        """mean_e2e_s: of both, from arrival to the last token."""
+        mean = [round(side.seconds / self._num_finished, 4) for side in (self._real, self._own)]
+        return {"real": self._real.numbers, "shadow": self._own.numbers, "mean_e2e_s": mean}
 
     # -- what the real engine does -----------------------------------------------------------------------------------
 
@@ -221,7 +183,7 @@ class Rerun:
         for arrived in event.arrived:
             request, t = arrived.request, arrived.t
             self._arrivals.append((t, self._asked.pop(request)))
-            self._answers[request] = _Answer()
+            self._answers[request] = _AnswerPair(t)
         for sampled in event.sampled:
             self._answers[sampled.request].real.append(sampled.token_id)
         for finished in event.finished:
@@ -229,9 +191,9 @@ class Rerun:
                 self._cancelled.append((event.t_start, finished.request))
                 del self._answers[finished.request]
             else:
-                self._answers[finished.request].real_ended = True
+                self._answers[finished.request].real_end = event.t_end
                 self._compare(finished.request)
-        self._numbers.add_real(event)
+        self._real.add(event)
         if len(self._answers) > MOST_WAITING:
             self._give_up(f"More than {MOST_WAITING:,} requests came without a pause: this run is not run again for real.")
 
@@ -310,19 +272,21 @@ class Rerun:
             event = self._engine.step()
         if event is None:
             return
-        self._numbers.add_other(event)
+        self._own.add(event)
         for sampled in event.sampled:
             if answer := self._answers.get(sampled.request):
                 answer.own.append(sampled.token_id)
         for finished in event.finished:
             if answer := self._answers.get(finished.request):
-                answer.own_ended = True
+                answer.own_end = event.t_end
                 self._compare(finished.request)
 
     def _compare(self, request: str) -> None:
         answer = self._answers[request]
-        if answer.real_ended and answer.own_ended:
+        if answer.real_end is not None and answer.own_end is not None:
             self._num_finished += 1
+            self._real.seconds += answer.real_end - answer.arrived
+            self._own.seconds += answer.own_end - answer.arrived
             self._num_other_texts += answer.real != answer.own
             del self._answers[request]
 
@@ -333,10 +297,11 @@ class Rerun:
 
 
 @dataclass
-class _Answer:
-    """Tokens of the engine that serves, and of the other policy."""
+class _AnswerPair:
+    """Tokens of the engine that serves, and of the other policy; when the request arrived, and ended in each. One that is cancelled counts in neither."""
 
+    arrived: float
     real: list[int] = field(default_factory=list)
     own: list[int] = field(default_factory=list)
-    real_ended: bool = False
-    own_ended: bool = False
+    real_end: float | None = None
+    own_end: float | None = None

@@ -48,6 +48,6 @@ function noteOf(told) {
   const { requests, finished, other_texts: other } = told;
   if (told.status !== "done") return t(`Run again whenever nobody asks: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
   const texts = t(other ? `${count(other)} [text|texts] came out otherwise` : "with the same texts");
-  const mean = t(`Time to answer: the mean of the ${count(told.finished_in_both)} [request|requests] that both have answered.`);
+  const mean = t(`Time to answer: the mean of the ${count(finished)} [request|requests] that both have answered.`);
   return `${mean} ${t("Run again while nobody asked: same model, same arrivals, {texts}.", { texts })}`;
 }
