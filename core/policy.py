@@ -12,7 +12,7 @@ there, so none of them knows a policy by name. How a step is laid out (`layout`,
         name: str = "longest-first"
         order_by: str = "longest prompt"
 
-        def order(self, request: Request) -> int:
+        def order(self, request: RequestView) -> int:
             return -request.num_prompt_tokens
 
     Engine(model, tokenizer, policy=LongestFirst())  # or, for `check` and by name:
@@ -51,7 +51,7 @@ class Why(NamedTuple):
     total: int = 0
 
 
-class Request(Protocol):
+class RequestView(Protocol):
     """What a policy sees of a request. `num_tokens` are its prompt and what it has generated, `max_num_tokens` all it may come to."""
 
     @property
@@ -72,7 +72,7 @@ class Request(Protocol):
     def is_decoding(self) -> bool: ...
 
 
-AnyRequest = TypeVar("AnyRequest", bound=Request)
+AnyRequest = TypeVar("AnyRequest", bound=RequestView)
 
 
 class Room(NamedTuple):
@@ -84,8 +84,8 @@ class Room(NamedTuple):
     finished since.
     """
 
-    running: Sequence[Request]
-    held: Collection[Request]
+    running: Sequence[RequestView]
+    held: Collection[RequestView]
     wave: int
     num_lanes: int
     tokens_left: int
@@ -101,7 +101,7 @@ class Room(NamedTuple):
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
-    def lacks(self, request: Request) -> Why | None:
+    def lacks(self, request: RequestView) -> Why | None:
         """What keeps a request from joining whatever a policy says: no lane, no token of the budget, or no blocks for its first chunk."""
         if len(self.held) >= self.num_lanes:
             return Why("lanes", 0, 1, self.num_lanes)
@@ -172,11 +172,11 @@ class Policy:
     def __str__(self) -> str:
         return self.name
 
-    def order(self, request: Request) -> Any:
+    def order(self, request: RequestView) -> Any:
         """A key: the smallest joins first, the older of equals. Asked once, on arrival; None leaves it to arrival."""
         return request.num_prompt_tokens if self.order_by == "shortest" else None
 
-    def admit(self, request: Request, room: Room) -> Why | None:
+    def admit(self, request: RequestView, room: Room) -> Why | None:
         """What keeps the first of the queue from joining now; None lets it in, unless it `lacks` something. Those behind it are not asked before
         it has joined. Of `Why` the page shows the limit in words, with its numbers.
         """
@@ -243,7 +243,7 @@ class TransformersFifo(Policy):
     kv_reads: float | None = 1.0
     prefix_caching: bool = False
 
-    def admit(self, request: Request, room: Room) -> Why | None:
+    def admit(self, request: RequestView, room: Room) -> Why | None:
         return Why("recovery", 0, 1, 1) if room.recovering else room.lacks(request)
 
 

@@ -12,7 +12,7 @@ from core.cli.output import finish, print_line, print_note
 from core.config import Execution
 from core.errors import InflightError, InvalidTrace
 from core.measure.replay import agree as replay_workloads
-from core.measure.verify import PROOFS, Verdict, verify
+from core.measure.verify import PROOFS, CheckResult, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace.file import lines_of
 from core.trace.header import Header
@@ -46,7 +46,7 @@ def check(
         "never_bound": found.never_bound,
         "proofs": {fact: found.proof_of(fact) for fact in PROOFS},
     }
-    finish(data, lambda _: _print_verdict(trace.name, found), json)
+    finish(data, lambda _: _print_result(trace.name, found), json)
 
 
 def agree(
@@ -69,14 +69,14 @@ def _print_agreement(data: dict[str, Any]) -> None:
         print_line(f"    {count:,} differ first in: {kind}")
 
 
-def _print_verdict(name: str, found: Verdict) -> None:
+def _print_result(name: str, found: CheckResult) -> None:
     cut = "" if found.complete else "; the run was cut short"
     print_line(f"{name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
     for text in findings(found):
         print_line(text)
 
 
-def findings(found: Verdict) -> list[str]:
+def findings(found: CheckResult) -> list[str]:
     """What was proved, what was bounded, and what had to be believed."""
     if found.not_replayed:
         lines = [f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed."]

@@ -275,15 +275,15 @@ _TIMED = (
 _AROUND = 0.05, 0.1  # seconds, and share of the run, by which a stopwatch may stop later than the last step
 
 
-def fault_of(comparison: Comparison, told: Mapping[str, Any]) -> str | None:
-    """What is wrong, as a sentence without its subject and full stop. told: what the record says beside, as `Comparison.to_json` has it."""
+def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
+    """What is wrong, as a sentence without its subject and full stop. recorded: what the record says beside, as `Comparison.to_json` has it."""
     follows = json.loads(json.dumps(comparison.to_json()))
     for name in ("baseline", "fastest", "repeats", "outputs_identical"):
-        if told.get(name) != follows[name]:
+        if recorded.get(name) != follows[name]:
             return f"says {name} otherwise than its rounds do"
     for name, entry in follows["policies"].items():
         if wrong := [
-            fact for fact in ("wall_s", "ratio_to_baseline", "verdict") if told["policies"][name].get(fact) != entry[fact]
+            fact for fact in ("wall_s", "ratio_to_baseline", "verdict") if recorded["policies"][name].get(fact) != entry[fact]
         ]:
             return f"says {wrong[0]} of {name} otherwise than its rounds do"
     for name, run in comparison.runs.items():

@@ -24,7 +24,7 @@ _SHORT, _REQUESTS, _BLOCK = 32, 8, 16
 
 
 @dataclass(frozen=True)
-class Point:
+class StepCost:
     """A decode step of `tokens` requests, which reads `kv_read` cached positions together."""
 
     tokens: int
@@ -46,7 +46,7 @@ class Point:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Point:
+    def from_json(cls, data: dict[str, Any]) -> StepCost:
         return cls(data["tokens"], data["kv_read"], tuple(data["runs_s"]))
 
 
@@ -57,8 +57,8 @@ class CostCurve:
     model: dict[str, Any]
     device: str
     dtype: str
-    by_tokens: tuple[Point, ...]
-    by_kv: tuple[Point, ...]
+    by_tokens: tuple[StepCost, ...]
+    by_kv: tuple[StepCost, ...]
 
     def to_json(self) -> dict[str, Any]:
         data = {name: value for name, value in asdict(self).items() if name not in ("by_tokens", "by_kv")}
@@ -67,7 +67,7 @@ class CostCurve:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CostCurve:
         """Inverse of `to_json`."""
-        by_tokens, by_kv = (tuple(Point.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv"))
+        by_tokens, by_kv = (tuple(StepCost.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv"))
         return cls(data["model"], data["device"], data["dtype"], by_tokens, by_kv)
 
 
@@ -103,7 +103,7 @@ def cost_curve(
         result = runner.launch(decode_step(*grid[key]), params)
         if round_number:
             times[key].append(result.t_end - result.t_start)
-    points = {key: Point(n, n * length, tuple(times[key])) for key, (n, length) in grid.items()}
+    points = {key: StepCost(n, n * length, tuple(times[key])) for key, (n, length) in grid.items()}
     return CostCurve(
         {"name": model.name, "parameters": model.num_parameters},
         str(model.device),

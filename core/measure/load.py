@@ -52,7 +52,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Point:
+class LoadPoint:
     """A rate under a policy. offered: requests that were to arrive; numbers: the metrics of the run, of what happened until it ended or was
     cut (`cut`: its time was up with requests unfinished).
     """
@@ -135,7 +135,7 @@ def sweep_load(
             on_point(name, rate)
             requests = workload(sweep, rate, engines[name])
             trace, cut = _run(engines[name], requests, sweep.seconds)
-            points.append(Point(name, rate, len(requests), cut, metrics(trace, sweep.slos)))
+            points.append(LoadPoint(name, rate, len(requests), cut, metrics(trace, sweep.slos)))
     points.sort(key=lambda point: (names.index(point.policy), point.rate))
     source = next(iter(engines.values())).trace.header.source
     return {

@@ -67,7 +67,7 @@ _ROUNDED_SHORT = 0.25  # and in half the bits
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """A trace that holds. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
     never_bound: limits that kept nobody from anything, so that nothing tells how large they were. rerun: how many tokens the model wrote
     again, None where it was not asked.
@@ -97,7 +97,7 @@ def verify(
     lines: Iterable[str],
     tokenizer: Callable[[str], Any | None] = lambda model: None,
     engine: Callable[[Header], EngineCore] | None = None,
-) -> Verdict:
+) -> CheckResult:
     """Check a trace; raises InvalidTrace naming the line at fault.
 
     tokenizer: gives that of a model by its name, None where it is not here. engine: makes an engine for the model of a header; with it the
@@ -119,7 +119,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], EngineCore] | None) -> Verdict:
+def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], EngineCore] | None) -> CheckResult:
     header = reader.header
     is_installed = not isinstance(header.policy, RecordedPolicy)
     replay = Replay(header) if header.engine is None and is_installed else None
@@ -151,7 +151,7 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
         else:
             complete = record.complete
             _refuse(replay.fault_at_end(complete) if replay else None, reader.line)
-    return Verdict(
+    return CheckResult(
         header,
         complete,
         requests,
@@ -238,9 +238,9 @@ def _compare_models(here: Header, on_record: Header) -> None:
         is_shared = on_record.tensor_parallel > 1 and name in ("parameters", "kv_bytes_per_token")
         if name in ("name", "plug", "more") or is_shared:
             continue
-        told, found = getattr(on_record.model, name), getattr(here.model, name)
-        if told is not None and told != found:
-            raise InvalidTrace(f"the model's {name} is {shown(told)} on record, and {shown(found)} here.", 1)
+        recorded, found = getattr(on_record.model, name), getattr(here.model, name)
+        if recorded is not None and recorded != found:
+            raise InvalidTrace(f"the model's {name} is {shown(recorded)} on record, and {shown(found)} here.", 1)
 
 
 def _rerun(engine: EngineCore, header: Header, written: _Written) -> int:

@@ -13,8 +13,8 @@ from core import Engine, EngineConfig, Trace, Workload
 from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
-from core.measure.verify import Verdict, verify
-from core.policy import Policy, RecordedPolicy, Request, Room, Why, register_policy
+from core.measure.verify import CheckResult, verify
+from core.policy import Policy, RecordedPolicy, RequestView, Room, Why, register_policy
 from core.simulate.cost import Linear, Load
 from core.simulate.engine import SimulatedEngine
 from core.trace import file
@@ -73,7 +73,7 @@ def test_no_product_file_knows_it():
     assert len(texts) > 200 and not [text for text in texts if "most-blocks" in text or "MostBlocks" in text]
 
 
-def checked(trace: Trace, place: Path) -> Verdict:
+def checked(trace: Trace, place: Path) -> CheckResult:
     trace.save(place / "own.jsonl")
     return verify(lines_of(place / "own.jsonl"))
 
@@ -128,7 +128,7 @@ class AtMost(Policy):
     name: str = "at-most"
     prompts: int = 1
 
-    def admit(self, request: Request, room: Room) -> Why | None:
+    def admit(self, request: RequestView, room: Room) -> Why | None:
         if sum(not r.is_decoding for r in room.running) >= self.prompts:
             return Why("prefill", 0, 1, self.prompts)
         return super().admit(request, room)
@@ -176,7 +176,7 @@ class Strange(Policy):
 
 def test_it_cannot_wave_through_what_has_no_room():
     class Open(Strange):
-        def admit(self, request: Request, room: Room) -> None:
+        def admit(self, request: RequestView, room: Room) -> None:
             return None
 
     for layout in ("packed", "padded", "split"):

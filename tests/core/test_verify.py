@@ -16,7 +16,7 @@ import pytest
 from core import Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.measure.verify import PROOFS, Verdict, verify
+from core.measure.verify import PROOFS, CheckResult, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace import file
 from core.trace.events import StepEvent
@@ -32,7 +32,7 @@ def rows_of(trace: Trace) -> Rows:
     return [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in trace.lines()]
 
 
-def checked(rows: Rows, **how: Any) -> Verdict:
+def checked(rows: Rows, **how: Any) -> CheckResult:
     return verify(file.sealed(rows), **how)
 
 

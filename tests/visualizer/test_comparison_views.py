@@ -13,7 +13,7 @@ import pytest
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.compare import Comparison
-from core.measure.cost_curve import CostCurve, Point
+from core.measure.cost_curve import CostCurve, StepCost
 from core.measure.divergence import difference as difference_of
 from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
@@ -108,7 +108,7 @@ def test_cost_says_what_a_token_costs():
         findings.cost(CURVE)
         == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times less. Reading 8 times the KV makes a step 2.5 times as long."
     )
-    flat = CostCurve(CURVE.model, "cpu", "float32", (Point(1, 1, (0.01,)), Point(2, 2, (0.03,))), ())
+    flat = CostCurve(CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ())
     assert "saves nothing" in findings.cost(flat)
 
 

@@ -4,7 +4,7 @@ from itertools import count
 
 from core.config import EngineConfig
 from core.measure.compare import Comparison, compare, engine_contender
-from core.measure.cost_curve import CostCurve, Point
+from core.measure.cost_curve import CostCurve, StepCost
 from core.runner.engine import Engine
 from core.workload.workload import Workload
 from worlds.small import MemoryModel, requests
@@ -15,7 +15,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 CURVE = CostCurve(
     {"name": "invented", "parameters": 1}, "cpu", "float32",
-    (Point(1, 32, (0.010, 0.011, 0.012)), Point(8, 256, (0.020, 0.022, 0.030))), (Point(8, 128, (0.02,)), Point(8, 1024, (0.05,))),
+    (StepCost(1, 32, (0.010, 0.011, 0.012)), StepCost(8, 256, (0.020, 0.022, 0.030))), (StepCost(8, 128, (0.02,)), StepCost(8, 1024, (0.05,))),
 )  # fmt: skip
 
 

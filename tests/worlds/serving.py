@@ -16,7 +16,7 @@ import httpx
 import uvicorn
 
 from core import Engine, EngineConfig, SamplingParams, Trace
-from core.measure.verify import Verdict, verify
+from core.measure.verify import CheckResult, verify
 from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.http.app import create_app
@@ -123,7 +123,7 @@ async def idle(made: ServingEngine) -> None:
     assert not made.engine._requests and not made.engine._params and not made._thread._under_way
 
 
-def checked(trace: Trace) -> Verdict:
+def checked(trace: Trace) -> CheckResult:
     """It is what it says, on disk too."""
     return verify(trace.lines())
 

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from core.measure.cost_curve import CostCurve, Point
+from core.measure.cost_curve import CostCurve, StepCost
 from visualizer.charts.theme import HUES, MUTED, PANEL, contender_hues, titled
 from visualizer.words import findings, verdicts
 from visualizer.words.language import t
@@ -60,7 +60,7 @@ def cost(curve: CostCurve) -> go.Figure:
     return titled(picture, findings.cost(curve))
 
 
-def _line(x: Sequence[int], points: Sequence[Point], colour: str, name: str, unit: str) -> dict[str, Any]:
+def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, unit: str) -> dict[str, Any]:
     """A curve of medians with the spread of its repeats."""
     return {
         "x": list(x),
