@@ -13,7 +13,7 @@ const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 /** Where the run on screen comes from, in a word or two. */
 export const sourceOf = (run) => (run.goesOn ? "Live run" : SOURCES[run.header.source] || SOURCES.recorded);
 
-export function bytes(n) {
+function bytes(n) {
   const [unit, size] = SIZES.find(([, s]) => n >= s) || ["B", 1];
   const value = n / size;
   return `${value >= 100 || size === 1 ? Math.round(value) : value.toPrecision(3)} ${unit}`;

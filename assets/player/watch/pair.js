@@ -68,12 +68,8 @@ export class Pair {
    * @param {{run: Run, entry: any, replay: any}} member
    */
   show({ run, entry, replay }, step = this.app.run.stepOf(this.app.index)) {
-    const { app } = this;
-    const { pinned, pass } = app;
-    app.transport.toggle(false);
-    app.following = false;
-    Object.assign(app, { run, entry, replay });
-    app.entered({ step, pin: pinned && pinned.letter, pass: pass === Infinity ? null : pass });
+    const { pinned, pass } = this.app;
+    this.app.put({ run, entry, replay }, { step, pin: pinned && pinned.letter, pass: pass === Infinity ? null : pass });
   }
 
   flip() {

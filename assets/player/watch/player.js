@@ -44,7 +44,7 @@ export class Player {
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
     this.options = { catalogue: [], tabs: [], server: false, ...options };
-    this.run = null;
+    this.run = this.replay = null;
     this.frame = null;
     this.index = 0;
     /** @type {RunRequest[] | null} */
@@ -178,10 +178,14 @@ export class Player {
   show(replay, wanted = {}) {
     if (replay?.ranks?.length) return this.ranks.show(replay, wanted);
     if (!replay || !replay.header || !Array.isArray(replay.events)) return this.toast("This is not a replay.");
+    this.put({ run: new Run(replay), entry: this.entry, replay }, wanted);
+  }
+
+  /** Put a run on screen, held still. */
+  put({ run, entry = null, replay = null }, wanted = {}) {
     this.transport.toggle(false);
     this.following = false;
-    this.run = new Run(replay);
-    this.replay = replay;
+    Object.assign(this, { run, entry, replay });
     this.entered(wanted);
   }
 

@@ -100,11 +100,7 @@ export class Visit {
   }
 
   open(kept) {
-    const { app } = this;
-    app.transport.toggle(false);
-    app.following = false;
-    Object.assign(app, { run: kept.run, entry: kept.entry, replay: null });
-    app.entered();
+    this.app.put(kept);
   }
 
   remove(kept) {
