@@ -16,8 +16,8 @@ from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from visualizer.documents.files import write_by_content as write
 from visualizer.documents.replay import Deltas, replay
+from visualizer.server.store import write_by_content as write
 from worlds.visual import record, request
 
 SCRIPT = Path(__file__).parents[1] / "js" / "events.js"

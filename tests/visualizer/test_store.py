@@ -15,13 +15,12 @@ import pytest
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.documents import files
 from visualizer.documents.catalogue import TRACES, rank_files
-from visualizer.documents.files import as_text
 from visualizer.documents.replay import replay
+from visualizer.server import store as files
 from visualizer.server.lessons import Lessons
 from visualizer.server.recorded_runs import promise_recorded_runs
-from visualizer.server.store import PLOTLY, NotKept, Store, own_folder
+from visualizer.server.store import PLOTLY, NotKept, Store, as_text, own_folder
 from worlds.visual import record, request
 
 

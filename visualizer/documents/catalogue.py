@@ -54,8 +54,8 @@ QUESTIONS: dict[str, Question] = {
 
 def _elsewhere(preset: str, name: str, title: str, shows: str, **limits: Any) -> dict[str, Preset]:
     """The requests of a preset as another engine ran them, by the name of that run."""
-    asked = PRESETS[preset]
-    return {name: replace(asked, name=name, title=title, shows=shows, config=replace(asked.config, **limits))}
+    ours = PRESETS[preset]
+    return {name: replace(ours, name=name, title=title, shows=shows, config=replace(ours.config, **limits))}
 
 
 OTHER_ENGINES = _elsewhere(

@@ -97,16 +97,18 @@ def document(shown: Shown) -> dict[str, Any]:
         "about": {name: about(name, comparison) for name in comparison.names},
         "race": comparison.names if verdicts.others(comparison) else verdicts.racing(comparison),
         "walls": comparison.walls,
-        **_said(shown),
+        **_in_language(shown),
         "csv": csv_text(comparison),
         "data": shown.data,
         "runs": {name: replay(trace) for name, trace in traces.items()},
         "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
-        "translations": elsewhere(lambda: {**_said(shown), "runs": {name: spoken(trace) for name, trace in traces.items()}}),
+        "translations": elsewhere(
+            lambda: {**_in_language(shown), "runs": {name: spoken(trace) for name, trace in traces.items()}}
+        ),
     }
 
 
-def _said(shown: Shown) -> dict[str, Any]:
+def _in_language(shown: Shown) -> dict[str, Any]:
     """What depends on the language that is spoken."""
     comparison = shown.comparison
     return {

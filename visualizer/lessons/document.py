@@ -82,7 +82,7 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         ask = {
             "text": said(words["ask"]),
             "why": said(words["why"], about),
-            **_asked(stop.question, about, at, places, words, lambda template: said(template, about), language),
+            **_question_document(stop.question, about, at, places, words, lambda template: said(template, about), language),
         }
     return {
         "name": stop.name,
@@ -98,7 +98,7 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
     }
 
 
-def _asked(
+def _question_document(
     question: Question,
     at: At,
     here: At,

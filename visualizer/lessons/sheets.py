@@ -76,39 +76,39 @@ def _teacher(body: Element, made: dict[str, Any], traces: Callable[[str], Trace]
         _add(section, "p", f"#part=learn&lesson={made['name']}&stop={stop['name']}", class_="where")
         section.append(_picture(stop, traces))
         for spans in stop["text"]:
-            _said(section, "p", spans)
+            _add_sentence(section, "p", spans)
         if stop["ask"]:
-            _said(section, "p", stop["ask"]["text"], class_="asked")
+            _add_sentence(section, "p", stop["ask"]["text"], class_="asked")
             _answer(section, stop, traces, words)
 
 
 def _learner(body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
-    asked = [stop for stop in made["stops"] if stop["ask"]]
-    for number, stop in enumerate(asked, 1):
+    questions = [stop for stop in made["stops"] if stop["ask"]]
+    for number, stop in enumerate(questions, 1):
         section = SubElement(body, "section")
         _add(section, "h2", f"{number}. {stop['title']}")
         for spans in stop["text"]:
-            _said(section, "p", spans)
+            _add_sentence(section, "p", spans)
         place = stop["then"] or stop
         if stop["ask"]["kind"] == "paint":
             section.append(mask_picture(At(traces(place["run"]), place["step"]), blank=True))
         else:
             section.append(lanes_picture(At(traces(stop["run"]), stop["step"]), blank_after=True))
-        _said(section, "p", stop["ask"]["text"])
+        _add_sentence(section, "p", stop["ask"]["text"])
         if stop["ask"]["kind"] == "choose":
             options = SubElement(section, "ol")
             for option in stop["ask"]["options"]:
-                _said(options, "li", option["text"])
+                _add_sentence(options, "li", option["text"])
         SubElement(section, "div", {"class": "line"})
         SubElement(section, "div", {"class": "line"})
     last = made["stops"][-1]
     section = SubElement(body, "section")
     _add(section, "h2", last["title"])
     for spans in last["text"]:
-        _said(section, "p", spans)
+        _add_sentence(section, "p", spans)
     answers = SubElement(body, "section", {"class": "apart"})
     _add(answers, "h2", words["answers"])
-    for number, stop in enumerate(asked, 1):
+    for number, stop in enumerate(questions, 1):
         _add(answers, "p", f"{number}. {stop['title']}")
         _answer(answers, stop, traces, words)
 
@@ -119,8 +119,8 @@ def _answer(section: Element, stop: dict[str, Any], traces: Callable[[str], Trac
     if ask["kind"] == "paint":
         holder.append(mask_picture(At(traces(place["run"]), place["step"])))
     else:
-        _said(holder, "p", next(o["text"] for o in ask["options"] if o["right"]))
-    _said(holder, "p", ask["why"])
+        _add_sentence(holder, "p", next(o["text"] for o in ask["options"] if o["right"]))
+    _add_sentence(holder, "p", ask["why"])
 
 
 def _picture(stop: dict[str, Any], traces: Callable[[str], Trace]) -> Element:
@@ -137,7 +137,7 @@ def _add(parent: Element, tag: str, text: str, class_: str = "") -> Element:
     return element
 
 
-def _said(parent: Element, tag: str, spans: list[Span], class_: str = "") -> None:
+def _add_sentence(parent: Element, tag: str, spans: list[Span], class_: str = "") -> None:
     """Spans as text, letters of requests in a frame, code as code."""
     element = _add(parent, tag, "", class_)
     for span in spans:

@@ -20,10 +20,10 @@ _HEAD = ASSETS / "site" / "lesson.html"
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
     """The page; raises InflightError for a lesson that there is not."""
-    asked = [known for known in LESSONS if known.name == lesson]
-    if not asked:
+    chosen = [known for known in LESSONS if known.name == lesson]
+    if not chosen:
         raise InflightError(f"There is no lesson {lesson!r}.")
-    made = document(traces, language, asked)
+    made = document(traces, language, chosen)
     (found,) = made["lessons"]
     data: dict[str, object] = {"lesson": made | {"languages": {}}}
     catalogue = []

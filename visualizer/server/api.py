@@ -25,14 +25,14 @@ from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
 from visualizer.server.uploads import open_dataset, open_upload
 
-_Asked = ParamSpec("_Asked")
+_Args = ParamSpec("_Args")
 
 
-def answering(function: Callable[_Asked, dict[str, Any]]) -> Callable[_Asked, dict[str, Any]]:
+def answering(function: Callable[_Args, dict[str, Any]]) -> Callable[_Args, dict[str, Any]]:
     """The function, whose refusals are answers: `{"error": one sentence}`."""
 
     @functools.wraps(function)
-    def answered(*args: _Asked.args, **kwargs: _Asked.kwargs) -> dict[str, Any]:
+    def answered(*args: _Args.args, **kwargs: _Args.kwargs) -> dict[str, Any]:
         try:
             return function(*args, **kwargs)
         except InflightError as error:
@@ -103,8 +103,8 @@ class Server:
         if kind == "run":
             return run_for(check(spec, self._limits), self._limits, self._models, self.store)
         if kind == "leak":
-            asked = check(spec, self._limits)
-            return LeakyRun(asked._replace(device="cpu") if is_lent() else asked, self._limits, self._models, self.store)
+            checked = check(spec, self._limits)
+            return LeakyRun(checked._replace(device="cpu") if is_lent() else checked, self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
             raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
         return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)

@@ -12,10 +12,9 @@ from typing import Any
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files, ranks, recorded_ranks, recorded_runs
-from visualizer.documents.files import as_text
 from visualizer.documents.ranks import document
 from visualizer.documents.replay import replay
-from visualizer.server.store import Store
+from visualizer.server.store import Store, as_text
 
 _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]
 

@@ -90,7 +90,7 @@ class ResponseCache:
 
     async def _fetch(self, path: str, scope: MutableMapping[str, Any]) -> CachedResponse:
         root = scope.get("root_path", "").rstrip("/")
-        asked = {
+        plain = {
             **scope,
             "method": "GET",
             "scheme": "http",
@@ -112,7 +112,7 @@ class ResponseCache:
             else:
                 body.extend(message.get("body", b""))
 
-        await self._app(asked, nothing, gather)
+        await self._app(plain, nothing, gather)
         media_type = next((value for name, value in start["headers"] if name.lower() == b"content-type"), b"text/plain")
         if path in _PLACES:
             body = body.replace(f"http://{_OURS}{root}".encode(), _PLACES[path])
@@ -133,19 +133,19 @@ def _pack(status: int, media_type: bytes, body: bytes) -> CachedResponse:
 
 
 async def _answer(cached: CachedResponse, control: str, scope: MutableMapping[str, Any], send: Send) -> None:
-    asked = {name: value for name, value in scope["headers"] if name in (b"accept-encoding", b"if-none-match")}
+    request = {name: value for name, value in scope["headers"] if name in (b"accept-encoding", b"if-none-match")}
     headers = [
         (b"content-type", cached.media_type),
         (b"cache-control", control.encode()),
         (b"etag", cached.tag),
         (b"vary", b"accept-encoding"),
     ]
-    tags = [tag.strip().removeprefix(b"W/") for tag in asked.get(b"if-none-match", b"").split(b",")]
+    tags = [tag.strip().removeprefix(b"W/") for tag in request.get(b"if-none-match", b"").split(b",")]
     status, body = cached.status, b""
     if status == HTTPStatus.OK and cached.tag.removeprefix(b"W/") in tags:
         status = HTTPStatus.NOT_MODIFIED
     else:
-        encoding, body = _form(cached, asked.get(b"accept-encoding", b""))
+        encoding, body = _form(cached, request.get(b"accept-encoding", b""))
         headers += [(b"content-length", str(len(body)).encode())] + ([(b"content-encoding", encoding)] if encoding else [])
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

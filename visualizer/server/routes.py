@@ -49,13 +49,13 @@ def routes(
     """address_of: whom a request comes from. enter: called in the context in which its job will run."""
 
     async def begin(request: Request) -> Response:
-        asked = await object_in(request)
-        if asked is None:
+        body = await object_in(request)
+        if body is None:
             return answer({"error": "A job is asked for as a JSON object with a kind and a spec."}, 400)
         enter(request)
         address = address_of(request)
-        visitor = asked.get("visitor")
-        return answer(server.begin(asked.get("kind"), asked.get("spec"), _visitor(visitor, address), address))
+        visitor = body.get("visitor")
+        return answer(server.begin(body.get("kind"), body.get("spec"), _visitor(visitor, address), address))
 
     async def follow(request: Request) -> Response:
         try:

@@ -8,15 +8,17 @@ Knows nothing of visitors and engines. Files have a quota, and the oldest go fir
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import logging
 import math
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,7 +27,6 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.documents.files import write_by_content, write_whole
 from visualizer.documents.ranks import document
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import standalone_html
@@ -275,3 +276,29 @@ class Store:
                     for _, size, path in groups[group]:
                         path.unlink(missing_ok=True)
                         excess -= size
+
+
+def write_whole(path: Path, pieces: Iterable[str]) -> Path:
+    """Write a text completely or not at all; raises OSError, and then leaves nothing behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(pieces)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def as_text(data: dict[str, Any]) -> str:
+    """Data as JSON, as the page fetches it."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
+    """Write JSON under the hash of its content; the file. One that is there already is not written again."""
+    text = as_text(data)
+    path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
+    return path if path.exists() else write_whole(path, [text])

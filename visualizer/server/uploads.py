@@ -50,7 +50,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
     if model not in BUILTIN_MODELS and not limits.any_model:
         raise Refused("This page runs the built-in models alone: choose one of them first.")
     check_upload(len(data), limits)
-    asked = {
+    settings = {
         "name": name[:80] or "This file",
         "model": model,
         "requests": min(REQUESTS, limits.requests),
@@ -58,7 +58,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
         "total": min(limits.total_tokens, limits.total_characters),
         "block": limits.block_size,
     }
-    return read_sandboxed(__name__, data, "dataset", json.dumps(asked))
+    return read_sandboxed(__name__, data, "dataset", json.dumps(settings))
 
 
 def check_lines(text: str) -> None:
@@ -116,21 +116,21 @@ def _load_tokenizers(text: str) -> None:
             tokenizer_of(str(folder))
 
 
-def read_dataset(settings: str) -> None:
-    """The reader of a published workload. settings: as JSON, see `open_dataset`."""
+def read_dataset(given: str) -> None:
+    """The reader of a published workload. given: its settings as JSON, see `open_dataset`."""
     from core.models.tokenizer import MOST_CONTEXT, describe_model
     from core.workload.datasets import dataset_of
 
-    asked = json.loads(settings)
+    settings = json.loads(given)
     try:
-        described = describe_model(asked["model"])
+        described = describe_model(settings["model"])
     except InflightError as error:
         print(json.dumps({"error": str(error)}))
         return
 
     def read(text: str) -> dict[str, Any]:
-        found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), asked["name"], described.count, asked["requests"])
-        found = found.within(described.context or MOST_CONTEXT, asked["output"], asked["total"], asked["block"])
+        found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), settings["name"], described.count, settings["requests"])
+        found = found.within(described.context or MOST_CONTEXT, settings["output"], settings["total"], settings["block"])
         speed = max(1.0, found.span / ARRIVE_WITHIN)
         return {
             "workload": found.workload(described.vocab_size, speed).to_json(),

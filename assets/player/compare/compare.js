@@ -7,7 +7,7 @@ import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
-import { fillPart, fillTabs, hideToast, isOurKey, isTyping, layoutOf, onTheme, paintTheme, prefersDark, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
+import { fillPart, fillTabs, hideToast, isDarkBeside, isOurKey, isTyping, layoutOf, onTheme, paintTheme, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { Equivalence } from "./equivalence.js";
 import { Race, RaceBar } from "./race.js";
@@ -362,10 +362,7 @@ export class Compare {
   }
 
   _theme() {
-    /** @type {HTMLElement | null} */
-    const player = document.querySelector("#watch .inflight[data-theme]");
-    const wanted = this.wanted.get("theme");
-    const dark = player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
+    const dark = isDarkBeside(this.wanted.get("theme"));
     if (this.palette && this.palette.dark === dark) return;
     this.palette = paintTheme(this.root, dark);
     this.race?.redraw();

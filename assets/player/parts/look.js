@@ -10,6 +10,13 @@ export function prefersDark() {
   return host || (!document.querySelector("gradio-app") && matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
+/** Dark where the page's player is; where there is none, as a link wants it ("dark", "light"), else as the host page or the reader's system. */
+export function isDarkBeside(wanted = null) {
+  /** @type {HTMLElement | null} */
+  const player = document.querySelector("#watch .inflight[data-theme]");
+  return player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
+}
+
 /** Act once the style sheet is there: without it every colour would be read as black. */
 export function whenStyled(root, act) {
   if (getComputedStyle(root).getPropertyValue("--scheme").trim()) act();
@@ -47,9 +54,7 @@ export function fillPart(holder, { style, markup }, selector) {
 export function besidePlayer(root) {
   let painted = null;
   const theme = () => {
-    /** @type {HTMLElement | null} */
-    const player = document.querySelector("#watch .inflight[data-theme]");
-    const dark = player ? player.dataset.theme === "dark" : prefersDark();
+    const dark = isDarkBeside();
     if (painted === dark) return;
     painted = dark;
     paintTheme(root, dark);
