@@ -12,6 +12,8 @@ from core.policy import POLICIES, Policy
 
 _MOST = 2**31 - 1  # of anything that is counted
 
+PolicyOrName = Policy | str
+
 
 class _PolicyField:
     """A field that takes a policy or the name of one, and holds the policy."""
@@ -23,7 +25,7 @@ class _PolicyField:
         config.__dict__["policy"] = _installed(given)
 
 
-def _installed(policy: Policy | str) -> Policy:
+def _installed(policy: PolicyOrName) -> Policy:
     """The policy itself, or the installed one of that name."""
     if isinstance(policy, Policy):
         return policy

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from core.config import EngineConfig
+from core.config import EngineConfig, PolicyOrName
 from core.engine.outputs import Outputs, StopStrings
 from core.engine.recorder import Recorder
 from core.engine.requests import Pending, validate_request
 from core.engine.runner import Executor, PassResult, Runner
 from core.engine.step import Step
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
-from core.policy import Policy
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
@@ -51,7 +50,7 @@ class EngineCore:
         tokenizer: Any | None = None,
         config: EngineConfig | None = None,
         *,
-        policy: Policy | str | None = None,
+        policy: PolicyOrName | None = None,
         recorder: Recorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,

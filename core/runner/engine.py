@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from core.attention.spec import Backend
-from core.config import EngineConfig, Execution
+from core.config import EngineConfig, Execution, PolicyOrName
 from core.engine.engine import EngineCore
 from core.engine.recorder import Recorder
 from core.engine.runner import Runner
@@ -18,7 +18,6 @@ from core.models import load as models
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
-from core.policy import Policy
 from core.runner.choose import AttentionChoice, choose_attention
 from core.runner.eager import ModelRunner
 from core.runner.pool_size import MemoryBudget, check_pool, measure_memory
@@ -55,7 +54,7 @@ class Engine(EngineCore):
         tokenizer: Any | None = None,
         config: EngineConfig | None = None,
         *,
-        policy: Policy | str | None = None,
+        policy: PolicyOrName | None = None,
         execution: Execution | None = None,
         backend: Backend | None = None,
         runner: Callable[[int], Runner] | None = None,
@@ -76,7 +75,7 @@ class Engine(EngineCore):
         device: str = "auto",
         dtype: str | torch.dtype = "auto",
         execution: Execution | None = None,
-        policy: Policy | str | None = None,
+        policy: PolicyOrName | None = None,
     ) -> Engine:
         """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
 

@@ -15,11 +15,10 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from core.config import EngineConfig
+from core.config import EngineConfig, PolicyOrName
 from core.engine.engine import EngineCore
 from core.engine.recorder import Recorder, Window
 from core.engine.runner import PassResult, Sample
-from core.policy import Policy
 from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Linear, Load
 from core.trace.header import SIMULATED, ModelFacts
@@ -125,7 +124,7 @@ class SimulatedEngine(EngineCore):
         config: EngineConfig | None = None,
         tokenizer: Any | None = None,
         *,
-        policy: Policy | str | None = None,
+        policy: PolicyOrName | None = None,
         name: str | None = None,
         vocab_size: int = 50257,
         max_model_len: int | None = None,
