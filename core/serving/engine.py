@@ -189,7 +189,7 @@ class ServingEngine:
         if self.status == "draining":
             raise Unavailable("The server is closing and takes no more requests.", retry_after=10)
         if not self.settings.accepting and not even_if_closed:
-            raise Unavailable("No requests are taken just now.", retry_after=5)
+            raise Unavailable("No requests are accepted right now.", retry_after=5)
         self._validator.acquire_slot(client)
         ids = prompt if isinstance(prompt, CheckedPrompt) else tuple(prompt)
         id = id or f"r-{secrets.token_hex(8)}"

@@ -185,7 +185,7 @@ def test_every_prepared_wave_runs_on_the_built_in_models_and_all_of_it_ends():
     async def send(made: ServingEngine):
         room = Classroom(made)
         room.accept(False)
-        with pytest.raises(Unavailable, match="just now"):
+        with pytest.raises(Unavailable, match="right now"):
             await made.submit((4,), greedy(2))
         for name, wave in DEMO_WORKLOADS.items():
             streams = await room.wave(name)

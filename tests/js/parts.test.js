@@ -47,5 +47,5 @@ test("a full record is told while the batch goes on, and what matters more comes
   const told = (set) => says({ run: null, state: { class: set }, broken: "" }, { skipped: false, teaches: false });
   assert.match(told({ record_is_full: true }), /^The record is full: /);
   assert.match(told({ record_is_full: false }), /^Nobody has asked yet/);
-  assert.match(told({ record_is_full: true, accepting: false }), /takes no requests/);
+  assert.match(told({ record_is_full: true, accepting: false }), /not accepting requests/);
 });

@@ -183,7 +183,7 @@ def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):  # no
     control(live_url, accepting=False)
     page.fill("[name=prompt]", "O Romeo")
     page.click(".ask-button")
-    settled(page, "document.querySelector('.ask-error').textContent === 'No requests are taken just now. Try again in 5 s.'")
+    settled(page, "document.querySelector('.ask-error').textContent === 'No requests are accepted right now. Try again in 5 s.'")
     control(live_url, accepting=True)
     page.fill("[name=nickname]", "<img src=x>")
     page.click(".ask-button")

@@ -315,7 +315,7 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
     assert verdicts.load(swept) == (
-        "Of 4 requests a second, 99 of 100 get their first token with static within no less than 8.00 s, and 3.6 finish; "
+        "At 4 requests a second, 99 of 100 get their first token with static within no less than 8.00 s, and 3.6 finish; "
         "with continuous within 400 ms, and 3.6 finish."
     )
     made = document(Shown(comparison, "x", ENVIRONMENT, load=swept))
@@ -377,5 +377,5 @@ def test_the_equivalence_says_what_generate_writes_too():
 
     alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
     assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."
-    assert said((1, 9, 9)) == alone + "Of the 3 tokens that model.generate itself writes, 2 differ."
-    assert said(None).startswith(alone + "model.generate is not asked: ")
+    assert said((1, 9, 9)) == alone + "2 of the 3 tokens that model.generate itself writes differ."
+    assert said(None).startswith(alone + "model.generate is not run: ")

@@ -24,12 +24,12 @@ def test_other_engines_are_compared_decision_by_decision(engines):
     said = document(engines)["says"]
     assert f"vLLM 0.32.0 decides as continuous in all {len(ours.events)} steps" in said["headline"]
     assert divergence(ours, theirs) is None and ours.outputs == theirs.outputs
-    assert "transformers 5.23.0 decides otherwise from step" in said["headline"]
+    assert "transformers 5.23.0 decides differently from step" in said["headline"]
     assert sum("handed over" in note for note in said["notes"]) == 2
     event = theirs.events[30]
     (first, *others) = event.sampled
     theirs.events[30] = event._replace(sampled=(first._replace(token_id=first.token_id + 1), *others))
-    assert "vLLM 0.32.0 decides otherwise from step 30" in verdicts.decisions(comparison)
+    assert "vLLM 0.32.0 decides differently from step 30" in verdicts.decisions(comparison)
     theirs.events[30] = event._replace(segments=event.segments[1:])
     assert "from step 30 on" in verdicts.decisions(comparison) and "computes nothing" in verdicts.decisions(comparison)
 

@@ -30,7 +30,7 @@ QUESTIONS: dict[str, Question] = {
     ),
     "long-prompts": Question(
         "A long prompt arrives",
-        "Read whole it holds everybody up for one step; in chunks it shares each step, and somebody has to come first.",
+        "Read whole, it holds everybody up for one step; in chunks it shares each step, and either side can go first.",
     ),
     "memory": Question(
         "Memory runs out",
@@ -43,7 +43,7 @@ QUESTIONS: dict[str, Question] = {
         "One policy after the other", "The same short requests under each policy, as the lessons go through them."
     ),
     "in-company": Question(
-        "Is the text the same in company?",
+        "Is the text the same in a batch?",
         "Token for token in float32; in bf16 rounding decides between tokens that are nearly tied.",
     ),
     "articles": Question("The articles' own", "The runs that the articles compute by hand, on this engine."),

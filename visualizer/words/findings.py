@@ -193,18 +193,16 @@ def equivalence(found: Mapping[str, Any]) -> str:
 def _generated(found: Mapping[str, Any]) -> str:
     tokens, differing = found["generated_tokens"], found["differing_from_generate"]
     if not tokens:
-        return t(
-            "model.generate is not asked: for requests that are sampled, or end at stop strings, it would not write the same."
-        )
+        return t("model.generate is not run: for requests that are sampled, or end at stop strings, it would not write the same.")
     if not differing:
         return t(f"model.generate itself writes the same {tokens:,} tokens.")
-    return t(f"Of the {tokens:,} tokens that model.generate itself writes, {differing:,} differ.")
+    return t(f"{differing:,} of the {tokens:,} tokens that model.generate itself writes differ.")
 
 
 def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, str]:
     """Where two runs part, and what came of it."""
     if found is None:
-        return [t("No step decides anything else: this limit never binds here.")], ""
+        return [t("Every step decides the same: this limit never binds here.")], ""
     a, b = steps
     length = f"both take {a:,} steps" if a == b else f"{b:,} steps instead of {a:,}"
     return _parting(found), f"{t(length)}, {t('the same tokens' if found.same_tokens else 'other tokens')}"

@@ -205,7 +205,7 @@ def load(data: Mapping[str, Any]) -> str:
         for n in names
         if n in at
     ]
-    return t(f"Of {rate:.3g} requests a second, 99 of 100 get their first token {{told}}.", told="; ".join(told))
+    return t(f"At {rate:.3g} requests a second, 99 of 100 get their first token {{told}}.", told="; ".join(told))
 
 
 def _wait(numbers: Mapping[str, Any]) -> str:
@@ -257,7 +257,7 @@ def _decided_otherwise(name: str, trace: Trace, mine: str, found: Divergence, le
     who = f"{letter[found.request]} " if found.request else ""
     wrote = "the same tokens" if found.same_tokens else "other tokens"
     parts = t(
-        f"{{engine}} decides otherwise from step {found.step} on: under {{mine}} {{before}}, under {{name}} {{after}}.",
+        f"{{engine}} decides differently from step {found.step} on: under {{mine}} {{before}}, under {{name}} {{after}}.",
         engine=_named(name, trace), mine=mine, name=name,
         before=who + decision(found.before), after=who + decision(found.after),
     )  # fmt: skip
@@ -272,9 +272,9 @@ def caveats(comparison: Comparison) -> list[str]:
         return []
     size = next(iter(theirs.values())).config.block_size
     said = [
-        "A time goes from the first request handed over to the end of the last step: loading a model and its KV pool are not in it, keeping "
-        f"the record is, and nobody turns tokens into text. KV blocks hold {size} tokens for everybody.",
-        "A model of 5 million parameters on a CPU is not what these engines are made for: such times say little of them elsewhere.",
+        "Times run from the first request handed over to the end of the last step. Loading a model and its KV pool is not included, keeping "
+        f"the record is, and no tokens are turned into text. KV blocks hold {size} tokens in every engine.",
+        "A model of 5 million parameters on a CPU is not what these engines are made for: such times say little about them elsewhere.",
     ]
     return [t(sentence) for sentence in said]
 

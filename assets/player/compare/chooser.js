@@ -24,7 +24,7 @@ export class Chooser {
     };
     const chips = () => [
       ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry.name, entry.title, entry.shows, () => this.acts.open(entry))),
-      ...made.map((m) => chip(m.title, m.title, t("Measured here: {who}. It goes when the page is closed.", { who: m.shows }), () => this.acts.back(m))),
+      ...made.map((m) => chip(m.title, m.title, t("Measured here: {who}. It is lost when the page is closed.", { who: m.shows }), () => this.acts.back(m))),
     ];
     const lists = () => [...new Set(recorded.map((entry) => entry.group).filter(Boolean))].map((group) => this._list(group, recorded.filter((entry) => entry.group === group)));
     this.more.setAttribute("aria-label", t("More comparisons"));

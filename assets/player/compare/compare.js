@@ -106,7 +106,7 @@ export class Compare {
       if (entry) await this.open(entry);
       else this.empty("There is no recorded comparison here yet. Run one.");
     } catch (error) {
-      this.empty(t("Nothing to compare could be fetched: {why}.", { why: t(error.message) }));
+      this.empty(t("The comparisons could not be loaded: {why}.", { why: t(error.message) }));
     }
   }
 

@@ -26,7 +26,7 @@ export class Stage {
     app.transport.toggle(false);
     const tab = app.layout === "phone" ? views.find((v) => v === "mask" || SIDE.includes(v)) : views.find((v) => SIDE.includes(v));
     const entry = app.options.catalogue.find((e) => e.name === run);
-    if (!entry) return app.toast(`${t("This recorded run is not here:")} ${run}.`);
+    if (!entry) return app.toast(`${t("This recorded run is not available:")} ${run}.`);
     if (app.entry !== entry || app.speech.opened !== app.speech.language) await app.open(entry, { step, pin, tab });
     else {
       app.clear();

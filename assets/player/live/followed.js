@@ -34,8 +34,8 @@ export class FollowedView {
     setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
     setText(this.file, all ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`) : t("Recorded in {file}", { file: followed.file }));
     const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
-    setText(this.note, [...notes, t("It is somebody else's engine: it can be watched, not steered."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
-    setText(this.clock, followed.says.length ? followed.says.map((says) => t(says)).join(" ") : followed.streams.length > 1 ? t("These are no ranks of one engine: each recording is followed by itself.") : "");
+    setText(this.note, [...notes, t("This is somebody else's engine: you can watch it, but not control it."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
+    setText(this.clock, followed.says.length ? followed.says.map((says) => t(says)).join(" ") : followed.streams.length > 1 ? t("These are not ranks of one engine: each recording is followed separately.") : "");
     setAttr(this.streams, "aria-label", t("Recordings"));
     this.streams.hidden = followed.streams.length < 2;
     const key = JSON.stringify([speaking(), followed.streams, followed.ranks.map((rank) => rank.of), all || followed.of]);
@@ -88,6 +88,6 @@ export function followedSays({ run, state, broken }, { skipped, silent, inLanes 
   if (skipped) return t("Your connection fell behind: some steps were skipped.");
   if (!run) return t("Its engine has computed nothing yet.");
   if (!inLanes && !run.waitingAt(run.length - 1).length) return t("Nobody is in its batch now.");
-  if (silent > SILENT) return t(`No step has come for ${Math.round(silent / 1000)} s: its engine takes long over one, or is gone.`);
+  if (silent > SILENT) return t(`No step has come for ${Math.round(silent / 1000)} s: the engine is busy with a long one, or has stopped.`);
   return "";
 }

@@ -44,10 +44,10 @@ export class ShadowView {
 /** What the numbers are, or how far they have come; told: the server's latest message about this policy. */
 function noteOf(told) {
   if (told?.sentence) return t(told.sentence);
-  if (!told?.finished) return t("As soon as nobody asks, the same requests are run again under this policy.");
+  if (!told?.finished) return t("The same requests are run again under this policy as soon as the engine is idle.");
   const { requests, finished, other_texts: other } = told;
-  if (told.status !== "done") return t(`Run again whenever nobody asks: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
-  const texts = t(other ? `${count(other)} [text|texts] came out otherwise` : "with the same texts");
+  if (told.status !== "done") return t(`Run again whenever the engine is idle: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
+  const texts = t(other ? `${count(other)} [text|texts] came out differently` : "with the same texts");
   const mean = t(`Time to answer: the mean of the ${count(finished)} [request|requests] that both have answered.`);
-  return `${mean} ${t("Run again while nobody asked: same model, same arrivals, {texts}.", { texts })}`;
+  return `${mean} ${t("Run again while the engine was idle: same model, same arrivals, {texts}.", { texts })}`;
 }

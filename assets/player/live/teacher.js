@@ -116,7 +116,7 @@ export class Teacher {
       h("h2", {}, t("Teacher")), this.error, this.limits,
       h("div", { class: "pace" }, h("span", { class: "label" }, t("Pace")), this.pace, this.paceSays),
       h("div", { class: "acts" }, act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null })),
-        act("Clear the batch", () => ({ clear: true }), "Cancels whatever is under way")),
+        act("Clear the batch", () => ({ clear: true }), "Cancels whatever is in progress")),
       h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name)))),
       h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks);
   }

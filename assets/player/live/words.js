@@ -26,20 +26,20 @@ export function inLanes(run) {
 export function says({ run, state, broken }, { skipped, teaches }) {
   const set = state.class || {};
   if (broken) return `${t(broken)} ${t("Trying again.")}`;
-  if (!state.class) return t("The engine is being made ready, which takes some seconds.");
+  if (!state.class) return t("The engine is starting, which takes a few seconds.");
   if (set.changing) {
     const running = run ? inLanes(run) : 0;
     const held = set.held ? t(` ${count(set.held)} [request|requests] [waits|wait] for it.`) : "";
     return `${running ? t(`At the barrier: ${running} still running. `) : ""}${t("Then comes {limits}.", { limits: limitsWords(set.next || set) })}${held}`;
   }
-  if (state.late) return t("The engine was at work before anybody watched: it is shown from its next run on.");
+  if (state.late) return t("The engine was running before anybody watched: it is shown from its next run on.");
   if (skipped) return t("Your connection fell behind: some steps were skipped.");
-  if (set.accepting === false) return t("The teacher takes no requests just now.");
-  if (set.hide_texts) return t("The teacher hides texts: you alone read your own, here.");
+  if (set.accepting === false) return t("The teacher is not accepting requests right now.");
+  if (set.hide_texts) return t("The teacher has hidden the texts: only you can read yours, here.");
   if (set.record_is_full) return t("The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.");
   if (!run) return `${t("Nobody has asked yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a wave.") : ""}`;
   const last = run.length - 1;
   if (!inLanes(run) && !run.waitingAt(last).length) return t("Nobody is in the batch now. Add a prompt: it joins in the next step.");
-  if (state.pace === 0) return t("The batch stands still: the teacher takes single steps.");
+  if (state.pace === 0) return t("The batch is paused: the teacher takes single steps.");
   return "";
 }

@@ -247,7 +247,7 @@ export class PackedRow {
     return {
       request,
       hot: { request, q: position, keys: [position, position + 1] },
-      lines: [[{ request }, ` token ${position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed ahead by speculation, and right"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`]],
+      lines: [[{ request }, ` token ${position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed by speculation, correctly"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`]],
     };
   }
 

@@ -21,7 +21,7 @@ export class Live {
   /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
   async start(spec, visitor, tell) {
     if (this.going) {
-      tell.failed("A run is already going: cancel it first.");
+      tell.failed("A run is already in progress: cancel it first.");
       return false;
     }
     return this._follow(tell, async (signal) => {

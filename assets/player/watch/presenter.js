@@ -25,7 +25,7 @@ export function present(app, on, quiet) {
   app.sized();
   app.changed();
   if (!on) hideToast(app.root); // it may still tell the keys of what was left
-  else if (!quiet) app.toast("Space plays, R tells the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
+  else if (!quiet) app.toast("Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
 }
 
 /**

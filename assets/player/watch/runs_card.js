@@ -63,7 +63,7 @@ export function showRuns(app) {
     if (rest.length) groups.push([{ title: "Recorded runs", answer: "" }, rest]);
     dialog.replaceChildren(
       h("header", { class: "runs-head" }, h("h2", {}, t("Runs")), h("form", { method: "dialog" }, h("button", { class: "icon-button", "aria-label": t("Close") }, icon("close")))),
-      ...(app.visit.runs.length ? [h("section", {}, h("h3", {}, t("Runs of this visit")), h("p", {}, t("Made here; they go when the page is closed.")),
+      ...(app.visit.runs.length ? [h("section", {}, h("h3", {}, t("Runs of this visit")), h("p", {}, t("Made here; they are lost when the page is closed.")),
         h("div", { class: "run-choices visit" }, ...app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill))))] : []),
       ...groups.filter(([, entries]) => entries.length).map(([{ title, answer }, entries]) => h("section", {}, h("h3", {}, t(title)), h("p", {}, t(answer)),
         h("div", { class: "run-choices" }, ...entries.map((entry) => recorded(app, dialog, entry))))),

@@ -43,7 +43,7 @@ export function changesOf(config, policies, binding = "none") {
 
 /** The card with changes to the run on screen. */
 export async function showWhatIf(app) {
-  if (app.running) return app.toast("A run is going: wait for its end, or cancel it.");
+  if (app.running) return app.toast("A run is in progress: wait for it to end, or cancel it.");
   const { editor } = app;
   const spec = await editor.specOnScreen();
   if (!spec) return;
