@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 from core.config import EngineConfig
 from core.scheduler.output import SchedulerOutput
+from core.trace.events import Pass
 from core.trace.header import ExecutionFacts, ModelFacts
 from core.workload.request import SamplingParams
 
@@ -59,6 +60,10 @@ class PassResult:
     def result(self) -> PassResult:
         """Itself: a pass that was computed at once has been `Launched` too."""
         return self
+
+
+CARRIED = tuple(f.name for f in fields(PassResult) if f.name in Pass._fields and f.name not in ("t_start", "t_end"))
+"""What is said of a pass and stands in its step's event as it is. A field that both have goes all the way by its name."""
 
 
 class Launched(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from core.engine.runner import Launched, PassResult
+from core.engine.runner import CARRIED, Launched, PassResult
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import StepFacts
 from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings, to_microseconds
@@ -122,7 +122,7 @@ class Step:
                     t_start=to_microseconds(result.t_start - origin),
                     t_end=to_microseconds(result.t_end - origin),
                     finished_rows=tuple(finished),
-                    bucket=result.bucket,
+                    **{name: getattr(result, name) for name in CARRIED},
                 )
             )
         if self.facts.overrun:  # a row for nothing: its token is nobody's

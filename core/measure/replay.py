@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from core.config import EngineConfig
-from core.engine.runner import PassResult, Sample
+from core.engine.runner import CARRIED, PassResult, Sample
 from core.engine.step import Step
 from core.errors import InflightError, InvalidWorkload, PolicyFailed, shown
 from core.policy import POLICIES, Policy
@@ -229,7 +229,8 @@ class Replay:
         result = replace(_NOT_READ, samples=samples)
         if index < len(event.passes):
             forward = event.passes[index]
-            result = replace(result, t_start=forward.t_start, t_end=forward.t_end, bucket=forward.bucket)
+            carried = {name: getattr(forward, name) for name in CARRIED}
+            result = replace(result, t_start=forward.t_start, t_end=forward.t_end, **carried)
         step.results.append(result)
 
     def _stopped(self, event: StepEvent) -> frozenset[str]:
