@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from core.trace.events import StepEvent
-from core.trace.file import Asked
+from core.trace.file import TokenizedRequest
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import Request
@@ -27,7 +27,7 @@ class Recorder:
 
     def request(self, request: Request, prompt: Sequence[int]) -> None:
         """A request was accepted. prompt: its token ids."""
-        self.trace.asked[request.id] = Asked(request, list(prompt))
+        self.trace.asked[request.id] = TokenizedRequest(request, list(prompt))
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:
         """A step was taken; the event that `event` makes of it."""

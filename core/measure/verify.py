@@ -20,7 +20,7 @@ from core.policy import RecordedPolicy
 from core.recorders.texts import plain
 from core.trace.detokenize import pieces
 from core.trace.events import Limit, StepEvent
-from core.trace.file import Asked, Pieces, Reader
+from core.trace.file import Reader, TokenizedRequest, TokenTexts
 from core.trace.header import Header, ModelFacts
 from core.workload.request import Request
 from core.workload.workload import Workload
@@ -138,14 +138,14 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
                 texts.add(record)
             if written is not None:
                 written.add(record)
-        elif isinstance(record, Asked):
+        elif isinstance(record, TokenizedRequest):
             requests += 1
             _refuse(replay.fault_of_request(*record) if replay else None, reader.line)
             if texts is not None:
                 _refuse(texts.fault_of_request(*record), reader.line)
             if written is not None:
                 written.asked.append(record)
-        elif isinstance(record, Pieces):
+        elif isinstance(record, TokenTexts):
             if texts is not None:
                 _refuse(texts.fault(record), reader.line)
         else:
@@ -206,7 +206,7 @@ class _Texts:
         for s in event.sampled:
             self._tokens[s.request][1].append(s.token_id)
 
-    def fault(self, of_one: Pieces) -> str | None:
+    def fault(self, of_one: TokenTexts) -> str | None:
         prompt, output = self._tokens.pop(of_one.request)
         if pieces(self._tokenizer, prompt) == of_one.prompt and pieces(self._tokenizer, output, context=prompt) == of_one.output:
             return None
@@ -220,7 +220,7 @@ class _Written:
     """What a rerun is compared with: everything that was asked, and each token with its log-probability and margin."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[TokenizedRequest] = []
         self.tokens: dict[str, array[int]] = {}
         self.facts: dict[str, list[tuple[float, float]]] = {}
         self.ended: set[str] = set()  # by themselves

@@ -38,7 +38,7 @@ from core.trace.events import (
     Waiting,
     Why,
 )
-from core.trace.file import Asked
+from core.trace.file import TokenizedRequest
 from core.trace.inferred import why_admitted, why_stalled, why_waiting
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
@@ -336,13 +336,13 @@ class Conversion:
 
     # -- the whole ---------------------------------------------------------------------------------------------------
 
-    def asked(self) -> dict[str, Asked]:
+    def asked(self) -> dict[str, TokenizedRequest]:
         """The requests that are known, in the order of whoever asked where that is on record; raises InvalidRequest or InvalidWorkload."""
         if workload := self._facts.get("workload"):
             requests = [r for r in Workload.from_json(workload) if r.id in self._known]
         else:
             requests = [Request.from_json(data) for data in self._requests]
-        return {request.id: Asked(request, self._known[request.id].prompt) for request in requests}
+        return {request.id: TokenizedRequest(request, self._known[request.id].prompt) for request in requests}
 
     def plain_texts(self) -> Texts:
         """Ids in place of texts, where no tokenizer is known."""

@@ -37,14 +37,14 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
     return abs(prepare + forward + sample - passes) <= rounding and schedule + passes <= whole + rounding
 
 
-def may_arrive(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
+def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
     """Whether a request can have come at that time: before the first pass and, where arrivals count steps, within the step."""
     latest = event.passes[0].t_start if event.passes and one_clock else event.t_end
     earliest = event.t_start - _ROUNDING if by_step and one_clock else 0.0
     return earliest <= arrived.t <= latest
 
 
-def may_be_best(s: Sampled, vocab_size: int | None) -> bool:
+def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
     """Whether a token can be the most probable one, given its probability and its margin: every other token is at most as probable as the
     runner-up.
     """
@@ -53,7 +53,7 @@ def may_be_best(s: Sampled, vocab_size: int | None) -> bool:
     return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
 
 
-def may_be_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
+def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
     """Whether the pass can have been a CUDA graph of as many positions as it says: the next power of two, or these very rows."""
     if execution is None or not execution.cuda_graphs:
         return False
@@ -64,7 +64,7 @@ def may_be_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
     return positions <= bucket <= min(most, max(least, 2 * positions - 1))
 
 
-def may_be_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
+def plausible_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
     """Whether a reason is that of a limit that there is, with its numbers. totals: of each limit, all that there is of it."""
     return (
         why is None

@@ -30,14 +30,14 @@ _CRC = ',"crc":"%08x"}'
 _CRC_LENGTH = len(_CRC % 0)
 
 
-class Asked(NamedTuple):
+class TokenizedRequest(NamedTuple):
     """A request that is to come, and its prompt as token ids."""
 
     request: Request
     prompt: list[int]
 
 
-class Pieces(NamedTuple):
+class TokenTexts(NamedTuple):
     """One piece of text for each token of a request; joined they are its prompt or its output."""
 
     request: str
@@ -61,14 +61,22 @@ def sealed(records: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def lines(
-    header: Header, asked: Mapping[str, Asked], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool
+    header: Header,
+    asked: Mapping[str, TokenizedRequest],
+    events: Iterable[StepEvent],
+    texts: Callable[[str], TokenTexts],
+    complete: bool,
 ) -> Iterator[str]:
     """A trace as JSON lines, without line ends. texts: of a request, asked for once."""
     return sealed(_records(header, asked, events, texts, complete))
 
 
 def _records(
-    header: Header, asked: Mapping[str, Asked], events: Iterable[StepEvent], texts: Callable[[str], Pieces], complete: bool
+    header: Header,
+    asked: Mapping[str, TokenizedRequest],
+    events: Iterable[StepEvent],
+    texts: Callable[[str], TokenTexts],
+    complete: bool,
 ) -> Iterator[dict[str, Any]]:
     yield {"kind": "header", "schema": SCHEMA, **header.to_json()}
     to_come, met, over = iter(asked.values()), set[str](), set[str]()
@@ -137,7 +145,7 @@ class Reader:
         """The number of the line read last, from 1."""
         return self._number
 
-    def records(self) -> Iterator[Asked | StepEvent | Pieces | End]:
+    def records(self) -> Iterator[TokenizedRequest | StepEvent | TokenTexts | End]:
         """In the order of the file."""
         while (data := self._next()) is not None:
             kind = data.get("kind")
@@ -154,14 +162,14 @@ class Reader:
                 yield self._event(data)
         raise InvalidTrace("the trace is truncated: its last line is missing.", self._number + 1)
 
-    def _asked(self, data: dict[str, Any]) -> Asked:
+    def _asked(self, data: dict[str, Any]) -> TokenizedRequest:
         try:
             request = Request.from_json(data.get("asked"))
         except InflightError as error:
             raise InvalidTrace(str(error), self._number) from None
         prompt = data.get("tokens", request.prompt_token_ids and list(request.prompt_token_ids))
         self._refuse(self.checker.fault_of_request(request, prompt))
-        return Asked(request, prompt)  # type: ignore[arg-type]  # checked just now
+        return TokenizedRequest(request, prompt)  # type: ignore[arg-type]  # checked just now
 
     def _event(self, data: dict[str, Any]) -> StepEvent:
         try:
@@ -173,9 +181,9 @@ class Reader:
         self._num_events += 1
         return event
 
-    def _texts(self, data: dict[str, Any]) -> Pieces:
-        pieces = Pieces(data.get("request"), data.get("prompt"), data.get("output"))  # type: ignore[arg-type]
-        self._refuse(self.checker.fault_of_pieces(*pieces))
+    def _texts(self, data: dict[str, Any]) -> TokenTexts:
+        pieces = TokenTexts(data.get("request"), data.get("prompt"), data.get("output"))  # type: ignore[arg-type]
+        self._refuse(self.checker.fault_of_texts(*pieces))
         return pieces
 
     def _end(self, data: dict[str, Any]) -> End:
@@ -197,7 +205,7 @@ class Reader:
         return data
 
 
-class Trusting(Checker):
+class NoChecks(Checker):
     """Holds nothing against the rules."""
 
     def fault_of_request(self, request: Request, prompt: Any) -> str | None:
@@ -206,7 +214,7 @@ class Trusting(Checker):
     def fault(self, event: StepEvent) -> str | None:
         return None
 
-    def fault_of_pieces(self, request: Any, prompt: Any, output: Any) -> str | None:
+    def fault_of_texts(self, request: Any, prompt: Any, output: Any) -> str | None:
         return None
 
     def fault_at_end(self, complete: object) -> str | None:

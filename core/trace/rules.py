@@ -12,7 +12,7 @@ from collections.abc import Collection
 from itertools import groupby
 from typing import Any
 
-from core.trace.bounds import in_order, may_arrive, may_be_best, may_be_graph, may_be_reason, parts_fit
+from core.trace.bounds import in_order, parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_reason
 from core.trace.events import BeforeOrAfter, Segment, StepEvent
 from core.trace.header import Header
 from core.trace.inferred import REASONS, inferred_reasons
@@ -92,7 +92,7 @@ class Checker:
             self._forget(request)
         return None
 
-    def fault_of_pieces(self, request: Any, prompt: Any, output: Any) -> str | None:
+    def fault_of_texts(self, request: Any, prompt: Any, output: Any) -> str | None:
         """What is wrong with the texts of a request: every token has its piece of text. A request that is over is then forgotten."""
         if not isinstance(request, str) or request not in self._num_prompt or request in self._told:
             return "these are the texts of no request."
@@ -172,7 +172,7 @@ class Checker:
         for arrived in event.arrived:
             if arrived.request not in self._num_prompt or arrived.request in self._state.arrived:
                 return f"request {arrived.request!r} cannot arrive"
-            if not may_arrive(arrived, event, self._header.has_one_clock, self._header.counts_steps):
+            if not plausible_arrival(arrived, event, self._header.has_one_clock, self._header.counts_steps):
                 return f"request {arrived.request!r} arrives at a time at which it cannot have come"
             self._state.arrive(event.step, arrived)
         return None
@@ -263,7 +263,7 @@ class Checker:
         why = event.waiting.why
         totals = {"lanes": self._config.num_lanes, "budget": event.budget.limit, "blocks": self._num_blocks}
         reasons = [why, *(a.why for a in event.admitted), *(s.why for s in event.stalled)]
-        if not all([may_be_reason(reason, totals) for reason in reasons]):
+        if not all([plausible_reason(reason, totals) for reason in reasons]):
             return "a reason has numbers that no limit has"
         if event.budget.binding != (why.limit if why else "none"):
             return f"it was not held back by {event.budget.binding!r}"
@@ -332,7 +332,7 @@ class Checker:
                 rows * width - sum(lengths),
             ):
                 return f"the positions of pass {index} do not add up"
-            if forward.bucket is not None and not may_be_graph(forward, self._header.execution):
+            if forward.bucket is not None and not plausible_graph(forward, self._header.execution):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
             if len(set(lanes)) < len(lanes) or (self._own and lanes != sorted(lanes)):
@@ -386,7 +386,7 @@ class Checker:
                 return f"token {s.token_id} of request {s.request!r} has numbers that nobody recorded"
             if not 0 <= s.token_id < vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {s.request!r} is not one that can be sampled"
-            if is_measured and not self._requests[s.request].sampling.temperature and not may_be_best(s, self._vocab_size):
+            if is_measured and not self._requests[s.request].sampling.temperature and not plausible_greedy(s, self._vocab_size):
                 return f"token {s.token_id} of request {s.request!r} cannot have that probability at that margin"
             self._state.sample(s)
         return self._drafts(event, index, segments)

@@ -39,7 +39,7 @@ class Trace:
     """
 
     header: Header
-    asked: dict[str, file.Asked]
+    asked: dict[str, file.TokenizedRequest]
     events: list[StepEvent]
     complete: bool = True
     tokenizer: Any = field(default=None, repr=False)
@@ -151,7 +151,7 @@ class Trace:
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        return file.lines(self.header, self.asked, self.events, lambda r: file.Pieces(r, prompt[r], output[r]), self.complete)
+        return file.lines(self.header, self.asked, self.events, lambda r: file.TokenTexts(r, prompt[r], output[r]), self.complete)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace; an existing file is replaced only once the new one is whole."""
@@ -173,14 +173,14 @@ class Trace:
 
         trusted: it was checked before, as what ships with us was by its tests; its checksums are all that is looked at.
         """
-        reader = file.Reader(lines, file.Trusting) if trusted else file.Reader(lines)
+        reader = file.Reader(lines, file.NoChecks) if trusted else file.Reader(lines)
         trace, texts = cls(reader.header, {}, []), Texts({}, {})
         for record in reader.records():
             if isinstance(record, StepEvent):
                 trace.events.append(record)
-            elif isinstance(record, file.Asked):
+            elif isinstance(record, file.TokenizedRequest):
                 trace.asked[record.request.id] = record
-            elif isinstance(record, file.Pieces):
+            elif isinstance(record, file.TokenTexts):
                 texts.prompt[record.request], texts.output[record.request] = record.prompt, record.output
             else:
                 trace.complete = record.complete

@@ -11,7 +11,7 @@ from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.measure.baselines.recorded import transformers_batching
 from core.measure.divergence import divergence
 from core.models.load import load_adapter
-from core.recorders.asked import BLOCK_SIZE, Asked, drive
+from core.recorders.engine_task import BLOCK_SIZE, EngineTask, drive
 from core.recorders.follow import Follower, News
 from core.trace.events import StepEvent
 from core.workload.presets import PRESETS
@@ -43,11 +43,11 @@ def test_a_request_comes_before_its_step_and_idle_steps_pass():
 def test_a_preset_keeps_its_tokens_in_larger_blocks():
     _, tokenizer = load_adapter("shakespeare-bpe", "cpu", "float32")
     preset = PRESETS["kv-pressure"]
-    asked = Asked.of(preset, tokenizer)
+    asked = EngineTask.of(preset, tokenizer)
     assert asked.config.num_blocks * BLOCK_SIZE == preset.config.num_blocks * preset.config.block_size
     assert all(r.sampling.temperature == 0 for r in asked.workload)
-    assert Asked.from_json(asked.to_json()) == asked
-    unlimited = Asked.of(PRESETS["long-prompt-chunked"], tokenizer)
+    assert EngineTask.from_json(asked.to_json()) == asked
+    unlimited = EngineTask.of(PRESETS["long-prompt-chunked"], tokenizer)
     assert unlimited.config.num_blocks * BLOCK_SIZE >= unlimited.longest * unlimited.config.max_num_seqs
 
 
@@ -59,7 +59,7 @@ def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
     adapter, tokenizer = load_adapter("shakespeare-bpe", "cpu", "float32")
     preset = PRESETS["kv-pressure"]
     requests = [replace(r, sampling=replace(r.sampling, max_new_tokens=24)) for r in list(preset.workload)[:4]]
-    asked = Asked.of(replace(preset, workload=Workload(requests), config=replace(preset.config, num_blocks=13)), tokenizer)
+    asked = EngineTask.of(replace(preset, workload=Workload(requests), config=replace(preset.config, num_blocks=13)), tokenizer)
     contender = transformers_batching(asked, adapter.model)
     seen: list[News] = []
     with contender.ready() as start:

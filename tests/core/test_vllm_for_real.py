@@ -18,8 +18,8 @@ from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
 from core.cli import main
 from core.config import ASSETS
 from core.measure.divergence import divergence
-from core.recorders.asked import Asked
 from core.recorders.convert import open_recording, to_trace
+from core.recorders.engine_task import EngineTask
 from core.recorders.raw import read_raw
 from core.recorders.vllm.record import PYTHON, VllmProcess, vllm_python
 from core.trace.ranks import Ranks
@@ -107,7 +107,7 @@ def test_it_serves_records_and_opens(python, tmp_path, capsys):
 @pytest.mark.parametrize("name", ["kv-pressure", "shared-prefix"])
 def test_it_decides_as_ours_on_a_preset(python, name):
     engine = Engine.from_pretrained("shakespeare-bpe", dtype="float32")
-    asked = Asked.of(preset(name), engine.tokenizer)
+    asked = EngineTask.of(preset(name), engine.tokenizer)
     with VllmProcess(asked, python) as other:
         theirs = [open_recording(other.run()[1]) for _ in range(2)]  # a second run begins as empty as the first
     ours = Engine(engine.adapter, engine.tokenizer, asked.config).run(asked.workload)

@@ -30,8 +30,8 @@ import typer
 from core.cli.output import print_line
 from core.config import ASSETS
 from core.errors import InflightError
-from core.recorders.asked import Asked
 from core.recorders.convert import open_recording
+from core.recorders.engine_task import EngineTask
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
 from core.recorders.vllm import inflight_vllm
@@ -127,7 +127,7 @@ def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[
                 process.wait()
 
 
-def record_ranks(asked: Asked, python: str, folder: Path, ranks: int) -> list[Path]:
+def record_ranks(asked: EngineTask, python: str, folder: Path, ranks: int) -> list[Path]:
     """Serve the model on data-parallel ranks, ask for the requests as they arrive, a step taken as 10 ms, and leave a recording for each rank in the
     folder, by rank. Raises InflightError.
     """
@@ -169,7 +169,7 @@ def vllm_ranks(
         raise InflightError(f"There is no run of several ranks called {unknown[0]!r}; there is {', '.join(RANKED)}.")
     for preset in (RANKED[name] for name in names or RANKED):
         with tempfile.TemporaryDirectory() as place:
-            recordings = record_ranks(Asked.of(preset, tokenizer_of(preset.model)), python, Path(place), RANKS)
+            recordings = record_ranks(EngineTask.of(preset, tokenizer_of(preset.model)), python, Path(place), RANKS)
             for rank, trace in enumerate(map(open_recording, recordings)):
                 path = TRACES / f"{preset.name}.rank{rank}.jsonl"
                 trace.save(path)

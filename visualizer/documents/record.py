@@ -29,7 +29,7 @@ from core.measure.load import Sweep, sweep_load
 from core.measure.mistakes import leaky_engine, unmasked_pads
 from core.measure.rounds import Contender, load_average
 from core.models.cache import ModelCache
-from core.recorders.asked import Asked
+from core.recorders.engine_task import EngineTask
 from core.recorders.vllm.record import VllmProcess, require_python
 from core.runner.engine import Engine
 from core.trace.header import Header
@@ -250,7 +250,7 @@ def _compare_policies(recording: ShippedComparison, repeats: int, device: str, s
 def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, say: Say) -> Shown:
     """vLLM, our `continuous` and transformers in rotated order, with as many threads each."""
     adapter, tokenizer = ModelCache().get(chosen.model, "cpu")
-    asked = Asked.of(chosen, tokenizer)
+    asked = EngineTask.of(chosen, tokenizer)
     engine = Engine(adapter, tokenizer, asked.config)
     say(f"{chosen.name}: loading vLLM")
     with VllmProcess(asked, python, torch.get_num_threads()) as other:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from core.models.cache import ModelCache
 from core.trace.events import StepEvent
-from core.trace.file import Asked
+from core.trace.file import TokenizedRequest
 from core.trace.header import Header
 from core.trace.trace import Trace
 from visualizer.server.jobs import Cancelled, Run
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     """
 
     header: Header | None
-    asked: dict[str, Asked]
+    asked: dict[str, TokenizedRequest]
     events: list[StepEvent]
     complete: bool
     answer: dict[str, Any]

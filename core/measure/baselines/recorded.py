@@ -1,6 +1,6 @@
 """Other engines that leave a trace of what they did: vLLM in a process of its own, transformers in this one, each timed while it is recorded.
 
-Both are handed each request just before the step at which it arrives (`core.recorders.asked.drive`). Their times go from the first request
+Both are handed each request just before the step at which it arrives (`core.recorders.engine_task.drive`). Their times go from the first request
 handed over to the end of the last step; loading a model and making a KV pool are not in them, listening is.
 """
 
@@ -18,8 +18,8 @@ from core.errors import InflightError
 from core.measure.baselines.job import Job
 from core.measure.baselines.transformers_continuous import TransformersContinuous
 from core.measure.rounds import Contender, Run
-from core.recorders.asked import ARRIVALS, Asked, drive
 from core.recorders.convert import open_recording
+from core.recorders.engine_task import ARRIVALS, EngineTask, drive
 from core.recorders.transformers_batching import recording
 from core.recorders.vllm.record import VllmProcess
 from core.workload.request import Request
@@ -30,14 +30,14 @@ class _Recorded(NamedTuple):
     path: Path
 
 
-def vllm(asked: Asked, engine: VllmProcess) -> Contender:
+def vllm(asked: EngineTask, engine: VllmProcess) -> Contender:
     """An engine that runs already, on what it was asked for."""
     return Contender.of(
         "vLLM", lambda: _Recorded(*engine.run()), _read, {"version": engine.version, **asked.config.to_json(), "policy": "vLLM"}
     )
 
 
-def transformers_batching(asked: Asked, model: Any) -> Contender:
+def transformers_batching(asked: EngineTask, model: Any) -> Contender:
     """transformers' continuous batching on a loaded model, under the same limits; a prompt is cut wherever its budget ends."""
     config = asked.config
     limits = {"num_blocks": config.num_blocks, "allow_block_sharing": config.prefix_caching}

@@ -1,6 +1,6 @@
 """Runs vLLM in a process of its own, driven by lines of JSON; vLLM's own output is kept out of them.
 
-The first line says what is asked for (`core.recorders.asked.Asked`); the answer is `{"ready": version}` once the model is loaded. After that a
+The first line says what is asked for (`core.recorders.engine_task.EngineTask`); the answer is `{"ready": version}` once the model is loaded. After that a
 line names a file, and the answer is `{"seconds": …}` when the workload has run and its steps are recorded there.
 
 Every request is handed to `LLMEngine.add_request` just before the `LLMEngine.step` at which it arrives, in this one thread, so that vLLM
@@ -16,7 +16,7 @@ import time
 from typing import IO, Any
 
 from core.config import ASSETS
-from core.recorders.asked import ARRIVALS, Asked, drive
+from core.recorders.engine_task import ARRIVALS, EngineTask, drive
 from core.workload.request import Request
 
 ENVIRONMENT = {
@@ -30,7 +30,7 @@ ENVIRONMENT = {
 }
 
 
-def engine_of(asked: Asked) -> Any:
+def engine_of(asked: EngineTask) -> Any:
     """An LLMEngine with the model, the limits and a scheduler that records."""
     from vllm import EngineArgs, LLMEngine
 
@@ -56,7 +56,7 @@ def engine_of(asked: Asked) -> Any:
     )
 
 
-def run(engine: Any, asked: Asked, path: str) -> float:
+def run(engine: Any, asked: EngineTask, path: str) -> float:
     """Run the workload from an empty engine and record it; seconds from the first request handed over to the last step's end."""
     from vllm import SamplingParams
 
@@ -82,7 +82,7 @@ def main(lines: IO[str], answers: IO[str]) -> None:
         answers.write(json.dumps(data) + "\n")
         answers.flush()
 
-    asked = Asked.from_json(json.loads(lines.readline()))
+    asked = EngineTask.from_json(json.loads(lines.readline()))
     import vllm
 
     engine = engine_of(asked)

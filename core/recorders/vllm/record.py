@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from core.errors import InflightError
-from core.recorders.asked import Asked
 from core.recorders.convert import open_recording
+from core.recorders.engine_task import EngineTask
 from core.recorders.texts import tokenizer_of
 from core.workload.presets import preset
 
@@ -35,7 +35,7 @@ class VllmProcess:
     python: of an environment with vLLM. threads: for its computing, None for its own choice. version: of vLLM.
     """
 
-    def __init__(self, asked: Asked, python: str, threads: int | None = None) -> None:
+    def __init__(self, asked: EngineTask, python: str, threads: int | None = None) -> None:
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._folder = tempfile.TemporaryDirectory()
         self._runs = 0
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         for name in given.presets:
-            asked = Asked.of(preset(name), tokenizer_of(preset(name).model))
+            asked = EngineTask.of(preset(name), tokenizer_of(preset(name).model))
             with VllmProcess(asked, given.python) as engine:
                 seconds, path = engine.run()
                 given.out.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ ARRIVALS = "Each request was handed over just before the step at which it arrive
 
 
 @dataclass(frozen=True)
-class Asked:
+class EngineTask:
     """model: a built-in name. prompts: token ids by request, so that every engine gets the same tokens. Arrivals count steps."""
 
     model: str
@@ -29,7 +29,7 @@ class Asked:
     prompts: dict[str, list[int]]
 
     @classmethod
-    def of(cls, preset: Preset, tokenizer: Any) -> Asked:
+    def of(cls, preset: Preset, tokenizer: Any) -> EngineTask:
         """A preset with its KV pool in blocks of 32 tokens, as many tokens as before; a pool without a limit has room for every lane."""
         requests = preset.workload.greedy()
         prompts = {r.id: list(r.prompt_token_ids or tokenizer(r.prompt)["input_ids"]) for r in requests}
@@ -53,7 +53,7 @@ class Asked:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Asked:
+    def from_json(cls, data: dict[str, Any]) -> EngineTask:
         return cls(data["model"], EngineConfig.from_json(data["config"]), Workload.from_json(data["workload"]), data["prompts"])
 
 
