@@ -83,11 +83,29 @@ def test_what_to_open_is_there():
     assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name):
     text = (ROOT / name).read_text(encoding="utf-8")
-    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
-    assert links and not [link for link in links if not (ROOT / link).exists()]
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
+    assert links or name.startswith("docs/")
+    for link in links:
+        file, _, section = link.partition("#")
+        page = (ROOT / name).parent / file if file else ROOT / name
+        assert page.exists(), link
+        if section:
+            titles = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+            assert section in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}, link
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("docs/")])
+def test_paths_in_the_docs_exist(name):
+    """A word in backticks or in a command is a path of the repository where it begins with one of its folders."""
+    folders = "|".join(sorted(re.escape(path.name) for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"))
+    words = re.findall(rf"(?<![\w./-])(?:{folders}|\.ci)/[\w./*-]*\w/?", (ROOT / name).read_text(encoding="utf-8"))
+    assert [word for word in words if not list(ROOT.glob(word))] == []
 
 
 @pytest.mark.slow
