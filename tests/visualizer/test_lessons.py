@@ -13,8 +13,7 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.lessons.document import At, document, faq, lesson_document, recorded, runs_of_lessons
 from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, parts_at
-from visualizer.lessons.lesson import PaintMask
-from visualizer.lessons.lessons import LESSONS, SEEN
+from visualizer.lessons.lessons import LESSONS, SEEN, PaintMask
 from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
@@ -201,7 +200,7 @@ def test_a_mask_to_paint_is_the_one_of_the_step():
     for _, stop in ALL:
         if isinstance(stop.question, PaintMask):
             trace = TRACES(stop.about.run)
-            at = At(trace, stop.about.rule(trace))
+            at = At(trace, stop.about.step(trace))
             for segment in at.event.segments:
                 rows = [q for q in trace.mask(at.step).queries if q.request == segment.request]
                 assert len(rows) == segment.length

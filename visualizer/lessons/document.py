@@ -16,10 +16,20 @@ from core.errors import InflightError
 from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.lessons.facts import PAIRS, Company, Who, fact, recorded_run
-from visualizer.lessons.lesson import ChooseNumber, ChooseRequest, ChooseWords, Lesson, PaintMask, Question, Stop
-from visualizer.lessons.lessons import LESSONS, QUESTIONS, SEEN
-from visualizer.lessons.places import At, Place
+from visualizer.lessons.facts import PAIRS, At, Company, Who, fact, recorded_run
+from visualizer.lessons.lessons import (
+    LESSONS,
+    QUESTIONS,
+    SEEN,
+    ChooseNumber,
+    ChooseRequest,
+    ChooseWords,
+    Lesson,
+    PaintMask,
+    Question,
+    Stop,
+)
+from visualizer.lessons.places import Place
 from visualizer.lessons.texts import FOLDER, LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
 from visualizer.words.language import catalogue, speaking, t
 
@@ -161,7 +171,7 @@ def _among(question: ChooseRequest, at: At) -> list[str]:
 
 def _at(place: Place, traces: Traces) -> At:
     trace = traces(place.run)
-    return At(trace, place.rule(trace))
+    return At(trace, place.step(trace))
 
 
 # -- the words of the page, and tables below a stop's text ---------------------------------------------------------------
@@ -170,7 +180,7 @@ def _at(place: Place, traces: Traces) -> At:
 def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
     """The glossary by term: what `hints` has, and where it can be seen, {"run", "step", "view"}."""
     return {
-        term: {**hint, "run": place.run, "step": place.rule(traces(place.run)), "view": view}
+        term: {**hint, "run": place.run, "step": place.step(traces(place.run)), "view": view}
         for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)
     }
 

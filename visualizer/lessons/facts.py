@@ -12,18 +12,60 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
-from core.config import ASSETS
+from core.config import ASSETS, EngineConfig
 from core.errors import InflightError
 from core.measure.divergence import divergence
 from core.measure.metrics import metrics, request_times
 from core.trace.events import Finished, Sampled, Segment, StepEvent
-from core.trace.run_state import RunState
+from core.trace.mask import Mask
+from core.trace.phrases import letters
+from core.trace.run_state import Frame, RunState
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
-from visualizer.lessons.places import At
+
+
+@dataclass(frozen=True)
+class At:
+    """A step of a trace, and what facts are computed from."""
+
+    trace: Trace
+    step: int
+
+    @cached_property
+    def event(self) -> StepEvent:
+        return self.trace.event(self.step)
+
+    @cached_property
+    def frame(self) -> Frame:
+        return next(found for found in self.trace.frames() if found.step == self.step)
+
+    @cached_property
+    def mask(self) -> Mask:
+        """Who may look at whom in the step's first pass."""
+        return self.trace.mask(self.step)
+
+    @cached_property
+    def config(self) -> EngineConfig:
+        return self.trace.config
+
+    @cached_property
+    def letters(self) -> dict[str, str]:
+        return letters(self.trace)
+
+    def request(self, letter: str) -> str:
+        """A request by its letter; raises InflightError if there is none."""
+        for request, its in self.letters.items():
+            if its == letter:
+                return request
+        raise InflightError(f"This run has no request {letter}.")
+
+    def of(self, phase: str) -> list[Segment]:
+        """The step's segments of a phase, prefill or decode."""
+        return [s for s in self.event.segments if s.phase == phase]
+
 
 PAIRS = {
     "float32": ("greedy-alone", "greedy-together"),

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from core.trace.events import Segment
 from visualizer.charts.theme import HUES, deal, tint
-from visualizer.lessons.places import At
+from visualizer.lessons.facts import At
 from visualizer.words.language import t
 
 _CELL = 17

@@ -1,142 +1,76 @@
 """Places in recorded runs: a run's name and a rule that finds a step in it, so that a run recorded anew still shows what was meant.
 
+    start, end              the run's first step and its last
+    mixes, preempts, …      the first step of which this holds; mixes(3): the third
+    admits(B), ends(B), …   the first of which it holds for request B
+    after ends(B)           the step after another; before: the one before it
+
 Knows traces alone; composes no words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
 from typing import NamedTuple
 
-from core.config import EngineConfig
 from core.errors import InflightError
-from core.trace.events import Segment, StepEvent
-from core.trace.mask import Mask
+from core.trace.events import StepEvent
 from core.trace.phrases import letters
-from core.trace.run_state import Frame
 from core.trace.trace import Trace
-
-Rule = Callable[[Trace], int]
+from visualizer.lessons.facts import parts_at, recorded_run
 
 
 class Place(NamedTuple):
     """A step of a recorded run, by the run's name and the rule that finds the step."""
 
     run: str
-    rule: Rule
+    rule: str
+
+    def step(self, trace: Trace) -> int:
+        """The step that the rule finds in the run; raises InflightError where there is none."""
+        *moves, name = self.rule.split()
+        steps = [e.step for e in trace.events]
+        try:
+            index = steps.index(_found(trace, name)) + moves.count("after") - moves.count("before")
+            return steps[index if index >= 0 else len(steps)]
+        except LookupError:
+            raise InflightError(f"The run {trace.header.workload} has no step {self.rule!r}.") from None
 
 
-@dataclass(frozen=True)
-class At:
-    """A step of a trace, and what facts are computed from."""
-
-    trace: Trace
-    step: int
-
-    @cached_property
-    def event(self) -> StepEvent:
-        return self.trace.event(self.step)
-
-    @cached_property
-    def frame(self) -> Frame:
-        return next(found for found in self.trace.frames() if found.step == self.step)
-
-    @cached_property
-    def mask(self) -> Mask:
-        """Who may look at whom in the step's first pass."""
-        return self.trace.mask(self.step)
-
-    @cached_property
-    def config(self) -> EngineConfig:
-        return self.trace.config
-
-    @cached_property
-    def letters(self) -> dict[str, str]:
-        return letters(self.trace)
-
-    def request(self, letter: str) -> str:
-        """A request by its letter; raises InflightError if there is none."""
-        for request, its in self.letters.items():
-            if its == letter:
-                return request
-        raise InflightError(f"This run has no request {letter}.")
-
-    def of(self, phase: str) -> list[Segment]:
-        """The step's segments of a phase, prefill or decode."""
-        return [s for s in self.event.segments if s.phase == phase]
+def _found(trace: Trace, rule: str) -> int:
+    name, _, given = rule.rstrip(")").partition("(")
+    if name in _OF_RUN:
+        return _OF_RUN[name](trace)
+    if name in _OF_STEP:
+        return [e.step for e in trace.events if _OF_STEP[name](e)][int(given or 1) - 1]
+    which = -1 if name.startswith("last") else 0
+    return [e.step for e in trace.events if given in {letters(trace)[r] for r in _OF_REQUEST[name](e)}][which]
 
 
-def first(test: Callable[[StepEvent], object], number: int = 0) -> Rule:
-    """The step of the first event that passes the test, or of one that comes `number` such events later."""
-    return lambda trace: _found(trace, (e.step for e in trace.events if test(e)), number)
+_OF_RUN: dict[str, Callable[[Trace], int]] = {
+    "start": lambda trace: trace.events[0].step,
+    "end": lambda trace: trace.events[-1].step,
+    "parts": lambda trace: parts_at(recorded_run("greedy-alone-bf16"), trace),  # writes another token than each request alone
+}
+_OF_STEP: dict[str, Callable[[StepEvent], object]] = {
+    "mixes": lambda e: any(_phases(e, i) == {"prefill", "decode"} for i in range(len(e.passes))),  # in one pass
+    "chunks": lambda e: (
+        any(s.phase == "prefill" and s.start for s in e.segments) and not e.kv.prefix_hits
+    ),  # goes on with a prompt
+    "two_join": lambda e: len(e.admitted) > 1 and any(s.phase == "decode" for s in e.segments),
+    "several_wait": lambda e: e.waiting.count > 1,
+    "preempts": lambda e: e.preempted,
+    "hits": lambda e: e.kv.prefix_hits,
+    "short_of_lanes": lambda e: e.budget.binding == "lanes" and e.waiting.count and e.segments,
+    "short_of_blocks": lambda e: e.budget.binding == "blocks" and e.segments,
+    "short_of_budget": lambda e: e.budget.binding == "budget" and e.waiting.count,
+}
+_OF_REQUEST: dict[str, Callable[[StepEvent], list[str]]] = {
+    "admits": lambda e: [a.request for a in e.admitted],
+    "ends": lambda e: [f.request for f in e.finished],
+    "last_chunk": lambda e: [s.request for s in e.segments if s.phase == "prefill"],  # the last step that reads its prompt
+}
 
 
-def before(rule: Rule) -> Rule:
-    """The step before another."""
-    return lambda trace: _neighbour(trace, rule(trace), -1)
-
-
-def after(rule: Rule) -> Rule:
-    """The step after another."""
-    return lambda trace: _neighbour(trace, rule(trace), 1)
-
-
-def start(trace: Trace) -> int:
-    return trace.events[0].step
-
-
-def end(trace: Trace) -> int:
-    return trace.events[-1].step
-
-
-def admits(letter: str) -> Rule:
-    """The step that first admits a request."""
-    return lambda trace: _found(
-        trace, (e.step for e in trace.events if any(letters(trace)[a.request] == letter for a in e.admitted)), 0
-    )
-
-
-def ends(letter: str) -> Rule:
-    """The step with which a request finishes."""
-    return lambda trace: _found(
-        trace, (e.step for e in trace.events if any(letters(trace)[f.request] == letter for f in e.finished)), 0
-    )
-
-
-def last_chunk(letter: str) -> Rule:
-    """The step that reads the last of a request's prompt."""
-
-    def rule(trace: Trace) -> int:
-        reads = [
-            e.step for e in trace.events if any(letters(trace)[s.request] == letter and s.phase == "prefill" for s in e.segments)
-        ]
-        return _found(trace, iter(reads), len(reads) - 1)
-
-    return rule
-
-
-def mixes(event: StepEvent) -> bool:
-    """Whether prompts and decodes are computed in one pass."""
-    return any({s.phase for s in event.segments if s.pass_index == i} == {"prefill", "decode"} for i in range(len(event.passes)))
-
-
-def chunks(event: StepEvent) -> bool:
-    """Whether a prompt goes on that an earlier step began."""
-    return any(s.phase == "prefill" and s.start for s in event.segments) and not event.kv.prefix_hits
-
-
-def _found(trace: Trace, steps: Iterator[int], number: int) -> int:
-    for count, step in enumerate(steps):
-        if count == number:
-            return step
-    raise InflightError(f"The run {trace.header.workload} has no such step.")
-
-
-def _neighbour(trace: Trace, step: int, by: int) -> int:
-    steps = [e.step for e in trace.events]
-    index = steps.index(step) + by
-    if not 0 <= index < len(steps):
-        raise InflightError(f"The run {trace.header.workload} has no step beside step {step}.")
-    return steps[index]
+def _phases(event: StepEvent, index: int) -> set[str]:
+    return {s.phase for s in event.segments if s.pass_index == index}

@@ -14,9 +14,9 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.lessons.document import lesson_document
+from visualizer.lessons.facts import At
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.pictures import lanes_picture, mask_picture
-from visualizer.lessons.places import At
 from visualizer.lessons.texts import FOLDER, Span, texts
 from visualizer.words.language import speaking
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from core.config import ASSETS
 from core.errors import InflightError
-from visualizer.lessons.facts import Value, Who, fact
-from visualizer.lessons.places import At
+from visualizer.lessons.facts import At, Value, Who, fact
 
 FOLDER = ASSETS / "lessons"
 LANGUAGES = {"en": "English", "de": "Deutsch"}
