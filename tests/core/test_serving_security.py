@@ -18,7 +18,7 @@ from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, served
 
 LIMITS = ServingLimits(
-    max_body_bytes=20_000, body_s=0.5, max_requests=40, max_requests_per_client=30, max_prompt_tokens=200, max_viewers=3
+    max_body_bytes=20_480, body_s=0.5, max_requests=40, max_requests_per_client=30, max_prompt_tokens=200, max_viewers=3
 )
 ENDLESS = {"prompt": "O Romeo, ", "max_tokens": 240, "stream": True, "ignore_eos": True}
 
@@ -52,7 +52,7 @@ def unhurt(server: Served) -> None:
 def test_a_body_that_is_too_large_announced_or_not(server):
     big = b'{"prompt": "' + b"a" * 30_000 + b'"}'
     answer = server.post("/generate", {"prompt": "a" * 30_000})
-    assert answer.status_code == 413 and answer.json()["error"]["message"] == "A body has at most 20,000 bytes here."
+    assert answer.status_code == 413 and answer.json()["error"]["message"] == "A body has at most 20 KiB here."
     with connected(server, call(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")) as made:
         made.sendall(b"%x\r\n%s\r\n" % (len(big), big))
         assert status(made) == 413

@@ -32,7 +32,7 @@ class BodyGuard:
             await self._app(scope, receive, send)
             return
         most, seconds, each_piece = self._bounds(scope)
-        too_large = self._refusal(413, f"A body has at most {most:,} bytes here.")
+        too_large = self._refusal(413, f"A body has at most {most / 1024:,.0f} KiB here.")
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not announced.isdigit() or int(announced) > most:
             await too_large(scope, receive, send)
