@@ -89,7 +89,7 @@ class EngineThread:
     def start(self) -> None:
         """Begin the first run; raises ExecutionFailed where the KV pool cannot be had."""
         self._begin_run()
-        self._outputs.publish(self._pace_entry)
+        self._outputs.log.add(self._pace_entry)
         self._thread.start()
 
     def send(self, message: ToEngine) -> None:
@@ -157,7 +157,7 @@ class EngineThread:
                 self.pace.owe()  # a step, in which they leave
             case messages.SetPace(steps_per_s):
                 self.pace.set(steps_per_s)
-                self._outputs.publish(self._pace_entry)
+                self._outputs.log.add(self._pace_entry)
             case messages.TakeSteps(count):
                 self.pace.ask(count)
             case messages.ChangeConfig(_, start):
@@ -167,16 +167,9 @@ class EngineThread:
                 self._begin_next_run()
             case messages.SetClass():
                 self._class = message
-            case messages.Publish(entry):
-                self._outputs.publish(entry)
-            case messages.Subscribe(subscriber):
-                subscriber.put(self._pace_entry)
-                self._outputs.subscribers.append(subscriber)
-            case messages.Unsubscribe(subscriber):
-                self._outputs.subscribers.remove(subscriber)
             case messages.Drain():
                 self.pace.set(None)
-                self._outputs.publish(self._pace_entry)
+                self._outputs.log.add(self._pace_entry)
                 self._outputs.log.close()
             case messages.Stop():
                 self._stopping = True
@@ -322,4 +315,4 @@ class EngineThread:
         state = self.class_state(self._class, self.next_change.config if self.next_change else None)
         if state != self._announced:
             self._announced = state
-            self._outputs.publish({"kind": "class", **state.to_json()})
+            self._outputs.log.add({"kind": "class", **state.to_json()})

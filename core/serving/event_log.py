@@ -109,7 +109,7 @@ class Excerpt:
 
 
 class EventLog:
-    """`append`, `restart` and `forget` belong to one thread, `read` to any event loop.
+    """`append` may be called from any thread; `restart` and `forget` belong to one, `read` to any event loop.
 
     kept: how many messages a reader may be behind, at least; None for all. chapters: how many chapters are kept, in place of that: a chapter's first message
     tells a newcomer all that the rest of it builds on. shown: what viewers are sent of a message; it may be set anew and holds for earlier ones, too.

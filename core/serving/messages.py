@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 
 from core.config import EngineConfig
-from core.serving.event_log import Hidden, LogEntry
+from core.serving.event_log import Hidden
 
 if TYPE_CHECKING:
     from core.serving.stream import TokenStream
@@ -71,25 +70,6 @@ class SetClass:
 
 
 @dataclass(frozen=True)
-class Publish:
-    """Tell viewers."""
-
-    entry: LogEntry
-
-
-@dataclass(frozen=True)
-class Subscribe:
-    """Put into this queue, too, whatever the log is told from now on, beginning with the pace as it is."""
-
-    queue: SimpleQueue[LogEntry]
-
-
-@dataclass(frozen=True)
-class Unsubscribe:
-    queue: SimpleQueue[LogEntry]
-
-
-@dataclass(frozen=True)
 class Drain:
     """Go on at full speed; viewers are told nothing more."""
 
@@ -99,9 +79,7 @@ class Stop:
     """End after the step under way."""
 
 
-ToEngine = (
-    Submit | Cancel | CancelAll | SetPace | TakeSteps | ChangeConfig | SetClass | Publish | Subscribe | Unsubscribe | Drain | Stop
-)
+ToEngine = Submit | Cancel | CancelAll | SetPace | TakeSteps | ChangeConfig | SetClass | Drain | Stop
 
 
 # -- to viewers ----------------------------------------------------------------------------------------------------------

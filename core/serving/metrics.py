@@ -5,6 +5,9 @@ A board made for vLLM works once `vllm:` is replaced by `inflight:`; `assets/gra
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any, TypeVar
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from core.config import EngineConfig
@@ -13,33 +16,13 @@ from core.serving.stream import TokenStream
 from core.trace.events import StepEvent
 from core.workload.request import FinishReason
 
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
+
 PREFIX = "inflight:"
 # The bounds of vLLM's histograms, and below them those that a small model on a CPU needs.
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
-_ITL = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-    20.0,
-    40.0,
-    80.0,
-)
+_VLLM_ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+_ITL = (0.001, 0.0025, 0.005, *_VLLM_ITL)
 _SECONDS = (0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
 _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -52,48 +35,39 @@ class ServingMetrics:
         self.registry = CollectorRegistry()
         self._labels = {"model_name": model, "engine": "0"}
         self._prefix_caching = False
-        gauge, counter, histogram = self._gauge, self._counter, self._histogram
+        gauge, counter = partial(self._new, Gauge), partial(self._new, Counter)
+        seconds, tokens = (partial(self._new, Histogram, buckets=buckets) for buckets in (_SECONDS, _TOKENS))
         gauge("num_requests_running", "Requests in a lane.").set_function(lambda: len(engine.running))
         gauge("num_requests_waiting", "Requests waiting.").set_function(lambda: engine.num_waiting)
-        gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.").set_function(
-            lambda: engine.kv_blocks[0] / engine.kv_blocks[1]
-        )
+        usage = gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.")
+        usage.set_function(lambda: engine.kv_blocks[0] / engine.kv_blocks[1])
         self._cache = Info(PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry)
         self._preemptions = counter("num_preemptions", "Preemptions, by recomputation.")
         self._prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests that have their first token.")
         self._generation_tokens = counter("generation_tokens", "Tokens generated.")
         self._queries = counter("prefix_cache_queries", "Prompt tokens looked for in the prefix cache.")
         self._hits = counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.")
-        self._success = Counter(
-            PREFIX + "request_success",
-            "Requests that ended, by reason.",
-            [*self._labels, "finished_reason"],
-            registry=self.registry,
+        reasons = [*self._labels, "finished_reason"]
+        self._success = Counter(PREFIX + "request_success", "Requests that ended, by reason.", reasons, registry=self.registry)
+        self._step_tokens = self._new(Histogram, "iteration_tokens_total", "Tokens computed in a step.", buckets=_STEP_TOKENS)
+        self._ttft = self._new(Histogram, "time_to_first_token_seconds", "From arrival to the first token.", buckets=_TTFT)
+        self._itl = self._new(Histogram, "inter_token_latency_seconds", "Between two tokens of a request.", buckets=_ITL)
+        self._tpot = self._new(
+            Histogram, "request_time_per_output_token_seconds", "A request's mean time between tokens.", buckets=_ITL
         )
-        self._step_tokens = histogram("iteration_tokens_total", "Tokens computed in a step.", _STEP_TOKENS)
-        self._ttft = histogram("time_to_first_token_seconds", "From arrival to the first token.", _TTFT)
-        self._itl = histogram("inter_token_latency_seconds", "Between two tokens of a request.", _ITL)
-        self._tpot = histogram("request_time_per_output_token_seconds", "A request's mean time between tokens.", _ITL)
-        self._e2e = histogram("e2e_request_latency_seconds", "From arrival to the last token.", _SECONDS)
-        self._queue = histogram("request_queue_time_seconds", "From arrival to a lane.", _SECONDS)
-        self._inference = histogram("request_inference_time_seconds", "From a lane to the last token.", _SECONDS)
-        self._prefill = histogram("request_prefill_time_seconds", "From a lane to the first token.", _SECONDS)
-        self._decode = histogram("request_decode_time_seconds", "From the first token to the last.", _SECONDS)
-        self._request_prompt = histogram("request_prompt_tokens", "Prompt tokens of a request.", _TOKENS)
-        self._request_generation = histogram("request_generation_tokens", "Tokens generated for a request.", _TOKENS)
-        self._max_tokens = histogram("request_params_max_tokens", "The most tokens a request asked for.", _TOKENS)
+        self._e2e = seconds("e2e_request_latency_seconds", "From arrival to the last token.")
+        self._queue = seconds("request_queue_time_seconds", "From arrival to a lane.")
+        self._inference = seconds("request_inference_time_seconds", "From a lane to the last token.")
+        self._prefill = seconds("request_prefill_time_seconds", "From a lane to the first token.")
+        self._decode = seconds("request_decode_time_seconds", "From the first token to the last.")
+        self._request_prompt = tokens("request_prompt_tokens", "Prompt tokens of a request.")
+        self._request_generation = tokens("request_generation_tokens", "Tokens generated for a request.")
+        self._max_tokens = tokens("request_params_max_tokens", "The most tokens a request asked for.")
         self.step_failures = counter("step_failures", "Steps that failed, with the requests in them.")
         self._refusals = Counter(PREFIX + "http_refusals", "Calls refused, by HTTP status.", ["status"], registry=self.registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(PREFIX + name, text, list(self._labels), registry=self.registry).labels(**self._labels)
-
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(PREFIX + name, text, list(self._labels), registry=self.registry).labels(**self._labels)
-
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        made = Histogram(PREFIX + name, text, list(self._labels), registry=self.registry, buckets=buckets)
-        return made.labels(**self._labels)
+    def _new(self, kind: type[_Metric], name: str, text: str, **more: Any) -> _Metric:
+        return kind(PREFIX + name, text, list(self._labels), registry=self.registry, **more).labels(**self._labels)
 
     def configured(self, config: EngineConfig, num_blocks: int) -> None:
         """A run begins with these limits."""

@@ -13,11 +13,10 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from queue import SimpleQueue
 from typing import Any
 
 from core.errors import InflightError, InvalidRequest
-from core.serving.event_log import EngineLog, LogEntry, ServedStep
+from core.serving.event_log import EngineLog, ServedStep
 from core.serving.metrics import ServingMetrics
 from core.serving.request_validator import RequestValidator
 from core.serving.stream import Piece, TokenStream, call_in, put_all
@@ -84,7 +83,6 @@ class OutputProcessor:
         self._top_logprobs = TopLogprobs()
         self._answers: dict[str, _Answer] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
-        self.subscribers: list[SimpleQueue[LogEntry]] = []
         self.last_step = -1  # of this run, that was processed
 
     # -- while the engine takes a step: see `core.engine.outputs` ------------------------------------------------------
@@ -118,13 +116,13 @@ class OutputProcessor:
         """A run begins; requests come one by one."""
         self.last_step = -1
         self.metrics.configured(header.config, header.num_blocks)
-        self.publish({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
+        self.log.add({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
 
     def queued(self, stream: TokenStream, request: Request) -> None:
         """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
         self._top_logprobs.ask(stream.id, stream.num_top_logprobs)
-        self.publish(
+        self.log.add(
             {
                 "kind": "request",
                 "id": stream.id,
@@ -169,7 +167,7 @@ class OutputProcessor:
                 if piece_of.finish_reason is not None:
                     self.metrics.finished(stream, piece_of.finish_reason)
             self.metrics.step(event)
-            self.publish(ServedStep(event, texts))
+            self.log.add(ServedStep(event, texts))
         finally:  # even if something failed above, nobody waits for a token that is there
             self._hand_over(handed)
 
@@ -183,7 +181,7 @@ class OutputProcessor:
         for stream in streams:
             del self.streams[stream.id]
         if streams:
-            self.publish({"kind": "carried", "requests": [stream.id for stream in streams]})
+            self.log.add({"kind": "carried", "requests": [stream.id for stream in streams]})
 
     def let_go(self) -> list[TokenStream]:
         """The streams in the engine, whose work is dropped."""
@@ -197,12 +195,6 @@ class OutputProcessor:
         if not isinstance(error, InvalidRequest):
             self.metrics.finished(stream, "error")
         stream.call(lambda: stream.fail(error))
-
-    def publish(self, entry: LogEntry) -> None:
-        """Tell viewers."""
-        self.log.add(entry)
-        for subscriber in self.subscribers:
-            subscriber.put(entry)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

@@ -6,16 +6,15 @@ and holds nobody up: it goes on only while no request is under way.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
 from core.serving.event_log import LogEntry
-from core.serving.messages import Publish, Subscribe, Unsubscribe
 from core.serving.rerun import Rerun, Twin
 from core.trace.header import Header
 
@@ -36,79 +35,73 @@ class Shadow:
     """policy: of the shadow. It puts entries {"kind": "shadow"} into the engine's log; its thread ends with `close` or with the log."""
 
     def __init__(self, serving: ServingEngine, policy: str) -> None:
-        self._serving, self.policy = serving, policy
-        self._inbox: queue.SimpleQueue[LogEntry] = queue.SimpleQueue()
+        self._serving, self._log, self.policy = serving, serving.event_log, policy
         self._closed = False
-        self._begun: dict[str, Any] | None = None  # the header of a run that is not followed yet
-        self._steps_per_s: float | None = None
-        self._rerun: Rerun | None = None  # of the run that is followed
         self._thread = threading.Thread(target=self._work, name="inflight-shadow", daemon=True)
 
     def start(self) -> None:
         """Follow the engine from its next run on."""
-        self._serving.send(Subscribe(self._inbox))
+        self._heard = len(self._log) - 1  # the number of the last entry that was read
+        self._steps_per_s = self._serving.steps_per_s
         self._thread.start()
 
     def close(self) -> None:
         """Ask it to end; it does so soon."""
         self._closed = True
-        self._serving.send(Unsubscribe(self._inbox))
 
     # -- its thread --------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         twin = Twin.of(self._serving.engine)
+        begun: dict[str, Any] | None = None  # the header of a run that is to be followed
         while not self._ends:
             try:
-                if self._begun is None:
-                    self._wait()
-                else:
-                    begun, self._begun, self._rerun = self._begun, None, None
-                    self._follow(Header.from_json(begun), twin)
-            except _Over:
-                continue
+                begun = self._follow(begun, twin)
             except InflightError as error:
                 self._say({"status": "refused", "sentence": str(error)})
+                begun = None
 
     @property
     def _ends(self) -> bool:
-        return self._closed or self._serving.event_log.closed
+        return self._closed or self._log.closed
 
-    def _follow(self, header: Header, twin: Twin) -> None:
-        """Beside one run of the real engine, from its first step until another begins."""
-        config = shadow_config(header.config, self.policy, header.num_blocks)
-        rerun = self._rerun = Rerun(header, config, lambda: self._serving.engine.now, twin)
-        rerun.hear({"kind": "pace", "steps_per_s": self._steps_per_s, "t": 0.0})
+    def _follow(self, begun: dict[str, Any] | None, twin: Twin) -> dict[str, Any] | None:
+        """Beside one run of the real engine, if there is one to follow, until another begins: the header of that one."""
+        rerun: Rerun | None = None
+        if begun is not None:
+            header = Header.from_json(begun)
+            config = shadow_config(header.config, self.policy, header.num_blocks)
+            rerun = Rerun(header, config, lambda: self._serving.engine.now, twin)
+            rerun.hear({"kind": "pace", "steps_per_s": self._steps_per_s, "t": 0.0})
         told: Any = None
         told_at = -_TELL
-        while True:
-            is_idle = self._serving.is_idle  # asked first: what was said until then is in the inbox
-            self._take_news()
-            state = rerun.state
-            if state != told and time.monotonic() - told_at >= _TELL:
-                told, told_at = state, time.monotonic()
-                self._say(state)
-            if not (is_idle and rerun.advance()):
+        while not self._ends:
+            is_idle = self._serving.is_idle  # asked first: what was said until then is in the log
+            for entry in self._news():
+                if isinstance(entry, dict) and entry["kind"] == "run":
+                    return entry["header"]
+                if isinstance(entry, dict) and entry["kind"] == "pace":
+                    self._steps_per_s = entry["steps_per_s"]
+                if rerun is not None:
+                    rerun.hear(entry)
+            if rerun is not None and rerun.state != told and time.monotonic() - told_at >= _TELL:
+                told, told_at = rerun.state, time.monotonic()
+                self._say(told)
+            if rerun is None or not (is_idle and rerun.advance()):
                 time.sleep(_LOOK)
+        return None
 
-    def _wait(self) -> None:
-        if self._inbox.empty():
-            time.sleep(_LOOK)
-        self._take_news()
-
-    def _take_news(self) -> None:
-        """What has happened; raises _Over for a run that begins, and at the end."""
-        while not self._inbox.empty():
-            entry = self._inbox.get()
-            if isinstance(entry, dict) and entry["kind"] == "run":
-                self._begun = entry["header"]
-                raise _Over
-            if isinstance(entry, dict) and entry["kind"] == "pace":
-                self._steps_per_s = entry["steps_per_s"]
-            if self._rerun is not None:
-                self._rerun.hear(entry)
-        if self._ends:
-            raise _Over
+    def _news(self) -> Iterator[LogEntry]:
+        """What has happened; raises InflightError where the log has kept less than that."""
+        more = True
+        while more:
+            excerpt, more = self._log.take(self._heard)
+            for message in excerpt.taken if excerpt is not None else ():
+                self._heard = message.number
+                if isinstance(message.data, dict) and message.data["kind"] == "skipped":
+                    self._steps_per_s = self._serving.steps_per_s
+                    raise InflightError("The engine was too far ahead: this run is not run again for real.")
+                yield message.data
 
     def _say(self, state: dict[str, Any]) -> None:
-        self._serving.send(Publish({"kind": "shadow", "policy": self.policy, **state}))
+        self._log.add({"kind": "shadow", "policy": self.policy, **state})

@@ -293,7 +293,7 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
     assert taught.get("/session", headers=headers).status_code in (400, 403, 431)  # texts are hidden
     health = taught.get("/health").json()
     assert taught.serving.engine.config == before and taught.serving.settings.accepting and taught.serving.event_log.hidden.texts
-    assert health["requests"] == 0 and not taught.serving.engine.outputs.subscribers
+    assert health["requests"] == 0 and taught.serving.settings.shadow is None
     unhurt(taught)
 
 

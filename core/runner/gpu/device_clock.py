@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 
-class DeviceClock(Protocol):
-    """Marks are read in the order in which they were made."""
-
-    def mark(self) -> Any:
-        """A point after all work handed to the device so far."""
-        ...
-
-    def wait(self, mark: Any) -> None:
-        """Until the device has reached the mark."""
-        ...
-
-    def time(self, mark: Any) -> float:
-        """When the device reached a mark that has been waited for: seconds on the engine's clock."""
-        ...
-
-
 class HostClock:
-    """For a device that computes while the host waits."""
+    """For a device that computes while the host waits: `mark` a point after all work handed to the device so far, `wait` until it has been
+    reached, and read its `time` in seconds on the engine's clock, in the order in which marks were made.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -62,3 +48,6 @@ class CudaClock:
         self._time += self._last.elapsed_time(mark) / 1000
         self._last = mark
         return self._time
+
+
+DeviceClock = HostClock | CudaClock

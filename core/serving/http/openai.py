@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,13 +49,12 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         _check_model(serving, body.model)
         asked: list[CheckedRequest] = []
         for prompt in body.prompts:
-            samplings = body.samplings(body.max_tokens or 16)
+            samplings = body.samplings(body.max_tokens)
             ids = await asyncio.to_thread(serving.check, prompt, samplings[0])
             asked += [(ids, sampling) for sampling in samplings]
-        shape = _Completions(
-            serving, f"cmpl-{secrets.token_hex(12)}", body.streamed, body.logprobs is not None, body.logprobs or 0
-        )
-        return await _answer(serving, shape, asked, body.n or 1, body.stream, request)
+        logprobs = body.logprobs is not None, body.logprobs or 0
+        shape = _Completions(serving, f"cmpl-{secrets.token_hex(12)}", body.stream_options, *logprobs)
+        return await _answer(shape, asked, body, request)
 
     @router.post("/chat/completions", summary="Continue a conversation")
     async def chat(body: ChatBody, request: Request) -> Response:
@@ -65,8 +64,9 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
         samplings = body.samplings(body.max_completion_tokens or body.max_tokens or room)
         ids = await asyncio.to_thread(serving.check, ids, samplings[0])
-        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.streamed, bool(body.logprobs), body.num_top_logprobs)
-        return await _answer(serving, shape, [(ids, sampling) for sampling in samplings], len(samplings), body.stream, request)
+        logprobs = body.logprobs, body.num_top_logprobs
+        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.stream_options, *logprobs)
+        return await _answer(shape, [(ids, sampling) for sampling in samplings], body, request)
 
     return router
 
@@ -76,19 +76,16 @@ def _check_model(serving: ServingEngine, model: str) -> None:
         raise UnknownModel(f"The model asked for is not served here; {serving.name} is.")
 
 
-async def _answer(
-    serving: ServingEngine, shape: _Shape, asked: Sequence[CheckedRequest], choices: int, stream: bool, request: Request
-) -> Response:
-    """choices: how many answers each prompt gets; its tokens count once."""
-    prompt_tokens = sum(len(prompt) for prompt, _ in asked[::choices])
-    streams = await submit_all(serving, asked, request, shape.id, num_top_logprobs=shape.num_top_logprobs)
-    if stream:
-        return event_stream(serving, streams, _chunks(shape, streams, prompt_tokens))
+async def _answer(shape: _Shape, asked: Sequence[CheckedRequest], body: CompletionBody | ChatBody, request: Request) -> Response:
+    prompt_tokens = sum(len(prompt) for prompt, _ in asked[:: body.n])  # a prompt with several answers counts once
+    streams = await submit_all(shape.serving, asked, request, shape.id, num_top_logprobs=shape.num_top_logprobs)
+    if body.stream:
+        return event_stream(shape.serving, streams, _chunks(shape, streams, prompt_tokens))
     return await answer_unless_gone(request, streams, _whole(shape, streams, prompt_tokens))
 
 
 async def _whole(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> Response:
-    choices = [shape.choice(index, pieces) for index, pieces in enumerate(await gather_pieces(streams))]
+    choices = [shape.choice(index, pieces, shape.whole) for index, pieces in enumerate(await gather_pieces(streams))]
     used = usage(prompt_tokens, sum(stream.num_tokens for stream in streams))
     return JSONResponse({**shape.head(shape.kind), "choices": choices, "usage": used})
 
@@ -103,7 +100,7 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
         written += piece.token_id is not None
         if options.include_usage and options.continuous_usage_stats:
             head["usage"] = usage(prompt_tokens, written)
-        yield {**head, "choices": [shape.delta(index, piece)]}
+        yield {**head, "choices": [shape.choice(index, [piece], shape.part)]}
     if options.include_usage:
         yield {**head, "choices": [], "usage": usage(prompt_tokens, sum(stream.num_tokens for stream in streams))}
     yield "[DONE]"
@@ -125,14 +122,23 @@ class _Shape:
     def head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.serving.name}
 
+    def choice(self, index: int, pieces: Sequence[Piece], content: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+        """Pieces of an answer. content: its text, `whole` or `part` of it."""
+        text = "".join(piece.text for piece in pieces)
+        logprobs = self._logprobs(index, pieces) if self.logprobs else None
+        return {"index": index, **content(text), "logprobs": logprobs, "finish_reason": pieces[-1].finish_reason}
+
     def first(self, index: int) -> list[dict[str, Any]]:
         """What a streamed choice begins with."""
         return []
 
-    def choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
+    def whole(self, text: str) -> dict[str, Any]:
         raise NotImplementedError
 
-    def delta(self, index: int, piece: Piece) -> dict[str, Any]:
+    def part(self, text: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
         raise NotImplementedError
 
     def _token(self, token_id: int) -> str:
@@ -146,26 +152,12 @@ class _Completions(_Shape):
 
     kind = chunk_kind = "text_completion"
 
-    def choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
-        text = "".join(piece.text for piece in pieces)
-        return {
-            "index": index,
-            "text": text,
-            "logprobs": self._logprobs(index, pieces),
-            "finish_reason": pieces[-1].finish_reason,
-        }
+    def whole(self, text: str) -> dict[str, Any]:
+        return {"text": text}
 
-    def delta(self, index: int, piece: Piece) -> dict[str, Any]:
-        return {
-            "index": index,
-            "text": piece.text,
-            "logprobs": self._logprobs(index, [piece]),
-            "finish_reason": piece.finish_reason,
-        }
+    part = whole
 
-    def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any] | None:
-        if not self.logprobs:
-            return None
+    def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
         offsets = []
         for piece in pieces:
             offsets.append(self._offsets.get(index, 0))
@@ -190,26 +182,15 @@ class _Chat(_Shape):
     def first(self, index: int) -> list[dict[str, Any]]:
         return [{"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}]
 
-    def choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
-        message = {"role": "assistant", "content": "".join(piece.text for piece in pieces)}
-        return {"index": index, "message": message, "logprobs": self._logprobs(pieces), "finish_reason": pieces[-1].finish_reason}
+    def whole(self, text: str) -> dict[str, Any]:
+        return {"message": {"role": "assistant", "content": text}}
 
-    def delta(self, index: int, piece: Piece) -> dict[str, Any]:
-        return {
-            "index": index,
-            "delta": {"content": piece.text},
-            "logprobs": self._logprobs([piece]),
-            "finish_reason": piece.finish_reason,
-        }
+    def part(self, text: str) -> dict[str, Any]:
+        return {"delta": {"content": text}}
 
-    def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
-        if not self.logprobs:
-            return None
+    def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
         rows = [
-            {
-                **self._logprob(piece.token_id, piece.logprob),
-                "top_logprobs": [self._logprob(*likely) for likely in piece.top_logprobs],
-            }
+            self._logprob(piece.token_id, piece.logprob) | {"top_logprobs": [self._logprob(*top) for top in piece.top_logprobs]}
             for piece in pieces
             if piece.token_id is not None
         ]

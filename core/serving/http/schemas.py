@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from core.errors import InvalidRequest
 from core.workload.request import SamplingParams
@@ -27,48 +27,46 @@ TokenIds = list[Annotated[int, Field(strict=True)]]
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """null is as good as left out."""
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
 
-class _Adjusting(_Body):
-    """Changes to logits before a token is chosen, see `SamplingParams`; OpenAI's names, and vLLM's where it has none."""
 
-    presence_penalty: Penalty | None = 0.0
-    frequency_penalty: Penalty | None = 0.0
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = 1.0
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = 0.0
+class _SamplingBody(_Body):
+    """How tokens are chosen, see `SamplingParams`; OpenAI's names, and vLLM's where it has none."""
+
+    temperature: Temperature = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: str | list[str] = []
+    ignore_eos: bool = False
+    presence_penalty: Penalty = 0.0
+    frequency_penalty: Penalty = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] = 1.0
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
     logit_bias: Annotated[dict[str, Bias], Field(max_length=1024)] | None = None
 
-    def _adjustments(self) -> dict[str, Any]:
-        """null asks for nothing."""
-        names = ("presence_penalty", "frequency_penalty", "repetition_penalty", "min_p", "logit_bias")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+    def _params(self, max_tokens: int, seed: int, **more: Any) -> SamplingParams:
+        given = self.model_dump(include=set(_SamplingBody.model_fields), exclude_none=True)
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        return SamplingParams(max_tokens, seed=seed, **{**given, "stop": stop, **more})
 
 
-class GenerateBody(_Adjusting):
+class GenerateBody(_SamplingBody):
     """`POST /generate`. Greedy unless a temperature is given."""
 
     prompt: str | TokenIds
     max_tokens: Tokens = 16
     stream: bool = False
     temperature: Temperature = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
     seed: Seed = 0
-    stop: str | list[str] | None = None
-    ignore_eos: bool = False
     nickname: Annotated[str, Field(max_length=200)] | None = Field(None, description="Told to those who watch, unless hidden.")
 
     def sampling(self) -> SamplingParams:
         """Raises InvalidRequest for values out of range."""
-        return SamplingParams(
-            self.max_tokens,
-            self.temperature,
-            self.top_k,
-            self.top_p,
-            self.seed,
-            _strings(self.stop),
-            self.ignore_eos,
-            **self._adjustments(),
-        )
+        return self._params(self.max_tokens, self.seed)
 
 
 class StreamOptions(_Body):
@@ -78,7 +76,7 @@ class StreamOptions(_Body):
     continuous_usage_stats: bool = False
 
 
-class _OpenAIBody(_Adjusting):
+class _OpenAIBody(_SamplingBody):
     """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are vLLM's extensions.
 
     seed: drawn where none is given. The other fields ask for what this engine does not do.
@@ -86,55 +84,33 @@ class _OpenAIBody(_Adjusting):
 
     model: str
     stream: bool = False
-    stream_options: StreamOptions | None = None
-    n: Choices | None = 1
-    temperature: Temperature | None = 1.0
-    top_p: float | None = 1.0
-    top_k: int | None = 0
-    seed: Seed | None = None
-    stop: str | list[str] | None = None
-    ignore_eos: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    n: Choices = 1
+    seed: Seed = Field(default_factory=lambda: secrets.randbits(62))
     user: str | None = Field(None, description="Taken and not used.")
 
     def _refused(self) -> dict[str, Any]:
         """Fields that ask for what is not done here, and what to leave them at."""
         raise NotImplementedError
 
-    def _sampling(self, max_tokens: int, seed: int, choice: int) -> SamplingParams:
-        for name, neutral in self._refused().items():
-            value = getattr(self, name)
-            if value is not None and value != neutral:
-                raise InvalidRequest(f"{name} is not supported here: leave it out.")
-        if self.stream_options is not None and not self.stream:
-            raise InvalidRequest("stream_options needs stream: true.")
-        return SamplingParams(
-            max_tokens,
-            1.0 if self.temperature is None else self.temperature,
-            max(0, self.top_k or 0),  # -1 is vLLM's word for all
-            1.0 if self.top_p is None else self.top_p,
-            (seed + choice) % 2**63,
-            _strings(self.stop),
-            self.ignore_eos,
-            **self._adjustments(),
-        )
-
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
         """One for each of the `n` choices, each with a seed of its own; raises InvalidRequest for values out of range."""
-        seed = secrets.randbits(62) if self.seed is None else self.seed
-        return [self._sampling(max_tokens, seed, choice) for choice in range(self.n or 1)]
-
-    @property
-    def streamed(self) -> StreamOptions:
-        return self.stream_options or StreamOptions()
+        for name, neutral in self._refused().items():
+            if getattr(self, name) not in (None, neutral):
+                raise InvalidRequest(f"{name} is not supported here: leave it out.")
+        if "stream_options" in self.model_fields_set and not self.stream:
+            raise InvalidRequest("stream_options needs stream: true.")
+        top_k = max(0, self.top_k)  # -1 is vLLM's word for all
+        return [self._params(max_tokens, (self.seed + choice) % 2**63, top_k=top_k) for choice in range(self.n)]
 
 
 class CompletionBody(_OpenAIBody):
     """`POST /v1/completions`. logprobs: of each token chosen, and of so many of the likeliest."""
 
     prompt: str | list[str] | TokenIds | list[TokenIds]
-    max_tokens: Tokens | None = 16
+    max_tokens: Tokens = 16
     logprobs: Likeliest | None = None
-    echo: bool | None = False
+    echo: bool = False
     best_of: int | None = None
     suffix: str | None = None
 
@@ -172,8 +148,8 @@ class ChatBody(_OpenAIBody):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
-    logprobs: bool | None = False
-    top_logprobs: Likeliest | None = None
+    logprobs: bool = False
+    top_logprobs: Likeliest = 0
     tools: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 
@@ -185,8 +161,4 @@ class ChatBody(_OpenAIBody):
         """Raises InvalidRequest for top_logprobs without logprobs."""
         if self.top_logprobs and not self.logprobs:
             raise InvalidRequest("top_logprobs needs logprobs: true.")
-        return self.top_logprobs or 0
-
-
-def _strings(stop: str | list[str] | None) -> tuple[str, ...]:
-    return () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+        return self.top_logprobs
