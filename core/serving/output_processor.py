@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import torch
+
+from core.engine.runner import SamplingRow, observing
 from core.errors import InflightError, InvalidRequest
+from core.runner.sampling import adjust_logits
 from core.serving.event_log import EngineLog, ServedStep
 from core.serving.metrics import ServingMetrics
 from core.serving.request_validator import RequestValidator
-from core.serving.stream import Piece, TokenStream, call_in, put_all
-from core.serving.top_logprobs import TopLogprobs
+from core.serving.stream import Piece, TokenStream, TopLogprob, call_in, put_all
 from core.trace.detokenize import AnswerText
 from core.trace.events import RECORDS, StepEvent
 from core.trace.header import Header
@@ -62,6 +65,49 @@ class ClientText:
 def _overlap(text: str, stop: str) -> int:
     """The length of the longest end of `text` that `stop` begins with."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
+
+
+class TopLogprobs:
+    """The likeliest tokens at each position, for requests that ask for them: computed beside the passes, from the logits that the choice was made
+    from, and only while somebody asks. A pass that is launched before its tokens are read leaves what it computed on the device until then."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, int] = {}  # how many, by request
+        self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}  # by request, then by tokens before
+
+    def ask(self, request: str, count: int) -> None:
+        """From now on, keep this many for each token of a request; none for a count of 0."""
+        if count:
+            self._asked[request], self._found[request] = count, {}
+
+    def forget(self, request: str) -> None:
+        """Forget a request that has ended."""
+        self._asked.pop(request, None)
+        self._found.pop(request, None)
+
+    def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
+        """Those for the token with this index, likeliest first; empty if nobody asked."""
+        found = self._found.get(request, {}).pop(position, None)
+        if found is None:
+            return ()
+        ids, logprobs = found[0].tolist(), found[1].tolist()
+        return tuple(TopLogprob(i, round(logprob, 5)) for i, logprob in zip(ids, logprobs, strict=True))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at the passes that are launched inside, if anybody asked."""
+        if not self._asked:
+            yield
+            return
+        with observing(self._observe):
+            yield
+
+    def _observe(self, rows: Sequence[SamplingRow], logits: torch.Tensor) -> None:
+        for row, own in zip(rows, logits, strict=True):
+            if row.request in self._asked:
+                logprobs = adjust_logits(own[None].float(), [row])[0].log_softmax(-1)
+                likely = logprobs.topk(min(self._asked[row.request], len(logprobs)))
+                self._found[row.request][row.position] = likely.indices, likely.values
 
 
 class _Answer:

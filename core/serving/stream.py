@@ -6,12 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.errors import ExecutionFailed, InflightError
 from core.serving.messages import Cancel, ToEngine
-from core.serving.top_logprobs import TopLogprob
 from core.workload.request import FinishReason, SamplingParams
+
+
+class TopLogprob(NamedTuple):
+    """A token that could have been chosen, and its natural log-probability at temperature 1, after bias and penalties."""
+
+    token_id: int
+    logprob: float
 
 
 @dataclass(frozen=True)
