@@ -10,8 +10,7 @@ import typer
 
 from core.cli.options import Json
 from core.cli.output import finish, print_line, print_note
-from core.recorders.convert import to_trace
-from core.recorders.opening import those_that_open
+from core.recorders.convert import those_that_open, to_trace
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import named_tokenizer
 from core.trace.messages import english

@@ -1,4 +1,5 @@
-"""Converts a raw recording of another engine to a trace. What was not recorded stays absent; each inferred fact names its rule.
+"""Converts raw recordings of other engines to traces, and opens them beside saved traces of ours. What was not recorded stays absent; each
+inferred fact names its rule.
 
 The trace is the engine's own account in our words: its requests, steps, rows in their real order, blocks and tokens. Engines record
 neither lanes nor reasons, so these are worked out here and listed under `inferred` in the header; `absent` lists what is not known at all.
@@ -7,14 +8,19 @@ Knows nothing of the process that recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import io
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
+from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
-from core.recorders.facts import check_facts, trace_header
-from core.recorders.raw import Recording, read_raw
+from core.recorders.raw import Recording, gathered, is_raw, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.trace.events import (
     KV,
@@ -39,12 +45,20 @@ from core.trace.events import (
     Why,
 )
 from core.trace.file import TokenizedRequest
-from core.trace.inferred import why_admitted, why_stalled, why_waiting
+from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
+from core.trace.rules import REASONS, why_admitted, why_stalled, why_waiting
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
 from core.workload.workload import Workload
 
-_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
+_FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
+_ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
+_INFERRED = {
+    "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
+    "waiting": "new requests join the end, preempted ones the head",
+    "reasons": REASONS,
+}
+_NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 
 
 @dataclass
@@ -96,6 +110,43 @@ def open_recording(path: Path) -> Trace:
     """The trace of a recording of one rank in one file; raises InvalidTrace."""
     (recording,) = read_raw([path])
     return ruled(recording)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """traces: each with its file's name. refused: a sentence for each of the files that cannot be opened."""
+
+    traces: tuple[tuple[str, Trace], ...]
+    refused: tuple[str, ...] = ()
+
+
+def those_that_open(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
+    """What comes of several files, by their names. Raises the first one's error where none can be opened."""
+    traces: list[tuple[str, Trace]] = []
+    errors: list[tuple[str, InflightError]] = []
+    for name, opening in openings:
+        try:
+            traces.append((name, opening()))
+        except InflightError as error:
+            errors.append((name, error))
+    if errors and not traces:
+        raise errors[0][1]
+    return Opened(tuple(traces), tuple(f"{name} cannot be opened: {error}" for name, error in errors))
+
+
+def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
+    """The traces of some files, given as name and text: each a saved trace of ours or another engine's raw recording, by what is in it. The parts
+    of a recording are one trace. Raises InflightError where none can be opened, and InvalidTrace for two recordings of one rank.
+    """
+    raw: list[tuple[str, Iterable[str]]] = []
+    openings: list[tuple[str, Callable[[], Trace]]] = []
+    for name, text in files:
+        if is_raw(text.partition("\n")[0]):
+            raw.append((name, io.StringIO(text)))
+        else:
+            openings.append((name, partial(Trace.from_lines, text.removesuffix("\n").split("\n"))))
+    recordings = gathered(raw) if raw else []
+    return those_that_open(openings + [(recording.name, partial(ruled, recording)) for recording in recordings])
 
 
 def _followable(recording: Recording) -> list[dict[str, Any]]:
@@ -283,7 +334,7 @@ class Conversion:
 
     def _finish(self, request: str, reason: str) -> Finished:
         self._over.add(request)
-        return Finished(request, _REASONS.get(reason.rpartition(".")[2].lower(), "error"))
+        return Finished(request, _FINISH_REASONS.get(reason.rpartition(".")[2].lower(), "error"))
 
     def _leave(self, request: str, when: BeforeOrAfter, changes: _Changes) -> LaneReleased:
         self._give_back(request, changes)
@@ -351,3 +402,95 @@ class Conversion:
             for request, known in self._known.items()
         }
         return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
+
+
+# -- the header ------------------------------------------------------------------------------------------------------
+
+
+def check_facts(recording: Recording) -> None:
+    """Raises InvalidTrace for a header without what every step is drawn with."""
+    if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
+        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
+
+
+def trace_header(recording: Recording, model: Path | None, start: float, absent: Iterable[str], notes: Iterable[str]) -> Header:
+    """What ran. model: where its files are on this machine, if they are. start: the trace's time 0, in seconds of the recording. absent: what
+    its steps do not say. Raises InvalidConfig or InvalidTrace.
+    """
+    facts = recording.header
+    name = _ENGINES.get(recording.engine, recording.engine)
+    workload = facts.get("workload") or {"name": f"{recording.engine}-recording", "arrival_unit": "s"}
+    config = EngineConfig(
+        policy="continuous",
+        max_num_seqs=facts["max_num_seqs"],
+        max_num_batched_tokens=facts["max_num_batched_tokens"],
+        block_size=facts["block_size"],
+        num_blocks=facts["num_blocks"],
+        prefix_caching=bool(facts.get("prefix_caching")),
+        chunked_prefill=facts.get("chunked") is not False,
+    )
+    if requeues := recording.requeues:  # transformers: see its policy
+        config = replace(config, policy=replace(config.policy, requeue=True, victim="blocked"))
+    header = Header(
+        created=facts.get("created", ""),
+        source="recorded",
+        engine=EngineFacts(
+            name=name,
+            version=recording.version,
+            scheduler=facts.get("scheduler"),
+            executor=facts.get("executor"),
+            async_=bool(facts.get("async_scheduling")),
+            rank=recording.rank,
+            ranks=recording.ranks,
+            clock=_clock(facts, start),
+        ),
+        inferred=_INFERRED | ({"waiting": "new requests join the end, and so do preempted ones"} if requeues else {}),
+        absent=("prepare", "sample", *absent, *(("prompts",) if recording.is_hashed else ())),
+        model=_model(model, facts),
+        device="not recorded",
+        device_name="not recorded",
+        dtype=str(facts.get("dtype", "")).removeprefix("torch."),
+        config=config,
+        num_blocks=facts["num_blocks"],
+        workload=workload["name"],
+        arrival_unit=workload["arrival_unit"],
+        versions={name: recording.version},
+        notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *notes),
+    )
+    return Header.from_json(header.to_json())  # what was recorded may be anything
+
+
+def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
+    """What its machine's clocks showed at the trace's time 0, `start` seconds into the recording. Recordings that do not tell the clocks
+    have the date at which they began, to the second.
+    """
+    clock, since = facts.get("clock"), round(start * 1e9)
+    if isinstance(clock, dict):
+        return ClockFacts(monotonic_ns=clock["monotonic_ns"] + since, wall_ns=clock["wall_ns"] + since, boot=clock.get("boot"))
+    try:
+        created = datetime.fromisoformat(facts["created"]).astimezone(UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return ClockFacts(wall_ns=int(created.timestamp()) * 10**9 + since, whole_seconds=True)
+
+
+def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
+    """What is known of the model: from its configuration where it is here, else what was recorded."""
+    name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
+    if folder is None:
+        return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    layers, heads, size = (
+        config.get("num_hidden_layers", config.get("n_layer")),
+        config.get("num_key_value_heads"),
+        config.get("head_dim"),
+    )
+    bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
+    return ModelFacts(
+        name=name,
+        type=config.get("model_type"),
+        layers=layers,
+        vocab_size=config.get("vocab_size"),
+        context=context or config.get("max_position_embeddings"),
+        kv_bytes_per_token=2 * layers * heads * size * bytes_each if layers and heads and size else None,
+    )

@@ -15,8 +15,7 @@ import pytest
 
 from core import Trace
 from core.recorders.convert import to_trace
-from core.recorders.follow import Begun, Follower, Met
-from core.recorders.growing import ranks_in
+from core.recorders.follow import Begun, Follower, Met, ranks_in
 from core.recorders.raw import read_raw
 from core.recorders.texts import LEFT_OUT
 from core.trace.events import StepEvent, Timings

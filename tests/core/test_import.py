@@ -17,8 +17,7 @@ from core import Trace, metrics
 from core.cli import main
 from core.config import BUILTIN_MODELS
 from core.errors import InvalidConfig, InvalidRequest, InvalidTrace, InvalidWorkload
-from core.recorders.convert import to_trace
-from core.recorders.opening import open_texts
+from core.recorders.convert import open_texts, to_trace
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import model_folder, named_tokenizer, tokenizer_of
 from core.trace.detokenize import pieces

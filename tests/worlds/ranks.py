@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from core.recorders.opening import open_texts
+from core.recorders.convert import open_texts
 from core.trace.ranks import Ranks
 
 FILES = [Path(__file__).parents[1] / "data" / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz" for rank in (0, 1)]

@@ -20,8 +20,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 
 from core.errors import InvalidTrace
-from core.recorders.follow import Begun, Follower, Met, News
-from core.recorders.growing import ranks_in
+from core.recorders.follow import Begun, Follower, Met, News, ranks_in
 from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
 from core.trace.events import StepEvent

@@ -88,7 +88,7 @@ def _put(traces: Sequence[tuple[str, Trace]], refused: Sequence[str], store: Sto
 
 def read_traces(folder: str, *names: str) -> None:
     """The reader of traces: puts them into the store in a folder. names: of the files."""
-    from core.recorders.opening import open_texts
+    from core.recorders.convert import open_texts
 
     def read(text: str) -> dict[str, Any]:
         texts = text.split(SEPARATOR)
