@@ -1,4 +1,4 @@
-"""One direction: a room imports only rooms above it. The ladders are those of README's map; sources are read, nothing is run."""
+"""One direction: a room imports only rooms above it. The ladders are those of the map in docs/architecture.md; sources are read, nothing is run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _JS_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";', re.MULTILI
 
 
 def ladder(folder: str) -> list[str]:
-    """The rooms of a folder, top to bottom, as README's map lists them."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """The rooms of a folder, top to bottom, as the map lists them."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = re.search(rf"^\| `{re.escape(folder)}` \| \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
-    assert table, f"README has no map of {folder}"
+    assert table, f"docs/architecture.md has no map of {folder}"
     return re.findall(r"^\| `(\w+)/?` \|", table[1], re.MULTILINE)
 
 
@@ -164,3 +164,10 @@ def test_the_scripts_keep_their_ladder():
         for name in _JS_IMPORT.findall(path.read_text(encoding="utf-8")):
             there = (path.parent / name).resolve().relative_to(player).parts[0]
             assert rooms.index(there) <= rooms.index(here), f"{path.relative_to(player)} imports {name}"
+
+
+def test_the_figure_of_the_rooms_has_those_of_the_map():
+    drawn = re.findall(
+        r'font-weight="600"[^>]*>(\w+)</text>', (ROOT / "docs" / "figures" / "rooms.svg").read_text(encoding="utf-8")
+    )
+    assert drawn == [name for folder in ("core/", "visualizer/", "assets/player/") for name in ladder(folder)]

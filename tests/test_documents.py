@@ -1,7 +1,8 @@
-"""What README and CONTRIBUTING say is so: paths exist, versions agree, every command of README runs."""
+"""What README, CONTRIBUTING and docs say is so: paths exist, versions agree, every command of README runs."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ from core.config import POLICIES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = sorted((ROOT / "docs").glob("*.md"))
 # The same command at less cost: one round, small shapes, one short point of load.
 CHEAPER = (
     (r"--repeats \d+", "--repeats 1"),
@@ -78,7 +80,7 @@ def test_one_lowest_python():
 
 
 def test_what_to_open_is_there():
-    table = README.split("| To change | open |")[1].split("\n\n")[0]
+    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("| To change | open |")[1].split("\n\n")[0]
     paths = [path for path in re.findall(r"`([\w./]+)`", table) if "/" in path]
     assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
 
@@ -106,6 +108,11 @@ def test_paths_in_the_docs_exist(name):
     folders = "|".join(sorted(re.escape(path.name) for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"))
     words = re.findall(rf"(?<![\w./-])(?:{folders}|\.ci)/[\w./*-]*\w/?", (ROOT / name).read_text(encoding="utf-8"))
     assert [word for word in words if not list(ROOT.glob(word))] == []
+
+
+def test_readme_is_short_and_leads_to_every_document():
+    assert len(README.splitlines()) <= 120
+    assert not [path.name for path in DOCS if f"(docs/{path.name})" not in README]
 
 
 @pytest.mark.slow
@@ -136,6 +143,18 @@ def test_every_command_of_the_readme_runs(tmp_path):
             assert done.returncode == 2 and "needs a CUDA device" in done.stderr
             continue
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
-    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", example], cwd=clone, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-1500:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+def test_the_python_runs(name, tmp_path):
+    """The examples of a page, one after the other."""
+    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(examples)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert examples and done.returncode == 0, done.stderr[-1500:]
