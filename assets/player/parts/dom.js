@@ -81,6 +81,15 @@ export function setStyle(el, name, value) {
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
+/** The data in a JSON text; null where it is something else. @param {any} text @returns {any} */
+export function jsonIn(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
 /** Give the visitor a file. @param {string} name @param {Blob} blob */
 export function download(name, blob) {
   const a = document.createElement("a");

@@ -1,6 +1,8 @@
 // What this browser keeps for the page: for good, or for this visit alone. Storage may be switched off or full: then nothing is kept, and
 // nothing is found.
 
+import { jsonIn } from "./dom.js";
+
 const STORES = { good: () => localStorage, visit: () => sessionStorage }; // where it is switched off, asking for it throws
 
 /**
@@ -22,11 +24,7 @@ export function kept(store, key) {
  * @param {string} key
  */
 export function keptData(store, key) {
-  try {
-    return JSON.parse(kept(store, key));
-  } catch {
-    return null;
-  }
+  return jsonIn(kept(store, key));
 }
 
 /**

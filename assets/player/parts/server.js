@@ -1,6 +1,8 @@
 // The engine behind the page, by relative addresses: short questions over Gradio's plain HTTP (POST gradio_api/call/<name>, then its event
 // stream), jobs over the server's own (POST inflight/jobs, then inflight/jobs/<id>).
 
+import { jsonIn } from "./dom.js";
+
 const PATIENCE = 2000; // ms for the page around a Space to answer
 const AGAIN = [300, 1000, 2000, 4000]; // ms before a stream that broke is taken up again; the server keeps a job about as long
 
@@ -9,31 +11,23 @@ export class Server {
     this.base = base;
   }
 
-  async _begin(name, args, signal) {
-    const answer = await this._post(`gradio_api/call/${name}`, { data: args }, signal);
-    return answer.event_id;
-  }
-
-  async _post(path, body, signal = undefined, headers = {}) {
-    const answer = await fetch(this.base + path, {
-      method: "POST", headers: { "Content-Type": "application/json", ...headers, ...(await visitor()) }, body: JSON.stringify(body), signal,
-    });
-    if (!answer.ok) throw await refusal(answer);
-    return answer.json();
+  /** Data for an address of the server's own, and its answer; throws its sentence. */
+  async post(path, data, headers = {}, signal = undefined) {
+    return this._post(path, JSON.stringify(data), { "Content-Type": "application/json", ...headers }, signal);
   }
 
   /** A file that is opened: the server takes it as it is. */
   async send(path, text) {
-    const answer = await fetch(this.base + path, { method: "POST", headers: { "Content-Type": "text/plain", ...(await visitor()) }, body: text });
-    if (!answer.ok) throw await refusal(answer);
-    return answer.json();
+    return this._post(path, text, { "Content-Type": "text/plain" });
+  }
+
+  async _post(path, body, headers, signal = undefined) {
+    return (await fetched(this.base + path, { method: "POST", headers: { ...headers, ...(await visitor()) }, body, signal })).json();
   }
 
   /** The messages of an event stream: {event, id, data}. */
   async *_messages(path, signal) {
-    const answer = await fetch(this.base + path, { signal });
-    if (!answer.ok) throw await refusal(answer);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = (await fetched(this.base + path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
@@ -49,10 +43,8 @@ export class Server {
   }
 
   /** What lies at an address of the server's own; throws its sentence. */
-  async fetched(path, headers = {}) {
-    const answer = await fetch(this.base + path, { headers });
-    if (!answer.ok) throw await refusal(answer);
-    return answer;
+  fetched(path, headers = {}) {
+    return fetched(this.base + path, { headers });
   }
 
   async get(path, headers = {}) {
@@ -60,7 +52,7 @@ export class Server {
   }
 
   async call(name, ...args) {
-    const id = await this._begin(name, args);
+    const { event_id: id } = await this.post(`gradio_api/call/${name}`, { data: args });
     let result;
     for await (const { event, data } of this._messages(`gradio_api/call/${name}/${id}`)) {
       if (event === "error") throw new Error(errorOf(data));
@@ -71,7 +63,7 @@ export class Server {
 
   /** Ask for a job; its id. kind: run, leak, compare, equivalence or fork. Throws the server's sentence. */
   async begin(kind, spec, who, signal = undefined) {
-    const { job, error } = await this._post("inflight/jobs", { kind, spec, visitor: who }, signal);
+    const { job, error } = await this.post("inflight/jobs", { kind, spec, visitor: who }, {}, signal);
     if (error) throw new Error(error);
     return job;
   }
@@ -130,13 +122,8 @@ export class Server {
     for await (const { data } of this._messages(path, signal)) if (data) yield* JSON.parse(data);
   }
 
-  /** Ask an address of the server's own for something; throws its sentence. */
-  post(path, body, headers = {}) {
-    return this._post(path, body, undefined, headers);
-  }
-
   async cancel(job) {
-    return this._post(`inflight/jobs/${job}/cancel`, {});
+    return this.post(`inflight/jobs/${job}/cancel`, {});
   }
 }
 
@@ -175,19 +162,15 @@ async function visitor() {
 }
 
 function errorOf(data) {
-  try {
-    const parsed = JSON.parse(data);
-    return (parsed && (parsed.error || parsed.message)) || "the server gave no reason";
-  } catch {
-    return "the server gave no reason";
-  }
+  const said = jsonIn(data);
+  return (said && (said.error || said.message)) || "the server gave no reason";
 }
 
 /** What the page has brought along (assets/site/runs.js) under an address, if it has. */
 const brought = (url) => window.inflightEarly && window.inflightEarly[url];
 
-async function fetched(url) {
-  const answer = await fetch(url);
+async function fetched(url, options = {}) {
+  const answer = await fetch(url, options);
   if (!answer.ok) throw await refusal(answer);
   return answer;
 }

@@ -1,8 +1,9 @@
 // What the address holds of the Watch tab: run, step, selection, view and theme, so that a link shows the same; and a spec as text, short enough for it.
 
+import { jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
-import { openAddress, openRacer } from "./opening.js";
+import { bytesOf, openAddress, openRacer } from "./opening.js";
 
 /** Four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {
@@ -142,15 +143,8 @@ export async function pack(data) {
 /** The spec of an address. Throws where there is none. */
 export async function unpack(text) {
   const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
-  const pieces = [];
-  let size = 0;
-  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
-  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-    size += piece.value.length;
-    if (size > MOST_UNPACKED) throw new Error("too long");
-    pieces.push(piece.value);
-  }
-  return JSON.parse(await new Blob(pieces).text());
+  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return JSON.parse(new TextDecoder().decode(await bytesOf(unpacked, MOST_UNPACKED)));
 }
 
 /** Whether the text of a link can be a spec at all; the server checks what is inside. */
@@ -163,11 +157,7 @@ export function isSpec(spec) {
 
 /** The workload in a text that was saved here; null where it is something else. */
 export function savedIn(text) {
-  try {
-    const data = JSON.parse(text);
-    const { requests } = data.workload || data;
-    return Array.isArray(requests) && requests.every((r) => r && typeof r === "object") ? data : null;
-  } catch {
-    return null;
-  }
+  const data = jsonIn(text);
+  const requests = (data?.workload || data)?.requests;
+  return Array.isArray(requests) && requests.every((r) => r && typeof r === "object") ? data : null;
 }

@@ -27,7 +27,7 @@ export class Editor {
       this._row({ prompt: "To be, or not to be", sampling: { max_new_tokens: 16 }, arrival: this.rows.length }, true);
       this._touch();
     });
-    $(".save-workload").addEventListener("click", () => this._save());
+    $(".save-workload").addEventListener("click", () => download("inflight-workload.json", new Blob([JSON.stringify(this.spec(), null, 1)], { type: "application/json" })));
     $(".load-workload").addEventListener("click", () => $(".workload-file").click());
     $(".workload-file").addEventListener("change", (e) => this._load(e.target));
     const compare = $(".compare-these");
@@ -125,7 +125,7 @@ export class Editor {
     try {
       this.state = await this.app.server.get("inflight/state");
     } catch (error) {
-      this._say(`The engine cannot be reached: ${error.message}.`, true);
+      this.frame.say(`The engine cannot be reached: ${error.message}.`, true);
       return false;
     }
     const { presets, policies, models, limits } = this.state;
@@ -163,19 +163,18 @@ export class Editor {
   fill({ workload, config, model, device }) {
     this.rows = [];
     this.$(".request-rows").replaceChildren();
-    for (const request of (workload || {}).requests || []) this._row(request);
-    this.workloadName = (workload || {}).name || "custom";
-    this.field("arrival_unit").value = (workload || {}).arrival_unit || "step";
+    const { requests = [], name: workloadName, arrival_unit: unit } = workload || {};
+    for (const request of requests) this._row(request);
+    this.workloadName = workloadName || "custom";
+    this.field("arrival_unit").value = unit || "step";
     this.field("policy").value = config.policy;
-    for (const name of NUMBERS) this.field(name).value = config[name] ?? "";
-    this.field("num_blocks").value = config.num_blocks ?? "";
+    for (const name of [...NUMBERS, "num_blocks"]) this.field(name).value = config[name] ?? "";
     for (const name of CHECKS) this.field(name).checked = Boolean(config[name]);
     const models = this.field("model");
     if (model && ![...models.options].some((o) => o.value === model)) models.append(h("option", { value: model }, model.split("/").at(-1)));
     if (model) models.value = model;
     this.field("device").value = device || "auto";
-    const first = ((workload || {}).requests || [])[0];
-    for (const name of SAMPLING) this.field(name).value = (first && first.sampling && first.sampling[name]) ?? SAMPLING_DEFAULTS[name];
+    for (const name of SAMPLING) this.field(name).value = requests[0]?.sampling?.[name] ?? SAMPLING_DEFAULTS[name];
     this.touchedSampling.clear();
     this._policy();
     this.asShown = JSON.stringify(this.spec());
@@ -203,15 +202,12 @@ export class Editor {
     this.field("preset").value = known ? known.name : "";
     setText(this.$(".preset-shows"), t(known ? known.shows : ""));
     this.fill(this._specOf(this.app.run));
-    this._say("");
+    this.frame.say("");
   }
 
   _preset(name) {
     const preset = this.state.presets.find((p) => p.name === name);
-    if (!preset) {
-      this._fromRun();
-      return;
-    }
+    if (!preset) return this._fromRun();
     setText(this.$(".preset-shows"), t(preset.shows));
     this.fill(preset.spec);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
@@ -264,7 +260,7 @@ export class Editor {
   _touch() {
     const { changed } = this;
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
-    if (!this.app.running) this._say(changed ? "Changed: the picture still shows the last run." : "");
+    if (!this.app.running) this.frame.say(changed ? "Changed: the picture still shows the last run." : "");
   }
 
   _fault() {
@@ -289,15 +285,11 @@ export class Editor {
     return null;
   }
 
-  _say(sentence, bad = false) {
-    this.frame.say(sentence, bad);
-  }
-
   // -- running --------------------------------------------------------------------------------------------------------------
 
   async run() {
     const fault = this._fault();
-    if (fault) return this._say(fault, true);
+    if (fault) return this.frame.say(fault, true);
     return this.runSpec(this.spec());
   }
 
@@ -318,14 +310,14 @@ export class Editor {
   async _running(spec, words, start) {
     const { app, frame } = this;
     frame.busy(true);
-    this._say(words);
+    this.frame.say(words);
     const said = JSON.stringify(spec);
     const ran = await start({
       progress: (share, words) => {
         frame.progress(share);
-        this._say(words);
+        this.frame.say(words);
       },
-      done: (words) => this._say(words),
+      done: (words) => this.frame.say(words),
       failed: (sentence, action) => {
         frame.say(sentence, true, action);
         if (!frame.isOpen) app.toast(sentence, action ? 20000 : 8000, action);
@@ -352,26 +344,25 @@ export class Editor {
     this.app.visit.add(run, entry, spec, title);
   }
 
-  /** A spec as it stands in a link. */
-  packed(spec) {
-    return pack(this._brief(spec));
+  /** The preset with the requests of a spec. */
+  _presetOf(spec) {
+    const asked = canonical(spec.workload);
+    return this.state.presets.find((p) => canonical(p.spec.workload) === asked);
   }
 
   /** The title of a run of this spec among those of this visit. */
   _titleOf(spec) {
-    const asked = canonical(spec.workload);
-    const preset = this.state.presets.find((p) => canonical(p.spec.workload) === asked);
+    const preset = this._presetOf(spec);
     return preset ? preset.title : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
   }
 
-  /** The shortest that says the same: a preset and what differs from it, else everything. */
-  _brief(spec) {
-    const asked = canonical(spec.workload);
-    const preset = this.state && this.state.presets.find((p) => canonical(p.spec.workload) === asked);
-    if (!preset) return spec;
+  /** A spec as it stands in a link, in the shortest form: a preset and what differs from it, else everything. */
+  packed(spec) {
+    const preset = this._presetOf(spec);
+    if (!preset) return pack(spec);
     const differs = ([key, value]) => preset.spec.config[key] !== value;
     const same = (key) => (spec[key] === preset.spec[key] ? undefined : spec[key]);
-    return { preset: preset.name, config: Object.fromEntries(Object.entries(spec.config).filter(differs)), model: same("model"), device: same("device") };
+    return pack({ preset: preset.name, config: Object.fromEntries(Object.entries(spec.config).filter(differs)), model: same("model"), device: same("device") });
   }
 
   /** Run the spec of a link, and go to its step. */
@@ -392,7 +383,7 @@ export class Editor {
     this.fill(spec);
     if (!this.state.models.includes(spec.model)) { // a path or a hub id: following a link must not load it
       await this.toggle(true);
-      return this._say(`This link asks for the model ${spec.model}, which is not built in: run it if you trust it.`, true);
+      return this.frame.say(`This link asks for the model ${spec.model}, which is not built in: run it if you trust it.`, true);
     }
     this.app.toast("Running what the link describes.");
     if (await this.runSpec(spec)) this.app.look(wanted);
@@ -400,17 +391,12 @@ export class Editor {
 
   // -- files -------------------------------------------------------------------------------------------------------------------
 
-  _save() {
-    const spec = this.spec();
-    download("inflight-workload.json", new Blob([JSON.stringify(spec, null, 1)], { type: "application/json" }));
-  }
-
   async _load(input) {
     const [file] = input.files;
     input.value = "";
     if (!file) return;
     const most = this.limits.upload_bytes;
-    if (file.size > most) return this._say(`${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`, true);
+    if (file.size > most) return this.frame.say(`${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`, true);
     const text = await file.text();
     const data = savedIn(text);
     if (!data) return this._published(text, file.name);
@@ -423,7 +409,7 @@ export class Editor {
   /** A workload that a service published, scaled by the server to the model in the form; the sentence about the scaling stays in view. */
   async _published(text, name) {
     this.frame.busy(true);
-    this._say(`Reading ${name}.`);
+    this.frame.say(`Reading ${name}.`);
     let answer;
     try {
       answer = await this.app.server.send(`inflight/datasets?${new URLSearchParams({ name, model: this.field("model").value })}`, text);
@@ -431,7 +417,7 @@ export class Editor {
       answer = { error: `The engine cannot be reached: ${error.message}.` };
     }
     this.frame.busy(false);
-    if (!answer || answer.error) return this._say(answer ? answer.error : "Nothing came back.", true);
+    if (!answer || answer.error) return this.frame.say(answer ? answer.error : "Nothing came back.", true);
     const { workload, block_size: shared, says } = answer;
     const now = this.spec();
     const policy = this.state.policies.find((p) => p.name === now.config.policy);

@@ -4,11 +4,11 @@
 // The browser fetches an address, never the server: it can reach only what the visitor can, without cookies, and another site hands out a file only if
 // it allows that (CORS). Only this page's origin and the hosts that it was started with are asked; the page's policy (CSP) holds the same line.
 
+import { jsonIn } from "../parts/dom.js";
 import { comparisonUrl } from "../parts/server.js";
 import { inLanguage } from "../parts/speech.js";
 
 const MOST = 32 * 2 ** 20; // bytes, where no server says otherwise
-const MEBI = 2 ** 20;
 const WHAT = { file: "The file", address: "The run at this address", comparison: "This run of a comparison" };
 
 /** A file that the visitor chooses, or several: the ranks of one engine. */
@@ -98,7 +98,8 @@ async function textOf(stream, most) {
   return new TextDecoder().decode(unpacked);
 }
 
-async function bytesOf(stream, most) {
+/** What a stream holds; throws where it is larger than the limit. */
+export async function bytesOf(stream, most) {
   const chunks = [];
   let size = 0;
   for (const reader = stream.getReader(); ;) {
@@ -107,7 +108,7 @@ async function bytesOf(stream, most) {
     size += value.length;
     if (size > most) {
       reader.cancel().catch(() => {});
-      throw new Error(`it has more than ${Math.round(most / MEBI)} MiB, and this page opens no larger one.`);
+      throw new Error(`it has more than ${Math.round(most / 2 ** 20)} MiB, and this page opens no larger one.`);
     }
     chunks.push(value);
   }
@@ -140,10 +141,6 @@ const isRanks = (data) => Boolean(data && Array.isArray(data.ranks) && data.rank
 
 /** The replay in a text, of a run or of all ranks, or null where it is something else. */
 function replayIn(text) {
-  try {
-    const data = JSON.parse(text);
-    return isReplay(data) || isRanks(data) ? data : null;
-  } catch {
-    return null;
-  }
+  const data = jsonIn(text);
+  return isReplay(data) || isRanks(data) ? data : null;
 }

@@ -8,6 +8,10 @@ import { focusView } from "./presenter.js";
 
 export const SPEEDS = [1, 2, 4, 8, 15, 30, 60];
 
+const KEYS = {
+  ArrowRight: "next", ArrowLeft: "prev", PageDown: "next-page", PageUp: "prev-page", Home: "first", End: "last", " ": "play", n: "next-event", b: "prev-event", "+": "faster", "-": "slower",
+};
+
 export class Transport {
   constructor(bar, app) {
     this.app = app;
@@ -38,19 +42,25 @@ export class Transport {
     return this.app.ranks.all ? this.app.ranks.at : this.app.index;
   }
 
-  act(name) {
+  /** What its buttons do, by data-act, and the keys, which KEYS names. far: as many steps at once. False where it is none of ours. */
+  act(name, far = 1) {
     const { app } = this;
     const verbs = {
       first: () => app.seek(0, true),
       last: () => app.seek(Infinity, true),
-      prev: () => app.step(-1),
-      next: () => app.step(1),
+      prev: () => app.step(-far),
+      next: () => app.step(far),
+      "prev-page": () => app.seek(this.place - 10, true),
+      "next-page": () => app.seek(this.place + 10, true),
       play: () => this.toggle(),
       "prev-event": () => this.jump(-1),
       "next-event": () => this.jump(1),
       clock: () => app.setClock(!app.clock),
+      faster: () => this.faster(1),
+      slower: () => this.faster(-1),
     };
     verbs[name]?.();
+    return name in verbs;
   }
 
   jump(direction, kind = this.kind.value) {
@@ -104,28 +114,6 @@ export class Transport {
     this.progress.style.transform = `scaleX(${share})`;
   }
 
-  /** Whether the key was one of ours. */
-  key(e) {
-    const { app } = this;
-    const far = e.shiftKey ? 10 : 1;
-    const keys = {
-      ArrowRight: () => app.step(far),
-      ArrowLeft: () => app.step(-far),
-      PageDown: () => app.seek(this.place + 10, true),
-      PageUp: () => app.seek(this.place - 10, true),
-      Home: () => app.seek(0, true),
-      End: () => app.seek(Infinity, true),
-      " ": () => this.toggle(),
-      n: () => this.jump(1),
-      b: () => this.jump(-1),
-      "+": () => this.faster(1),
-      "-": () => this.faster(-1),
-    };
-    if (!keys[e.key]) return false;
-    keys[e.key]();
-    return true;
-  }
-
   faster(by) {
     const at = clamp(SPEEDS.indexOf(this.speed) + by, 0, SPEEDS.length - 1);
     this.setSpeed(SPEEDS[at]);
@@ -163,7 +151,7 @@ export function playerKeys(app) {
     if (e.key === "Escape") return leave(app);
     if (isTyping(el) || (el.closest && el.closest(".menu")) || pressesButton(e)) return;
     if (el.closest && el.closest(".texts, .table-holder") && /^(Page|Home|End)/.test(e.key)) return;
-    if (app.transport.key(e)) e.preventDefault();
+    if (app.transport.act(KEYS[e.key], e.shiftKey ? 10 : 1)) e.preventDefault();
     else if (e.key === "?") showKeys(app.root, app.intro.words);
     else if (e.key === "p") app.present(!app.presenter);
     else if (e.key === "t") app.tables.toggle();
