@@ -5,11 +5,9 @@ import { jsonIn } from "./dom.js";
 
 const STORES = { good: () => localStorage, visit: () => sessionStorage }; // where it is switched off, asking for it throws
 
-/**
- * The text kept under a key, or null.
- * @param {"good" | "visit"} store
- * @param {string} key
- */
+/** @typedef {keyof typeof STORES} Store */
+
+/** The text kept under a key, or null. @param {Store} store @param {string} key */
 export function kept(store, key) {
   try {
     return STORES[store]().getItem(key);
@@ -18,21 +16,12 @@ export function kept(store, key) {
   }
 }
 
-/**
- * The data kept under a key as JSON, or null.
- * @param {"good" | "visit"} store
- * @param {string} key
- */
+/** The data kept under a key as JSON, or null. @param {Store} store @param {string} key */
 export function keptData(store, key) {
   return jsonIn(kept(store, key));
 }
 
-/**
- * Keep a text; null drops it.
- * @param {"good" | "visit"} store
- * @param {string} key
- * @param {string | null} text
- */
+/** Keep a text; null drops it. @param {Store} store @param {string} key @param {string | null} text */
 export function keep(store, key, text) {
   try {
     if (text === null) STORES[store]().removeItem(key);

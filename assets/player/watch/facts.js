@@ -52,8 +52,7 @@ export function limitsOf(run) {
     ...(run.header.engine ? [[`${run.header.engine.name} ${run.header.engine.version}`, `recorded inside ${run.header.engine.name}`]] : []),
     [policy, `policy: ${policy}`],
     [`${count(run.numLanes)} [lane|lanes]`, `max_num_seqs = ${run.numLanes}`],
-    ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`]] : []),
-    ...(budget && !unlimited ? [[config.chunked_prefill ? "chunked" : "whole prompts", `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`]] : []),
+    ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`], [config.chunked_prefill ? "chunked" : "whole prompts", `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`]] : []),
     ...(run.numBlocks ? [[`${count(run.numBlocks)} blocks of ${run.blockSize}`, `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`]] : []),
     ...(config.prefix_caching ? [["prefix cache", "enable_prefix_caching = True"]] : []),
   ];

@@ -20,7 +20,7 @@ export function openFile(app) {
   input.addEventListener("change", () => tried(app, "file", async () => {
     if (!input.files.length) return;
     const files = [];
-    for (const file of input.files) files.push([file.name, await textOf(file.stream(), mostOf(app))]);
+    for (const file of input.files) files.push([file.name, await textOf(app, file.stream())]);
     await openTexts(app, files, {});
   }));
   input.click();
@@ -55,7 +55,7 @@ async function textAt(app, url) {
   }
   if (!answer.ok) throw new Error(`${url.host} answered ${answer.status}.`);
   allowed(app, answer.url); // where it was redirected to
-  return textOf(answer.body, mostOf(app));
+  return textOf(app, answer.body);
 }
 
 async function tried(app, what, open) {
@@ -83,10 +83,9 @@ function allowed(app, address) {
   return url;
 }
 
-const mostOf = (app) => app.options.uploadBytes || MOST;
-
 /** The text of a stream, unpacked where it is packed; throws where it is larger than the limit. */
-async function textOf(stream, most) {
+async function textOf(app, stream) {
+  const most = app.options.uploadBytes || MOST;
   const bytes = await bytesOf(stream, most);
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
   let unpacked;

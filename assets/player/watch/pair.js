@@ -4,13 +4,7 @@
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-/**
- * @typedef {object} Member
- * @property {Run} run
- * @property {any} entry
- * @property {any} replay
- * @property {string} name
- */
+/** @typedef {{run: Run, entry: any, replay: any, name: string}} Member */
 
 export class Pair {
   /** @param {App} app */

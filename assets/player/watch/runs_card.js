@@ -39,11 +39,11 @@ function ofThisVisit(app, dialog, kept, again) {
   const { visit } = app;
   const act = (name, what) => h("button", { type: "button", class: "button", onclick: () => { dialog.close(); what(); } }, name);
   return h("div", { class: "visit-run", "aria-current": app.run === kept.run ? "true" : null },
-    h("button", { type: "button", class: "run-choice", onclick: () => { dialog.close(); visit.open(kept); } }, thumbnail(app, kept),
+    h("button", { type: "button", class: "run-choice", onclick: () => { dialog.close(); app.put(kept); } }, thumbnail(app, kept),
       h("span", { class: "run-words" }, h("b", {}, h("bdi", {}, kept.title)), h("small", {}, kept.says),
         h("small", { class: "run-facts" }, `${t(`${count(kept.steps)} [step|steps]`)} · ${t(duration(kept.seconds))} · ${kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`))),
     h("span", { class: "visit-acts" },
-      app.options.tabs.some((tab) => tab.name === "compare") ? act(t("Compare"), () => visit.compare(kept)) : null, act(t("Share"), () => visit.share(kept)),
+      app.options.tabs.some((tab) => tab.name === "compare") ? act(t("Compare"), () => visit.compare(kept)) : null, act(t("Share"), () => { app.put(kept); app.address.share(); }),
       h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: () => { visit.remove(kept); again(); } }, icon("trash"))));
 }
 
@@ -99,21 +99,12 @@ export class Visit {
     });
   }
 
-  open(kept) {
-    this.app.put(kept);
-  }
-
   remove(kept) {
     this.runs = this.runs.filter((other) => other !== kept);
   }
 
-  share(kept) {
-    this.open(kept);
-    this.app.address.share();
-  }
-
   async compare(kept) {
-    this.open(kept);
+    this.app.put(kept);
     await this.app.editor.take(kept.spec);
     this.app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: "watched" }, bubbles: true }));
   }
