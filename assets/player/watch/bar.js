@@ -21,25 +21,20 @@ export class Bar {
     this.named();
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2 && !app.server;
-    for (const button of root.querySelectorAll(".runs-button")) button.addEventListener("click", () => showRuns(app));
-    $(".leave-button").addEventListener("click", () => app.present(false));
-    /** @type {[string, () => any[]][]} */
-    const menus = [[".export-button", () => exportMenu(app)], [".more-button", () => this._more()]];
-    for (const [selector, items] of menus) {
-      const button = $(selector);
-      button.addEventListener("click", () => app.menu.toggle(button, items()));
-    }
-    for (const chip of root.querySelectorAll(".policy-chip")) chip.addEventListener("click", () => app.run && showFacts(root, app.run));
     $(".race-button").hidden = !options.tabs.some((tab) => tab.name === "compare");
-    $(".race-button").addEventListener("click", () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && (app.entry.comparison || app.entry.name) } }, bubbles: true })));
-    const what = $(".what-button");
-    what.hidden = !app.server;
-    what.addEventListener("click", () => showWhatIf(app));
-    $(".source").addEventListener("click", () => app.run && showFacts(root, app.run));
-    $(".share-button").addEventListener("click", () => app.address.share());
-    const edit = $(".edit-button");
-    edit.hidden = !app.server;
-    edit.addEventListener("click", () => app.editor.toggle());
+    $(".what-button").hidden = $(".edit-button").hidden = !app.server;
+    const clicked = {
+      ".runs-button": () => showRuns(app),
+      ".leave-button": () => app.present(false),
+      ".export-button": (button) => app.menu.toggle(button, exportMenu(app)),
+      ".more-button": (button) => app.menu.toggle(button, this._more()),
+      ".policy-chip, .source": () => app.run && showFacts(root, app.run),
+      ".race-button": () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && (app.entry.comparison || app.entry.name) } }, bubbles: true })),
+      ".what-button": () => showWhatIf(app),
+      ".share-button": () => app.address.share(),
+      ".edit-button": () => app.editor.toggle(),
+    };
+    for (const [selector, act] of Object.entries(clicked)) for (const button of root.querySelectorAll(selector)) button.addEventListener("click", () => act(button));
   }
 
   /** What depends on the language and not on the run. */
