@@ -105,9 +105,9 @@ def test_core_never_imports_the_page(name):
     assert not {module for module in imports(ALL[name]) if module.split(".")[0] in PAGE}
 
 
-def test_only_the_app_and_the_player_know_gradio():
+def test_only_the_app_knows_gradio():
     knows = {name for name, path in MODULES["visualizer"].items() if any(m.split(".")[0] == "gradio" for m in imports(path))}
-    assert knows == {"visualizer.ui", "visualizer.page.player"}
+    assert knows == {"visualizer.ui"}
 
 
 def reached(name: str) -> dict[str, frozenset[str]]:

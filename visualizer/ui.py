@@ -1,6 +1,7 @@
 """The Gradio app: one Blocks with the player, the server's functions as its API, and how it is launched.
 
-With `player.py` the only module here that knows Gradio.
+The only module here that knows Gradio. Scrubbing never comes back to Python: the player fetches a replay by its address and asks the server only
+to run, open or export.
 """
 
 import asyncio
@@ -33,11 +34,11 @@ from core.recorders.texts import named_tokenizer
 from core.runner.threads import wait_passively
 from core.serving.limits import LOOPBACK
 from core.serving.timeouts import headers_within
-from visualizer.documents.catalogue import TRACES
-from visualizer.page.bundle import ICON, PICTURE, head
-from visualizer.page.player import Player
+from visualizer.documents.catalogue import QUESTIONS, TRACES
+from visualizer.lessons.document import faq, hints
+from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, script, style
 from visualizer.page.tabs import options as parts_of
-from visualizer.page.tabs import parts_script, write_files
+from visualizer.page.tabs import write_files
 from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.followed import Followed
@@ -59,19 +60,37 @@ def build(server: Server, parts: dict[str, Any] | None = None, **options: Any) -
 
     options: more of the player's.
     """
-    tabs = next(iter(parts.values()))["options"]["tabs"] if parts else ()
+    tabs = next(iter(parts.values()))["options"]["tabs"] if parts else []
+    options |= {
+        "catalogue": server.catalogue,
+        "questions": list(QUESTIONS.values()),
+        "tabs": tabs,
+        "terms": hints(),
+        "asked": faq(),
+    }
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
-        Player(server.catalogue, tabs=tabs, options=options, elem_id="watch")
+        gr.HTML(
+            html_template=_literal(markup()),
+            js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json({**options, "server": True})});',
+            head=f"<style>{style()}</style><script>{script()}</script>",
+            apply_default_css=False,
+            elem_id="watch",
+        )
         _api(server, page)
         if parts:
             gr.HTML(
                 html_template="<div></div>",
                 js_on_load=f"inflightParts(element, {json.dumps(parts)});",
-                head=f"<script>{parts_script()}</script>",
+                head=f"<script>{script('parts/tabs.js')}</script>",
                 apply_default_css=False,
                 elem_id="parts",
             )
     return page.queue(default_concurrency_limit=None)
+
+
+def _literal(html: str) -> str:
+    """Markup that Gradio's template languages leave alone: `${…}` and `{{…}}` mean something to them."""
+    return html.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${").replace("{{", "\\{{")
 
 
 def _api(server: Server, page: gr.Blocks) -> None:

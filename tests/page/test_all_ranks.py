@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.cli import main
-from visualizer.documents.ranks import document
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import ranks_document, replay
 from worlds.browser import settled
 from worlds.ranks import FILES, ranks, records, text
 from worlds.small import memory_trace
@@ -31,7 +30,7 @@ def placed() -> list[list[tuple[float, float]]]:
 @pytest.fixture(scope="module")
 def both() -> dict:
     """The document of both files."""
-    return document(ranks(text(0), text(1)))
+    return ranks_document(ranks(text(0), text(1)))
 
 
 @pytest.fixture(scope="module")

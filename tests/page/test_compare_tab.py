@@ -19,7 +19,8 @@ from core.measure.equivalence import equivalence
 from core.measure.rounds import Run
 from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import ENGINE_PRESETS, RECORDINGS
-from visualizer.page.tabs import packed_plotly, page_html, parts_script, tab_script, write_files
+from visualizer.page.bundle import script
+from visualizer.page.tabs import packed_plotly, tab_script, write_files
 from visualizer.server.comparisons import KINDS, Recorded
 from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.limits import HERE, Limits
@@ -28,6 +29,7 @@ from visualizer.words import findings, verdicts
 from visualizer.words.vocabulary import plain
 from worlds.axe import serious
 from worlds.browser import settled
+from worlds.compare_tab import compare_page
 from worlds.comparison import CURVE, ENVIRONMENT
 from worlds.server_events import messages_in
 from worlds.small import VOCAB_SIZE, MemoryModel, requests
@@ -205,7 +207,7 @@ def test_the_files_are_named_by_content(tmp_path):
     paths = write_files(tmp_path)
     assert write_files(tmp_path) == paths and paths["plotly"].read_bytes()[:2] == b"\x1f\x8b"
     assert len(paths["compare"].read_bytes()) < 250_000
-    assert "inflightParts" in parts_script() and "import " not in parts_script()[:200]
+    assert "inflightParts" in script("parts/tabs.js") and "import " not in script("parts/tabs.js")[:200]
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ def open_page(visit, shown):
             "comparisons": [{"name": "gpt2-six", "title": "Six <i>prompts</i>", "shows": "", "url": "doc.json"}],
         }
         page = visit(
-            files={"": page_html(options), "doc.json": json.dumps(document(shown)), "plotly.js.gz": packed_plotly()},
+            files={"": compare_page(options), "doc.json": json.dumps(document(shown)), "plotly.js.gz": packed_plotly()},
             size=size,
             hash="part=compare" + hash,
             drawn=False,

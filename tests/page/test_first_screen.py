@@ -9,7 +9,7 @@ import pytest
 from core.measure.metrics import request_times
 from core.trace.trace import Trace
 from core.workload.presets import GROUPS, PRESETS
-from visualizer.documents.catalogue import QUESTIONS, TRACES, entry, questions
+from visualizer.documents.catalogue import QUESTIONS, TRACES, entry
 from visualizer.documents.replay import replay
 from worlds.browser import seek, settled
 
@@ -72,10 +72,11 @@ def test_runs_are_grouped_by_question_each_with_its_lanes(visit):
     names = [group[0].name for group in GROUPS.values()]
     catalogue = [entry(PRESETS[n], preset(n)) | {"url": "run.json"} for n in names]
     page = visit(
-        options={"catalogue": catalogue, "questions": questions()}, files={"run.json": json.dumps(replay(preset(names[0])))}
+        options={"catalogue": catalogue, "questions": list(QUESTIONS.values())},
+        files={"run.json": json.dumps(replay(preset(names[0])))},
     )
     page.click(".runs-button")
-    assert page.locator(".runs-card h3").all_inner_texts() == [QUESTIONS[group].title for group in GROUPS]
+    assert page.locator(".runs-card h3").all_inner_texts() == [QUESTIONS[group]["title"] for group in GROUPS]
     painted = page.locator(".runs-card canvas.thumb").evaluate_all(
         "all => all.map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
     )

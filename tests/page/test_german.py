@@ -18,7 +18,7 @@ from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, texts
 from visualizer.page.bundle import page_html
-from visualizer.page.lesson_file import lesson_html
+from visualizer.page.site import lesson_html
 from visualizer.page.tabs import packed_plotly, part, tab_script
 from visualizer.words.language import catalogue
 from worlds.browser import chromium, settled, visit  # noqa: F401

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from visualizer.lessons.document import recorded
 from visualizer.lessons.lessons import LESSONS
 from visualizer.page.bundle import page_html
-from visualizer.page.lesson_file import lesson_html
+from visualizer.page.site import lesson_html
 from worlds.axe import serious
 from worlds.browser import chromium, settled, visit  # noqa: F401
 from worlds.learn_tab import drawn, learn, world  # noqa: F401

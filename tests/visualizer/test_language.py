@@ -63,7 +63,7 @@ def test_what_the_page_says_of_runs_policies_and_questions_has_its_german():
     said = [preset.shows for preset in (catalogue.RUNS | catalogue.RANKED).values()] + [
         policy.shows for policy in POLICIES.values()
     ]
-    said += [words for question in catalogue.questions() for words in question.values()] + list(ALIGNMENTS.values())
+    said += [words for question in catalogue.QUESTIONS.values() for words in question.values()] + list(ALIGNMENTS.values())
     assert [text for text in said if key_of(text)[0] not in german] == []
 
 

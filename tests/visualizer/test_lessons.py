@@ -17,7 +17,7 @@ from visualizer.lessons.lessons import LESSONS, SEEN, PaintMask
 from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
-from visualizer.page.lesson_file import lesson_html
+from visualizer.page.site import lesson_html
 
 TRACES = recorded()
 ALL = [(lesson, stop) for lesson in LESSONS for stop in lesson.stops]

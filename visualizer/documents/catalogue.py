@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.config import ASSETS
 from core.trace.ranks import Ranks
@@ -17,39 +18,10 @@ from visualizer.charts.theme import deal
 TRACES = ASSETS / "traces"
 
 
-class Question(NamedTuple):
-    """title: what a visitor may ask. answer: one line under it."""
-
-    title: str
-    answer: str
-
-
-QUESTIONS: dict[str, Question] = {
-    "waiting": Question(
-        "Why did mine wait?", "A request joins the moment a lane is free; until then it waits, and the page says for what."
-    ),
-    "long-prompts": Question(
-        "A long prompt arrives",
-        "Read whole, it holds everybody up for one step; in chunks it shares each step, and either side can go first.",
-    ),
-    "memory": Question(
-        "Memory runs out",
-        "The KV cache is cut into blocks: too few of them force preemptions, prompts that begin alike share them.",
-    ),
-    "no-help": Question(
-        "When does it not help?", "Equal lengths leave no lane to refill early; padding costs whatever the policy is."
-    ),
-    "one-by-one": Question(
-        "One policy after the other", "The same short requests under each policy, as the lessons go through them."
-    ),
-    "in-company": Question(
-        "Is the text the same in a batch?",
-        "Token for token in float32; in bf16 rounding decides between tokens that are nearly tied.",
-    ),
-    "articles": Question("The articles' own", "The runs that the articles compute by hand, on this engine."),
-    "engines": Question("Other engines", "Their own steps, recorded inside them; Compare has ours beside them."),
-}
-"""By group of `core.workload.presets.GROUPS`, in the same order, and last what no engine of ours ran."""
+QUESTIONS: dict[str, dict[str, str]] = json.loads((ASSETS / "presets" / "questions.json").read_text(encoding="utf-8"))
+"""What the runs are grouped by, in order: by group of `core.workload.presets.GROUPS`, and last what no engine of ours ran. An entry's `question`
+is an index into them. {"title": what a visitor may ask, "answer": one line under it}
+"""
 
 
 def _elsewhere(preset: str, name: str, title: str, shows: str, **limits: Any) -> dict[str, Preset]:
@@ -125,11 +97,6 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
 def question_of(preset: str) -> int:
     """Which of `QUESTIONS` a recorded run answers."""
     return next((n for n, group in enumerate(GROUPS.values()) if preset in {p.name for p in group}), len(GROUPS))
-
-
-def questions() -> list[dict[str, Any]]:
-    """What the runs are grouped by: `{"title", "answer"}`, in order; an entry's `question` is an index into them."""
-    return [{"title": q.title, "answer": q.answer} for q in QUESTIONS.values()]
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:

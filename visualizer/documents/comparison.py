@@ -22,6 +22,7 @@ from core.config import ASSETS, POLICIES
 from core.errors import InflightError
 from core.measure.compare import Comparison, fault_of
 from core.measure.cost_curve import CostCurve
+from core.measure.divergence import divergence, knobs
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import Run
 from core.recorders.raw import lines_of
@@ -263,6 +264,32 @@ def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         else:
             flat[before + key] = value
     return flat
+
+
+# -- a fork ---------------------------------------------------------------------------------------------------------------
+
+
+def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
+    """Two runs of the same requests, one limit apart, and where they part; raises InflightError for runs of different requests.
+
+    {"schema", "kind": "fork", "names": [as it was, changed], "step": the first that differs or None, "says": where they part, as spans, then what
+     came of it, "runs": two replays, "translations": {language: what stands for "names" and "says", and in each of "runs"}}
+    """
+    found = divergence(before, after)
+    changed, steps = knobs(before, after), (len(before.events), len(after.events))
+
+    def said() -> dict[str, Any]:
+        names = ([findings.limit(k.name, k.before) for k in changed], [findings.limit(k.name, k.after) for k in changed])
+        return {"names": [", ".join(side) for side in names], "says": findings.fork(found, steps)}
+
+    return {
+        "schema": 2,
+        "kind": "fork",
+        **said(),
+        "step": found.step if found else None,
+        "runs": [replay(before), replay(after)],
+        "translations": elsewhere(lambda: {**said(), "runs": [spoken(before), spoken(after)]}),
+    }
 
 
 # -- on disk ---------------------------------------------------------------------------------------------------------------

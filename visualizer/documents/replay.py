@@ -16,7 +16,8 @@ from typing import Any
 from core.trace.detokenize import Detokenizer, pieces
 from core.trace.events import RECORDS, StepEvent
 from core.trace.header import Header
-from core.trace.phrases import letters
+from core.trace.phrases import ALIGNMENTS, letter, letters
+from core.trace.ranks import Ranks
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from visualizer.words.captions import Captioner, captions
@@ -52,6 +53,48 @@ def captions_in(trace: Trace, language: str) -> dict[str, Any]:
 def spoken(trace: Trace) -> dict[str, Any]:
     """The sentences about the run in the language that is spoken."""
     return {"captions": captions(trace), "totals": totals(trace)}
+
+
+def ranks_document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = None) -> dict[str, Any]:
+    """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in their order, where they are kept. source: see `replay`.
+
+    {"ranks": [{"rank", "offset": seconds on the common clock, "id", "replay"}], "count", "says": [sentence, …]}
+
+    A letter stands for one request of all ranks; in its rank's own replay it may be another.
+    """
+    letters = _ranks_letters(ranks)
+    return {
+        "ranks": [
+            {
+                "rank": rank.number,
+                "offset": rank.offset,
+                "id": ids[n] if ids else None,
+                "replay": replay(rank.trace, source) | {"letters": letters[rank.number]},
+            }
+            for n, rank in enumerate(ranks.ranks)
+        ],
+        "count": ranks.count,
+        "says": [ALIGNMENTS[ranks.alignment], *ranks.faults],
+    }
+
+
+def ranks_captions_in(ranks: Ranks, language: str) -> dict[str, Any]:
+    """The sentences about each in another language, which replace the replays' own: {"ranks": [see `captions_in`]}."""
+    return {"ranks": [captions_in(rank.trace, language) for rank in ranks.ranks]}
+
+
+def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
+    """By rank: requests have letters in the order in which they arrived on the common clock."""
+    arrived = [
+        (rank.offset + arrived.t, rank.number, arrived.request)
+        for rank in ranks.ranks
+        for event in rank.trace.events
+        for arrived in event.arrived
+    ]
+    letters: dict[int, dict[str, str]] = {rank.number: {} for rank in ranks.ranks}
+    for n, (_, number, request) in enumerate(sorted(arrived)):
+        letters[number][request] = letter(n)
+    return letters
 
 
 class Deltas:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,9 @@ from typing import Any
 from core.config import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, questions, recorded_ranks
+from visualizer.documents.catalogue import LEAKS, QUESTIONS, RUNS, TRACES, entry, recorded_ranks
 from visualizer.documents.comparison import RECORDED, document, load, recorded
-from visualizer.documents.ranks import document as document_of_ranks
-from visualizer.documents.ranks import ranks_captions_in
-from visualizer.documents.replay import captions_in, replay
+from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import faq, hints, runs_of_lessons
 from visualizer.lessons.document import recorded as recorded_traces
@@ -22,10 +22,9 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
-from visualizer.page.lesson_file import lesson_html
 from visualizer.page.tabs import TABS, packed_plotly, part, tab_script
 
-_LOADER = ASSETS / "site" / "runs.js"
+_LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
 
 
 def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED) -> Path:
@@ -45,7 +44,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
                 listed["leak"] = _brought(folder, f"runs/{preset.name}-leak.js", replay(Trace.load(leak)))
             catalogue.append(listed)
         for of_ranks, ranks in recorded_ranks(traces):
-            catalogue.append(of_ranks | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", document_of_ranks(ranks))})
+            catalogue.append(of_ranks | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", ranks_document(ranks))})
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
         parts = {name: found for name, found in made.items() if found is not None}
         tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
@@ -54,7 +53,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
         options = {
             "catalogue": catalogue,
-            "questions": questions(),
+            "questions": list(QUESTIONS.values()),
             "tabs": tabs if parts else [],
             "terms": hints(),
             "asked": faq(),
@@ -114,6 +113,24 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
         for run, tell in say.items()
     }
     return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers, "captions": captions})
+
+
+def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
+    """One lesson as one file with nothing to fetch: the player, its recorded runs and the lesson's texts. Raises InflightError for a lesson that there is not."""
+    chosen = [known for known in LESSONS if known.name == lesson]
+    if not chosen:
+        raise InflightError(f"There is no lesson {lesson!r}.")
+    made = lessons_document(traces, language, chosen)
+    (found,) = made["lessons"]
+    data: dict[str, object] = {"lesson": made | {"languages": {}}}
+    catalogue = []
+    for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
+        data[run] = {**replay(traces(run)), **captions_in(traces(run), language)}
+        catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
+    learn = part("learn", "", {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson})
+    head = {"<!--DATA-->": inert_json(data), "/*SCRIPT*/": tab_script("learn")}
+    brought = re.sub("|".join(map(re.escape, head)), lambda m: head[m.group()], _LESSON.read_text(encoding="utf-8"))
+    return page_html({"catalogue": catalogue, "terms": hints(language)}, {"learn": learn}).replace("</head>", brought, 1)
 
 
 def _paper(folder: Path, url: str, text: str) -> str:

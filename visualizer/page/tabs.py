@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,14 +12,13 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.bundle import PLAYER, inert_json, markup, script, style
+from visualizer.page.bundle import PLAYER, inert_json, script
 
 TABS: list[dict[str, Any]] = [
     {"name": "watch", "title": "Watch"},
     {"name": "compare", "title": "Compare"},
     {"name": "learn", "title": "Learn", "speaks": LANGUAGES},  # it brings other languages
 ]
-LIVE = {"name": "live", "title": "Live"}  # where an engine serves
 
 
 @cache
@@ -31,11 +29,6 @@ def tab_script(name: str) -> str:
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
     return f"window.inflight{name.capitalize()}Files = {inert_json(files)};\n{script(f'{name}/{name}.js')}"
-
-
-def parts_script() -> str:
-    """Shows one part of the page at a time; leaves `window.inflightParts(holder, parts)`."""
-    return script("parts/tabs.js")
 
 
 @cache
@@ -56,27 +49,14 @@ def write_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def page_html(options: dict[str, Any]) -> str:
-    """The Compare page alone, with no server behind it. options: `comparisons` and `plotly`, by their addresses; see compare.js."""
-    page = (PLAYER / "compare" / "page.html").read_text(encoding="utf-8")
-    sprite = re.search(r'<svg class="sprite"[\s\S]*?</svg>', markup())
-    parts = {
-        "/*STYLE*/": style(),
-        "<!--SPRITE-->": sprite[0] if sprite else "",
-        "<!--PROPS-->": inert_json(options),
-        "/*SCRIPT*/": tab_script("compare"),
-    }
-    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
-
-
 def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What `parts_script` needs to know of a page with a server. url: the address under which a file is served. live: the options of the Live
+    """What `parts/tabs.js` needs to know of a page with a server. url: the address under which a file is served. live: the options of the Live
     tab, see live.js, where there is one."""
     of_a_server = {"server": True, "base": ""}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = TABS
     if live is not None:
-        found["live"], tabs = {"base": "", **live}, [*TABS[:2], LIVE, *TABS[2:]]
+        found["live"], tabs = {"base": "", **live}, [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:]]
     return {name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()}
 
 

@@ -17,7 +17,7 @@ from core.config import POLICIES, EngineConfig
 from core.trace.phrases import SETTINGS
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
-from visualizer.documents.comparison import RECORDED, Shown, document, lettered, load, recorded
+from visualizer.documents.comparison import RECORDED, Shown, document, fork_document, lettered, load, recorded
 from visualizer.server.jobs import EngineJob
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.limits import Limits, Refused, Spec, check
@@ -132,8 +132,6 @@ class Fork(Measurement):
         self._changed = _checked({**spec, "config": turned.to_json()}, limits)
 
     def work(self) -> dict[str, Any]:
-        from visualizer.documents.fork import fork_document
-
         traces: list[Trace] = []
         for index, config in enumerate((self.spec.config, self._changed.config)):
             self.progress = {"index": index, "total": 2}

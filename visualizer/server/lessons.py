@@ -9,12 +9,11 @@ from typing import Any
 
 from core.errors import InflightError, shown
 from visualizer.documents.catalogue import RANKED, RUNS, ranks
-from visualizer.documents.ranks import ranks_captions_in
-from visualizer.documents.replay import captions_in
+from visualizer.documents.replay import captions_in, ranks_captions_in
 from visualizer.lessons.document import document, recorded
 from visualizer.lessons.sheets import plan, sheet
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.lesson_file import lesson_html
+from visualizer.page.site import lesson_html
 from visualizer.server.store import Store
 
 

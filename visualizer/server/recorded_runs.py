@@ -12,8 +12,7 @@ from typing import Any
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files, ranks, recorded_ranks, recorded_runs
-from visualizer.documents.ranks import document
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import ranks_document, replay
 from visualizer.server.store import Store, as_text
 
 _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]
@@ -34,7 +33,7 @@ def _promised(store: Store, path: Path) -> dict[str, Any]:
 def _promised_ranks(store: Store, name: str, folder: Path) -> dict[str, Any]:
     paths = rank_files(name, folder)
     ids = [_promised(store, path)["id"] for path in paths]
-    return store.promise(f"{_hash(*paths, of=name)}.json", lambda: as_text(document(ranks(name, folder), ids)))
+    return store.promise(f"{_hash(*paths, of=name)}.json", lambda: as_text(ranks_document(ranks(name, folder), ids)))
 
 
 def _hash(*paths: Path, of: str = "") -> str:

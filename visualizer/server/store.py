@@ -27,8 +27,7 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.documents.ranks import document
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import ranks_document, replay
 from visualizer.page.bundle import standalone_html
 
 ADDRESS = "inflight/files/"  # a file's address is this and its name: the same after a restart
@@ -102,7 +101,7 @@ class Store:
         """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that. See `put`."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         with self._writing():
-            path = write_by_content(self.folder, document(ranks, ids, source))
+            path = write_by_content(self.folder, ranks_document(ranks, ids, source))
         return self._kept(path)
 
     def keep(self, trace: Trace) -> dict[str, Any]:

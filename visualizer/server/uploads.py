@@ -34,7 +34,7 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 
 def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks (`visualizer.documents.ranks`); raises InflightError
+    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks (`ranks_document`); raises InflightError
     with why they cannot be opened. names: of the files.
     """
     check_upload(len(data), limits)

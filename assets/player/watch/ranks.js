@@ -1,5 +1,5 @@
 // The ranks of one engine: a run each, on one clock. Which of them is on screen, at which moment, or whether all are, as one picture. The
-// ranks and the sentences about them come in one document (visualizer/documents/ranks.py).
+// ranks and the sentences about them come in one document (visualizer/documents/replay.py).
 
 import { clamp, h } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
