@@ -43,7 +43,7 @@ from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
-from visualizer.server.middleware import SILENT, DescribedPage, KnownAddresses, OwnVisitors, body_guard, origins_of
+from visualizer.server.middleware import SILENT, DescribedPage, Guard, body_guard, origins_of
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
@@ -110,9 +110,7 @@ def _api(server: Server, page: gr.Blocks) -> None:
             return
         unread = page._queue.pending_messages_per_session.get(request.session_hash)
         while unread and not unread.empty() and server.is_at_work(begun["job"]):
-            await asyncio.sleep(
-                0.05
-            )  # Gradio starts us though nobody may ever open the stream: until then nobody follows the job
+            await asyncio.sleep(0.05)  # Gradio starts us though nobody may open the stream: until then nobody follows the job
         seq = itertools.count()
         async for piece in server.follow(begun["job"]):
             data = [line.removeprefix("data: ") for line in piece.decode().splitlines() if line.startswith("data: ")]
@@ -121,20 +119,8 @@ def _api(server: Server, page: gr.Blocks) -> None:
                 yield number  # gradio_client is sent differences, which Gradio 6.31 gets wrong for nested lists
                 yield number | delta
 
-    async def cancel(job: str) -> dict[str, Any]:
-        """Cancel a job by its id."""
-        return server.cancel(job)
-
-    async def state() -> dict[str, Any]:
-        """Models, presets, policies, limits and recorded runs."""
-        return server.state()
-
-    async def comparisons() -> dict[str, Any]:
-        """Recorded comparisons, presets, policies and knobs."""
-        return server.comparisons.catalogue()
-
-    at_once = (server.lessons, server.lesson_file, server.export, server.export_ranks, server.open_comparison)
-    for endpoint in (run, cancel, state, comparisons, *at_once):
+    files = (server.lessons, server.lesson_file, server.export, server.export_ranks, server.open_comparison)
+    for endpoint in (run, server.cancel, server.state, server.comparisons, *files):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
     gr.api(server.attention, api_name="attention", concurrency_limit=2)  # it computes
 
@@ -203,8 +189,7 @@ def launch(
     served = page.launch(
         app_kwargs={
             "middleware": [
-                Middleware(KnownAddresses, origins=elsewhere),
-                Middleware(OwnVisitors, hosts=LOOPBACK if is_home else None),
+                Middleware(Guard, origins=elsewhere, hosts=LOOPBACK if is_home else None),
                 Middleware(body_guard, question=here.question_bytes, file=here.upload_bytes),
                 Middleware(ResponseCache, is_everybodys=store.is_pinned),
                 Middleware(DescribedPage, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),

@@ -18,8 +18,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files
 from visualizer.documents.replay import replay
 from visualizer.server import store as files
-from visualizer.server.lessons import Lessons
-from visualizer.server.recorded_runs import promise_recorded_runs
+from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
 from visualizer.server.store import PLOTLY, NotKept, Store, as_text, own_folder
 from worlds.visual import record, request
 

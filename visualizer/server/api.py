@@ -19,9 +19,8 @@ from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
 from visualizer.server.jobs import Job, JobQueue, Jobs, LeakyRun
 from visualizer.server.lent_gpu import is_lent, run_for
-from visualizer.server.lessons import Lessons
 from visualizer.server.limits import Limits, Refused, check
-from visualizer.server.recorded_runs import promise_recorded_runs
+from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
 from visualizer.server.store import Store
 from visualizer.server.uploads import open_dataset, open_upload
 
@@ -53,7 +52,7 @@ class Server:
         }
         self.jobs = Jobs(queues)
         self.catalogue = promise_recorded_runs(store, traces)
-        self.comparisons = comparisons.Recorded(store, limits)
+        self._recorded = comparisons.Recorded(store, limits)
         self._lessons = Lessons(store, traces)
 
     def warm_up(self) -> None:
@@ -67,7 +66,7 @@ class Server:
         self._models.get(DEFAULT_MODEL, "cpu")
 
     def state(self) -> dict[str, Any]:
-        """What can be run here."""
+        """Models, presets, policies, limits and recorded runs."""
         return {
             "models": list(BUILTIN_MODELS),
             "any_model": self._limits.any_model,
@@ -76,6 +75,10 @@ class Server:
             "limits": self._limits.to_json(),
             "catalogue": self.catalogue,
         }
+
+    def comparisons(self) -> dict[str, Any]:
+        """Recorded comparisons, presets, policies and knobs."""
+        return self._recorded.catalogue()
 
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
@@ -96,7 +99,8 @@ class Server:
         found = self.jobs.find(job)
         return found is not None and not found.event_log.closed
 
-    def cancel(self, job: object) -> dict[str, Any]:
+    def cancel(self, job: str) -> dict[str, Any]:
+        """Cancel a job by its id."""
         return {"cancelled": self.jobs.cancel(job)}
 
     def _job(self, kind: object, spec: object) -> Job:
@@ -122,7 +126,7 @@ class Server:
     @answering
     def open_comparison(self, name: str) -> dict[str, Any]:
         """The address of a recorded comparison, `{"url"}`, or why there is none."""
-        return {"url": self.comparisons.open(name)}
+        return {"url": self._recorded.open(name)}
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ A job's answer is `url` (a document, see `visualizer.documents.comparison`) or `
 from __future__ import annotations
 
 import datetime
-import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -151,8 +150,6 @@ class Recorded:
 
     def __init__(self, store: Store, limits: Limits, folder: Path = RECORDED) -> None:
         self._store, self._limits, self._folder = store, limits, folder
-        self._urls: dict[str, str] = {}
-        self._lock = threading.Lock()
 
     def catalogue(self) -> dict[str, Any]:
         return {
@@ -167,10 +164,8 @@ class Recorded:
         """The address of a recorded comparison's document, made when it is first asked for; raises InflightError for one that there is not."""
         if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(self._folder)}:
             raise Refused("There is no such comparison on record.")
-        with self._lock:
-            if name not in self._urls:
-                self._urls[name] = self._store.keep_document(document(load(self._folder / name)), pinned=True)
-        return self._urls[name]
+        path = self._folder / name
+        return self._store.once(("comparison", name), lambda: self._store.keep_document(document(load(path)), pinned=True))
 
 
 def _checked(spec: dict[str, Any], limits: Limits) -> Spec:

@@ -90,23 +90,27 @@ _POLICY = (
 )
 
 
-def _headers(origins: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
-    policy = "; ".join((*_POLICY, " ".join(("connect-src 'self'", *origins))))
-    return (
-        (b"content-security-policy", policy.encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"strict-origin-when-cross-origin"),
-    )
+_OUR_OWN = (b"same-origin", b"none")  # `none`: by the visitor's own hand
+_PORT = re.compile(r":\d*$")
 
 
-class KnownAddresses:
-    """Answers 404 in a sentence to every address that the page does not use, and sends the rest with headers for its safety.
+class Guard:
+    """Answers in a sentence, 404, to every address that the page does not use; and 403 where a page of another site asks by a visitor's browser,
+    which may reach what that site cannot: one that sends something here, as browsers say, or one that has its own name point here (DNS
+    rebinding). The rest is sent with headers for its safety.
 
-    origins: what the page may fetch from beside its own (see `origins_of`).
+    origins: what the page may fetch from beside its own (see `origins_of`). hosts: names that this page answers to, None for any.
     """
 
-    def __init__(self, app: ASGIApp, origins: Sequence[str] = ()) -> None:
-        self._app, self._headers = app, _headers(origins)
+    def __init__(self, app: ASGIApp, origins: Sequence[str] = (), hosts: Sequence[str] | None = None) -> None:
+        self._app = app
+        self._hosts = None if hosts is None else {f"[{host}]" if ":" in host else host for host in hosts}
+        policy = "; ".join((*_POLICY, " ".join(("connect-src 'self'", *origins))))
+        self._headers = (
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"strict-origin-when-cross-origin"),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -119,32 +123,12 @@ class KnownAddresses:
                 message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in given)]
             await send(message)
 
-        path = path_of(scope)
-        if len(path) <= _LONGEST and _ASKED.fullmatch(path):
-            await self._app(scope, receive, safely)
-        else:
-            await JSONResponse({"error": "There is nothing at this address."}, 404)(scope, receive, safely)
-
-
-_OUR_OWN = (b"same-origin", b"none")  # `none`: by the visitor's own hand
-
-
-class OwnVisitors:
-    """Answers 403 in a sentence where a page of another site asks by a visitor's browser, which may reach what that site cannot: one that sends
-    something here, as browsers say, or one that has its own name point here (DNS rebinding).
-
-    hosts: names that this page answers to, None for any.
-    """
-
-    def __init__(self, app: ASGIApp, hosts: Sequence[str] | None) -> None:
-        self._app = app
-        self._hosts = None if hosts is None else {f"[{host}]" if ":" in host else host for host in hosts}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := self._refusal(scope["method"], dict(scope["headers"]))):
-            await JSONResponse({"error": refusal}, 403)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        path, app = path_of(scope), self._app
+        if len(path) > _LONGEST or not _ASKED.fullmatch(path):
+            app = JSONResponse({"error": "There is nothing at this address."}, 404)
+        elif refusal := self._refusal(scope["method"], dict(scope["headers"])):
+            app = JSONResponse({"error": refusal}, 403)
+        await app(scope, receive, safely)
 
     def _refusal(self, method: str, headers: dict[bytes, bytes]) -> str:
         asked = headers.get(b"host")
@@ -153,9 +137,6 @@ class OwnVisitors:
         if method not in ("GET", "HEAD", "OPTIONS") and headers.get(b"sec-fetch-site", b"none") not in _OUR_OWN:
             return "A page of another site may not ask this."
         return ""
-
-
-_PORT = re.compile(r":\d*$")
 
 
 _ORIGIN = re.compile(r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?", re.IGNORECASE)

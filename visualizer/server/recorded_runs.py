@@ -1,18 +1,24 @@
-"""The recorded runs as files of the store, which the page lists at its start. Each is made when it is first asked for: a visit needs one of them.
+"""The recorded runs and the lessons about them as files of the store, each made when it is first asked for: a visit needs one of them.
 
-A file's name is a hash of what it is made from, the traces and our code: the same after a restart, another after an upgrade.
+The name of a run's file is a hash of what it is made from, the traces and our code: the same after a restart, another after an upgrade.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from core.errors import InflightError, shown
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import TRACES, rank_files, ranks, recorded_ranks, recorded_runs
-from visualizer.documents.replay import ranks_document, replay
+from visualizer.documents.catalogue import RANKED, RUNS, TRACES, rank_files, ranks, recorded_ranks, recorded_runs
+from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
+from visualizer.lessons.document import document, recorded
+from visualizer.lessons.sheets import plan, sheet
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.site import lesson_html
 from visualizer.server.store import Store, as_text
 
 _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]
@@ -49,3 +55,37 @@ def _code() -> bytes:
     for path in sorted(path for room in _CODE for path in room.rglob("*.py")):
         found.update(path.read_bytes())
     return found.digest()
+
+
+class Lessons:
+    """store: where the files go; they stay. traces: where the recorded runs lie."""
+
+    def __init__(self, store: Store, traces: Path) -> None:
+        self._store, self._folder, self._traces = store, traces, recorded(traces)
+
+    def document(self, language: str) -> str:
+        """The address of everything the Learn tab shows in a language; raises InflightError for one that there is not."""
+        return self._kept(("lessons", language), lambda: document(self._traces, language))
+
+    def file(self, lesson: str, kind: str, language: str) -> str:
+        """The address of a sheet of a lesson ("teacher", "learner"), of the lesson as one file ("offline"), of the plan of all ("plan"), or of
+        what is said of the recorded run of that name ("captions"); raises InflightError for one that there is not.
+        """
+        traces, name = self._traces, f"{kind}-{lesson}-{language}.htm"
+        if kind == "captions":
+            if lesson not in {**RUNS, **RANKED} or language not in LANGUAGES:
+                raise InflightError(f"There are no sentences about a run {shown(lesson)} in {shown(language)}.")
+            if lesson in RANKED:
+                return self._kept((kind, lesson, language), lambda: ranks_captions_in(ranks(lesson, self._folder), language))
+            return self._kept((kind, lesson, language), lambda: captions_in(traces(lesson), language))
+        if kind == "plan":
+            return self._text(f"{kind}-{language}.htm", lambda: plan(traces, language))
+        if kind == "offline":  # what ends in html is downloaded, a sheet is looked at
+            return self._text(f"{name}l", lambda: lesson_html(lesson, traces, language))
+        return self._text(name, lambda: sheet(lesson, kind, traces, language))
+
+    def _kept(self, name: tuple[str, ...], make: Callable[[], dict[str, Any]]) -> str:
+        return self._store.once(name, lambda: self._store.keep_document(make(), pinned=True))
+
+    def _text(self, name: str, make: Callable[[], str]) -> str:
+        return self._store.once((name,), lambda: self._store.keep_text(f"inflight-{name}", make()))

@@ -115,7 +115,7 @@ def routes(
         return answer(server.state())
 
     async def comparisons(request: Request) -> Response:
-        return answer(server.comparisons.catalogue())
+        return answer(server.comparisons())
 
     return [
         Route("/inflight/uploads", upload, methods=["POST"]),

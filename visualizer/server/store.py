@@ -83,7 +83,8 @@ class Store:
         self.folder, self._quota, self._url = folder, quota, url
         self._pinned: set[str] = set()  # ids and names of files that stay
         self._promised: dict[str, Callable[[], str]] = {}  # by name
-        self._lock, self._redeeming = threading.Lock(), threading.Lock()
+        self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
+        self._lock, self._making = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
@@ -128,6 +129,13 @@ class Store:
             path = write_whole(self.folder / name, [text])
         self.pin(path)
         return self._url(path)
+
+    def once(self, name: tuple[str, ...], make: Callable[[], str]) -> str:
+        """The address of something that stays: what `make` says when this name is first asked for. Where it raises, the next call tries again."""
+        with self._making:
+            if name not in self._made:
+                self._made[name] = make()
+            return self._made[name]
 
     def adopt(self, run: str) -> dict[str, Any]:
         """A run, or the document of several, that another process has put into the folder; `{"id", "url"}`."""
@@ -210,13 +218,9 @@ class Store:
 
     def _there(self, name: str) -> Path:
         """Where a file lies, if it is here; one that was promised is written now. Raises NotKept."""
-        path = self.folder / name
         if name in self._promised:
-            with self._redeeming, self._writing():
-                if name in self._promised:
-                    write_whole(path, [self._promised[name]()])
-                    del self._promised[name]
-        return path
+            self.once((name,), lambda: self.keep_text(name, self._promised[name]()))
+        return self.folder / name
 
     def _page(self, path: Path, place: dict[str, object]) -> dict[str, Any]:
         """A replay, or that of all ranks, as a page that opens at this place."""
