@@ -213,23 +213,16 @@ def table(comparison: Comparison) -> dict[str, Any]:
             "as fast": t(f"{ratio['median']:.2f}×"),
         }
         rows.append([name, *(special.get(title) or _cell(numbers, keys, write) for title, _, keys, write in COLUMNS)])
-    base = comparison.baseline
-    columns = [
-        {
-            "title": t("contender"),
-            "definition": t("Who served the requests: a batching policy of this engine, or something else on the same model."),
-        }
-    ]
-    for title, metric, _, _ in COLUMNS:
-        definition = t(DEFINITIONS[metric])
-        if title == "min to max":
-            definition = t("The fastest and the slowest of the runs.")
-        elif title == "as fast":
-            definition = t(
-                "Wall time of {base} ÷ wall time of this one, within each round; the median of the rounds, which is not the quotient of the two median times.",
-                base=base,
-            )
-        columns.append({"title": t(title), "definition": definition})
+    definitions = {
+        "contender": t("Who served the requests: a batching policy of this engine, or something else on the same model."),
+        **{title: t(DEFINITIONS[metric]) for title, metric, _, _ in COLUMNS},
+        "min to max": t("The fastest and the slowest of the runs."),
+        "as fast": t(
+            "Wall time of {base} ÷ wall time of this one, within each round; the median of the rounds, which is not the quotient of the two median times.",
+            base=comparison.baseline,
+        ),
+    }
+    columns = [{"title": t(title), "definition": definition} for title, definition in definitions.items()]
     return {"columns": columns, "rows": rows}
 
 

@@ -48,6 +48,9 @@ class Life:
         return self.reason is not None and not (self.lane_spans and self.lane_spans[-1][2] is None)
 
 
+_AS_THEY_ARE = ("letter", "hue", "arrived", "computed", "token", "generated", "reason")
+
+
 class LiveRun:
     """One run, fed in order. header: the trace's. Requests are met one by one before they arrive. number: of the run. letters: see `Captioner`."""
 
@@ -72,8 +75,7 @@ class LiveRun:
             hues |= self._hues.deal(event)
             self._follow(event)
         for request, letter in delta["letters"].items():
-            self._lives[request].letter = letter
-            self._lives[request].prompt = delta["texts"]["prompt"][request]
+            self._lives[request].letter, self._lives[request].prompt = letter, delta["texts"]["prompt"][request]
         for request, pieces in delta["texts"]["output"].items():
             self._lives[request].output += pieces
         for request, hue in hues.items():
@@ -96,17 +98,11 @@ class LiveRun:
                 "requests": [
                     {
                         "id": request,
-                        "letter": life.letter,
-                        "hue": life.hue,
-                        "arrived": life.arrived,
                         "waits": [list(wait) for wait in life.waits],
                         "laneSpans": [list(span) for span in life.lane_spans],
                         "kvLen": state.computed.get(request, 0),
                         "blocks": list(state.tables.get(request, ())),
-                        "computed": life.computed,
-                        "token": life.token,
-                        "generated": life.generated,
-                        "reason": life.reason,
+                        **{name: getattr(life, name) for name in _AS_THEY_ARE},
                     }
                     for request, life in here.items()
                 ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,45 +110,30 @@ class PolicyVariant(NamedTuple):
     limits: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class ShippedComparison:
-    """A preset and who serves it; sentences are about the first two. outside: baselines that are no engine of ours. load: whether ever
-    more requests are offered to each policy, too.
+class ShippedComparison(NamedTuple):
+    """Who serves a preset; sentences are about the first two. outside: baselines that are no engine of ours. load: whether ever more requests are
+    offered to each policy, too.
     """
 
-    name: str
-    variants: tuple[PolicyVariant, ...]
+    policies: tuple[str | PolicyVariant, ...]
     outside: tuple[str, ...] = ()
     load: bool = False
 
+    @property
+    def variants(self) -> list[PolicyVariant]:
+        return [PolicyVariant(policy) if isinstance(policy, str) else policy for policy in self.policies]
 
-def _policies(*names: str) -> tuple[PolicyVariant, ...]:
-    return tuple(PolicyVariant(name) for name in names)
 
-
-RECORDINGS = {
-    r.name: r
-    for r in (
-        ShippedComparison(
-            "gpt2-six",
-            _policies("static", "continuous", "sequential", "dynamic", "split"),
-            ("generate-waves", "generate-serial", "transformers-continuous"),
-        ),
-        ShippedComparison("where-padding-costs", _policies("dynamic", "continuous", "split", "static")),
-        ShippedComparison(
-            "equal-lengths",
-            (
-                *_policies("static", "continuous"),
-                PolicyVariant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256}),
-                PolicyVariant("dynamic"),
-            ),
-        ),
-        ShippedComparison(
-            "scheduler-zoo",
-            _policies("stall", "continuous", "no-evict", "mini-sglang", "nano-vllm", "transformers"),
-        ),
-        ShippedComparison("poisson-32", _policies("static", "continuous", "dynamic", "split"), load=True),
-    )
+_BUDGET_256 = PolicyVariant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256})
+RECORDINGS = {  # by the preset
+    "gpt2-six": ShippedComparison(
+        ("static", "continuous", "sequential", "dynamic", "split"),
+        ("generate-waves", "generate-serial", "transformers-continuous"),
+    ),
+    "where-padding-costs": ShippedComparison(("dynamic", "continuous", "split", "static")),
+    "equal-lengths": ShippedComparison(("static", "continuous", _BUDGET_256, "dynamic")),
+    "scheduler-zoo": ShippedComparison(("stall", "continuous", "no-evict", "mini-sglang", "nano-vllm", "transformers")),
+    "poisson-32": ShippedComparison(("static", "continuous", "dynamic", "split"), load=True),
 }
 LOAD = Sweep(seconds=10.0)
 """Poisson arrivals, seeded; at most ten seconds a point, six rates a policy."""
@@ -175,7 +160,7 @@ def record_comparisons(
     before = _load_of_a_quiet_machine(load)
     if threads is not None:
         torch.set_num_threads(threads)
-    made = ((name, _compare_policies(RECORDINGS[name], repeats, device, say)) for name in names or RECORDINGS)
+    made = ((name, _compare_policies(name, repeats, device, say)) for name in names or RECORDINGS)
     return _save_all(made, folder, before)
 
 
@@ -218,12 +203,12 @@ def _save_all(made: Iterator[tuple[str, Shown]], folder: Path, load_before: floa
         yield name, save(shown, folder / shown.workload)
 
 
-def _compare_policies(recording: ShippedComparison, repeats: int, device: str, say: Say) -> Shown:
+def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
     """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load where that is asked for.
 
     Beside baselines, which decode greedily, every contender does.
     """
-    asked = preset(recording.name)
+    recording, asked = RECORDINGS[name], preset(name)
     workload = asked.workload.greedy() if recording.outside else asked.workload
     adapter, tokenizer = ModelCache().get(asked.model, device)
     engines = [Engine(adapter, tokenizer, asked.config.under(v.policy, **v.limits)) for v in recording.variants]
@@ -232,11 +217,10 @@ def _compare_policies(recording: ShippedComparison, repeats: int, device: str, s
     ]
     if recording.outside:
         work, limits = baselines.jobs(workload, tokenizer), (asked.config.max_num_seqs, asked.config.max_num_batched_tokens)
-        contenders += [baselines.contender(name, adapter.model, work, *limits) for name in recording.outside]
-    shown = _compared(contenders, recording.name, asked, engines[0].trace.header, repeats, say)
+        contenders += [baselines.contender(other, adapter.model, work, *limits) for other in recording.outside]
+    shown = _compared(contenders, name, asked, engines[0].trace.header, repeats, say)
     say("cost curve")
     shown.cost = cost_curve(adapter)
-    shown.equivalence = {}
     for switch in ("honest", "leak"):
         say(f"equivalence, {switch}")
         same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")

@@ -318,9 +318,7 @@ class JobQueue:
     def ahead(self, job: Job) -> int:
         """How many jobs must end before this one begins; 0 if there is a place for it now."""
         begun = [j for j in self._jobs if j.has_begun]
-        taken = max(
-            sum(not j.is_idle for j in begun), len(begun) - self._places
-        )  # a job that waits for an arrival lends its place
+        taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)  # one that waits for an arrival lends its place
         waiting = [j for j in self._jobs if not j.has_begun]
         before = sorted(waiting, key=lambda j: j.round).index(job)  # in order of arrival within a round
         return max(0, before + taken - self._places + 1)

@@ -81,9 +81,8 @@ class Live:
     def _other(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "run":
-            self._run = LiveRun(
-                Header.from_json(message["header"]), self._tokenizer_of(message), message.get("run", 0), self._letters
-            )
+            header, tokenizer = Header.from_json(message["header"]), self._tokenizer_of(message)
+            self._run = LiveRun(header, tokenizer, message.get("run", 0), self._letters)
             self._begin()
             if self._is_late:
                 self._is_late = False
@@ -93,13 +92,10 @@ class Live:
             self._set("late", True)
         elif kind == "pace":
             self._set("pace", message["steps_per_s"])
-        elif kind == "class":
-            self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
-            self._set("class", message)
-        elif kind == "followed":
-            self._set("followed", message)
-        elif kind == "shadow":
-            self._set("shadow", message)
+        elif kind in ("class", "followed", "shadow"):
+            if kind == "class":
+                self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
+            self._set(kind, message)
 
     def _set(self, state: str, value: Any) -> None:
         """What holds now; it takes room as a step does."""

@@ -111,17 +111,11 @@ def routes(
         name, model = (request.query_params.get(key, "") for key in ("name", "model"))
         return await opened(request, lambda data: server.dataset(data, name, model))
 
-    async def state(request: Request) -> Response:
-        return answer(server.state())
-
-    async def comparisons(request: Request) -> Response:
-        return answer(server.comparisons())
-
     return [
         Route("/inflight/uploads", upload, methods=["POST"]),
         Route("/inflight/datasets", dataset, methods=["POST"]),
-        Route("/inflight/state", state, methods=["GET"]),
-        Route("/inflight/comparisons", comparisons, methods=["GET"]),
+        Route("/inflight/state", lambda request: answer(server.state()), methods=["GET"]),
+        Route("/inflight/comparisons", lambda request: answer(server.comparisons()), methods=["GET"]),
         Route("/inflight/jobs", begin, methods=["POST"]),
         Route("/inflight/jobs/{job}", follow, methods=["GET"]),
         Route("/inflight/jobs/{job}/cancel", cancel, methods=["POST"]),

@@ -8,7 +8,6 @@ inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 import threading
@@ -28,6 +27,7 @@ from visualizer.server.limits import Limits
 from visualizer.server.live import Live
 from visualizer.server.live_requests import LiveRequests
 from visualizer.server.live_routes import live_app, live_of
+from visualizer.server.routes import answer
 
 if TYPE_CHECKING:
     from core.serving.classroom import Classroom
@@ -81,10 +81,7 @@ class SharedEngine:
                 )
                 serving.start()
                 serving.set_pace(PACE)
-                self._classroom, self._live = (
-                    Classroom(serving),
-                    live_of(serving),
-                )  # every newcomer sees the run from its first step
+                self._classroom, self._live = Classroom(serving), live_of(serving)  # newcomers see the run from its first step
                 self._serving = serving
             return self._serving
 
@@ -98,26 +95,22 @@ class SharedEngine:
         while serving.num_requests and time.monotonic() < until and not enough.wait(0.05):
             pass
 
-    def when_first_called(self, make: Callable[[ServingEngine], App]) -> App:
-        """What `make` makes of the engine, as an ASGI application that is made when it is first called."""
-        return _Lazy(lambda: make(self.serving()))
-
     def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008 (a function)
         """whom: where a request comes from."""
 
         async def where(request: Request) -> Response:
-            return Response(json.dumps({"address": self.address, "qr": qr_code(self.address)}), media_type="application/json")
+            return answer({"address": self.address, "qr": qr_code(self.address)})
 
         return [
             Route("/inflight/class", where, methods=["GET"]),
-            Mount("/serve", app=ClientAddressed(self.when_first_called(self._server), whom)),
-            Mount("/inflight/live", app=self.when_first_called(lambda serving: self._live_app(serving, whom))),
+            Mount("/serve", app=ClientAddressed(_Lazy(self._server), whom)),
+            Mount("/inflight/live", app=_Lazy(lambda: self._live_app(whom))),
         ]
 
-    def _live_app(self, serving: ServingEngine, whom: Callable[[Request], str]) -> App:
-        live = self._live
+    def _live_app(self, whom: Callable[[Request], str]) -> App:
+        requests, live = LiveRequests(self.serving()), self._live
         assert live is not None
-        return live_app(lambda of: live, LiveRequests(serving), whom)
+        return live_app(lambda of: live, requests, whom)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -132,10 +125,10 @@ class SharedEngine:
             f"The teacher, who sets its pace and policy, sends waves and hides texts: {self.address}&teacher={self.teacher_token}"
         )
 
-    def _server(self, serving: ServingEngine) -> App:
+    def _server(self) -> App:
         from core.serving.http.app import create_app
 
-        return create_app(serving, classroom=self._classroom, teacher_token=self.teacher_token)
+        return create_app(self.serving(), classroom=self._classroom, teacher_token=self.teacher_token)
 
 
 class _Lazy:
@@ -146,15 +139,13 @@ class _Lazy:
         self._app: App | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        app = self._app
+        app: App | None = self._app
         if app is None:
             try:
                 app = await asyncio.to_thread(self._load)
             except InflightError as error:
                 log.warning("the shared engine cannot be had: %s", error)
-                refusal = Response(json.dumps({"error": {"message": str(error)}}), 503, media_type="application/json")
-                await refusal(scope, receive, send)
-                return
+                app = answer({"error": {"message": str(error)}}, 503)
         await app(scope, receive, send)
 
     def _load(self) -> App:
