@@ -43,7 +43,7 @@ from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
-from visualizer.server.middleware import SILENT, DescribedPage, Guard, body_guard, origins_of
+from visualizer.server.middleware import SILENT, Guard, body_guard, origins_of
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
@@ -191,8 +191,9 @@ def launch(
             "middleware": [
                 Middleware(Guard, origins=elsewhere, hosts=LOOPBACK if is_home else None),
                 Middleware(body_guard, question=here.question_bytes, file=here.upload_bytes),
-                Middleware(ResponseCache, is_everybodys=store.is_pinned),
-                Middleware(DescribedPage, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"),
+                Middleware(
+                    ResponseCache, is_everybodys=store.is_pinned, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"
+                ),
             ],
             "routes": [
                 *routes(server, address_of(is_space()), _enter),

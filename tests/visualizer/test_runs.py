@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -320,12 +321,12 @@ def test_limits_on_steps_time_and_tokens_end_a_run_in_words(models: ModelCache):
 
 def test_a_public_space_is_smaller():
     assert limits({}) == HERE and limits({"SPACE_ID": "someone/inflight"}) == SPACE
-    for name, value in SPACE.to_json().items():
+    for name, value in asdict(SPACE).items():
         assert value <= getattr(HERE, name)
     assert not SPACE.any_model
 
 
 def test_a_public_space_runs_its_own_models_only(models: ModelCache):
-    runs = Visits(models, **SPACE.to_json())
+    runs = Visits(models, **asdict(SPACE))
     (deltas,) = gather(runs, (_with(model="gpt2-xl"), "me"))
     assert deltas[-1]["error"].startswith("This page runs its own models only")

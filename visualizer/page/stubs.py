@@ -5,8 +5,9 @@ a `.pyi` beside it, which is half of what importing it takes. Knows nothing of t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
@@ -19,23 +20,20 @@ def skip_stubs() -> None:
         sys.meta_path.insert(0, _WithoutStubs())
 
 
-class _WithoutStubs(MetaPathFinder, Loader):
-    """Finds and loads the one module that writes them, as Python would, and takes the function that does out of it."""
+class _WithoutStubs(MetaPathFinder):
+    """Finds the one module that writes them, as Python would, and has the function that does taken out once it is loaded."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != _WRITER:
             return None
         sys.meta_path.remove(self)
         found = PathFinder.find_spec(fullname, path)
-        if found is None or found.loader is None:
-            return found
-        self._loader, found.loader = found.loader, self
+        if found is not None and found.loader is not None:
+            found.loader.exec_module = partial(_load, found.loader.exec_module)  # type: ignore[method-assign]
         return found
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
 
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        if hasattr(module, _WRITES):
-            setattr(module, _WRITES, lambda *_: None)
+def _load(exec_module: Callable[[ModuleType], None], module: ModuleType) -> None:
+    exec_module(module)
+    if hasattr(module, _WRITES):
+        setattr(module, _WRITES, lambda *_: None)

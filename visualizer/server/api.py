@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -72,7 +73,7 @@ class Server:
             "any_model": self._limits.any_model,
             "presets": [preset_entry(p) for p in PRESETS.values()],
             "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
-            "limits": self._limits.to_json(),
+            "limits": asdict(self._limits),
             "catalogue": self.catalogue,
         }
 

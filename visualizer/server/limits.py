@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core.config import BUILTIN_MODELS, DEFAULT_MODEL, EngineConfig
@@ -55,9 +55,6 @@ class Limits:
     def question_bytes(self) -> int:
         """That anything asked may take as JSON, in which a character may be six bytes."""
         return 12 * self.total_characters
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 HERE = Limits()

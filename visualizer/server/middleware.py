@@ -1,5 +1,5 @@
 """Stands between the network and Gradio: bounds the size of requests, answers only the addresses that the page uses and only those who visit
-it, adds security headers, and describes the first page. Knows nothing of what is asked.
+it, and adds security headers. Knows nothing of what is asked.
 """
 
 from __future__ import annotations
@@ -22,37 +22,6 @@ def path_of(scope: Scope) -> str:
 
 
 FILES = ("/inflight/uploads", "/inflight/datasets")  # what visitors open is sent there, as it is
-_GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
-
-
-class DescribedPage:
-    """The first page says what it is to those who run no scripts: search engines, chats that show a link. Gradio would describe itself there.
-
-    head: tags in place of Gradio's.
-    """
-
-    def __init__(self, app: ASGIApp, head: str) -> None:
-        self._app, self._head = app, head.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start: Message = {}
-        body = b""
-
-        async def whole(message: Message) -> None:
-            nonlocal start, body
-            if message["type"] == "http.response.start":
-                start = message
-                return
-            body += message.get("body", b"")
-            if message.get("more_body"):
-                return
-            page = _GRADIOS_OWN.sub(b"", body).replace(b"<head>", b"<head>" + self._head, 1)
-            headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
-            await send({**start, "headers": [*headers, (b"content-length", str(len(page)).encode())]})
-            await send({"type": "http.response.body", "body": page})
-
-        front = scope["type"] == "http" and path_of(scope) == "/"
-        await self._app(scope, receive, whole if front else send)
 
 
 def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:

@@ -36,6 +36,7 @@ _PLACES = {  # what stands where the app wrote its address
 _ALIKE = re.compile(r"/|/(config|gradio_api/info)/?|/theme\.css|/static/(\w+/)*[\w.-]+|/inflight/(state|comparisons)")
 _BY_CONTENT = re.compile(r"/assets/[\w.-]+")
 _FILE = re.compile(r"/inflight/files/([\w-]+\.(json|js))")
+_GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 _PACKS = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 
@@ -64,10 +65,12 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """is_everybodys: see `cache_control`. most_bytes: of all that is kept, packed; what was asked for longest ago goes first."""
+    """is_everybodys: see `cache_control`. most_bytes: of all that is kept, packed; what was asked for longest ago goes first. head: tags that
+    describe the first page, in place of Gradio's, to those who run no scripts: search engines, chats that show a link.
+    """
 
-    def __init__(self, app: ASGIApp, is_everybodys: Callable[[str], bool], most_bytes: int = 2**25) -> None:
-        self._app, self._is_everybodys, self._most = app, is_everybodys, most_bytes
+    def __init__(self, app: ASGIApp, is_everybodys: Callable[[str], bool], most_bytes: int = 2**25, head: str = "") -> None:
+        self._app, self._is_everybodys, self._most, self._head = app, is_everybodys, most_bytes, head.encode()
         self._kept: OrderedDict[str, CachedResponse] = OrderedDict()
         self._pending: dict[str, asyncio.Task[CachedResponse]] = {}
 
@@ -99,6 +102,8 @@ class ResponseCache:
         )
         answer = await transport.handle_async_request(httpx.Request("GET", f"http://{_OURS}{scope['path']}"))
         body = await answer.aread()
+        if path == "/":
+            body = _GRADIOS_OWN.sub(b"", body).replace(b"<head>", b"<head>" + self._head, 1)
         if path in _PLACES:
             body = body.replace(f"http://{_OURS}{root}".encode(), _PLACES[path])
         media_type = answer.headers.get("content-type", "text/plain")
