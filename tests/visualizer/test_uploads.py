@@ -13,7 +13,7 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
-from visualizer.server import sandbox
+from visualizer.server import uploads
 from visualizer.server.limits import HERE, SPACE
 from visualizer.server.store import Store
 from visualizer.server.uploads import SEPARATOR, check_lines, open_upload
@@ -84,11 +84,11 @@ def test_what_is_no_text_is_called_that(store):
 
 def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(sandbox, "_LONGEST", 0.01)
+        patch.setattr(uploads, "_LONGEST", 0.01)
         with pytest.raises(InflightError, match="takes longer than"):
             open_upload(text().encode(), store, HERE)
     with pytest.raises(InflightError, match="takes longer than"):
-        sandbox.read_sandboxed("tests.worlds.endless_reader", b"")  # which is given a second
+        uploads.read_sandboxed("tests.worlds.endless_reader", b"")  # which is given a second
     assert open_upload(text().encode(), store, HERE)["id"]
 
 
@@ -110,8 +110,8 @@ def test_two_are_read_at_once_and_the_others_wait_or_are_told(store, monkeypatch
         most["now"] -= 1
         return {"error": "x"}
 
-    monkeypatch.setattr(sandbox, "_run", held)
-    monkeypatch.setattr(sandbox, "_WAIT", 0.01)
+    monkeypatch.setattr(uploads, "_run", held)
+    monkeypatch.setattr(uploads, "_WAIT", 0.01)
 
     def one() -> str:
         with pytest.raises(InflightError) as refused:

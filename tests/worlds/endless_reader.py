@@ -1,6 +1,6 @@
 """A reader, run as a program, that computes until it is ended: a second of CPU is all that it is given."""
 
-from visualizer.server.sandbox import answer
+from visualizer.server.uploads import answer
 
 
 def read(text: str) -> dict[str, object]:

@@ -87,16 +87,11 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "title": preset.title,
         "shows": preset.shows,
         "policy": trace.config.policy.name,
-        "question": question_of(preset.name),
+        "question": next((n for n, group in enumerate(GROUPS.values()) if preset.name in {p.name for p in group}), len(GROUPS)),
         "steps": len(trace.events),
         "lanes": thumbnail(trace),
         "recorded": _day(trace.header.created),
     }
-
-
-def question_of(preset: str) -> int:
-    """Which of `QUESTIONS` a recorded run answers."""
-    return next((n for n, group in enumerate(GROUPS.values()) if preset in {p.name for p in group}), len(GROUPS))
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:

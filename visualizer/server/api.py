@@ -28,15 +28,15 @@ from visualizer.server.uploads import open_dataset, open_upload
 _Args = ParamSpec("_Args")
 
 
-def answering(function: Callable[_Args, dict[str, Any]]) -> Callable[_Args, dict[str, Any]]:
-    """The function, whose refusals are answers: `{"error": one sentence}`."""
+def answering(function: Callable[_Args, dict[str, Any]], what: str = "") -> Callable[_Args, dict[str, Any]]:
+    """The function, whose refusals are answers: `{"error": one sentence}`. what: said before the refusal."""
 
     @functools.wraps(function)
     def answered(*args: _Args.args, **kwargs: _Args.kwargs) -> dict[str, Any]:
         try:
             return function(*args, **kwargs)
         except InflightError as error:
-            return {"error": str(error)}
+            return {"error": f"{what}{error}"}
 
     return answered
 
@@ -133,17 +133,12 @@ class Server:
 
     def upload(self, data: bytes, names: Sequence[str] = ()) -> dict[str, Any]:
         """Open a saved trace, or the ranks of one engine: see `open_upload`; or why that cannot be opened."""
-        try:
-            return open_upload(data, self.store, self._limits, names)
-        except InflightError as error:
-            return {"error": f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: {error}"}
+        what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
+        return answering(open_upload, what)(data, self.store, self._limits, names)
 
     def dataset(self, data: bytes, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor, scaled to a model: `{"workload", "block_size", "says"}`, or why not."""
-        try:
-            return open_dataset(data, name, model, self._limits)
-        except InflightError as error:
-            return {"error": f"This file cannot be opened as a workload: {error}"}
+        return answering(open_dataset, "This file cannot be opened as a workload: ")(data, name, model, self._limits)
 
     @answering
     def export(self, kind: str, run: str, step: int | None = None) -> dict[str, Any]:

@@ -33,8 +33,8 @@ from starlette.types import Message, Send
 from core.errors import InflightError
 from visualizer.server.api import Server
 from visualizer.server.response_cache import FOREVER
-from visualizer.server.sandbox import BUSY
 from visualizer.server.store import PLOTLY
+from visualizer.server.uploads import BUSY
 
 _FILES = 16  # that visitors open at once; more would take the memory of all
 _FILES_OF_ONE = 4  # of one address: whoever sends slowly keeps others waiting, but not everybody

@@ -183,7 +183,7 @@ class Store:
             return self._page(self._path(run, ".json"), {"step": step})
         path = self._path(run)
         if kind == "jsonl":
-            return self._named(path, "inflight-trace.jsonl")
+            return {"url": self._url(path), "name": "inflight-trace.jsonl"}
         trace = Trace.load(path)
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)
@@ -240,9 +240,6 @@ class Store:
         with self._writing():
             write_whole(path, [text])
         self._prune(path.name.split(".")[0])
-        return self._named(path, name)
-
-    def _named(self, path: Path, name: str) -> dict[str, Any]:
         return {"url": self._url(path), "name": name}
 
     def _kept(self, path: Path) -> dict[str, Any]:
