@@ -21,7 +21,7 @@ from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import ENGINE_PRESETS, RECORDINGS
 from visualizer.page.bundle import script
 from visualizer.page.tabs import packed_plotly, tab_script, write_files
-from visualizer.server.comparisons import KINDS, Recorded
+from visualizer.server.comparisons import KINDS, catalogue, open_recorded
 from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.limits import HERE, Limits
 from visualizer.server.store import Store
@@ -191,16 +191,16 @@ def test_a_visitor_has_one_task_and_others_queue(tmp_path):
 
 
 def test_the_recorded_comparisons_open(tmp_path):
-    asked = Recorded(Store(tmp_path, 2**24, str), HERE)
-    names = [entry["name"] for entry in asked.catalogue()["recorded"]]
+    store = Store(tmp_path, 2**24, str)
+    names = [entry["name"] for entry in catalogue(HERE)["recorded"]]
     known = {*RECORDINGS, *(f"engines-{name}" for name in ENGINE_PRESETS)}
     assert names[0] == "gpt2-six" and known >= set(names) == {e["name"] for e in recorded()}
-    made = json.loads(Path(asked.open("gpt2-six")).read_text())
+    made = json.loads(Path(open_recorded("gpt2-six", store)).read_text())
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
     assert made["equivalence"]["leak"]["differing_tokens"] > 0
     assert len(made["runs"]["static"]["events"]) == 480 and len(made["runs"]["continuous"]["events"]) == 300
     with pytest.raises(InflightError, match="There is no such comparison on record"):
-        asked.open("../secrets")
+        open_recorded("../secrets", store)
 
 
 def test_the_files_are_named_by_content(tmp_path):

@@ -185,7 +185,7 @@ def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch
 
 def test_comparisons_stay_on_the_cpu_and_the_page_says_so(spaces, tmp_path: Path):
     store = Store(tmp_path, SPACE.kept_bytes)
-    assert comparisons.Recorded(store, SPACE).catalogue()["note"] == lent_gpu.COMPARISONS
+    assert comparisons.catalogue(SPACE)["note"] == lent_gpu.COMPARISONS
     assert comparisons.Equivalence(lent(), SPACE, ModelCache(), store).spec.device == "cpu"
 
 

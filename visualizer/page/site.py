@@ -12,7 +12,7 @@ from typing import Any
 from core.config import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import LEAKS, QUESTIONS, RUNS, TRACES, entry, recorded_ranks
+from visualizer.documents.catalogue import LEAKS, QUESTIONS, RUNS, TRACES, entry, recorded_ranks, recorded_runs
 from visualizer.documents.comparison import RECORDED, document, load, recorded
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.lessons.document import document as lessons_document
@@ -29,20 +29,17 @@ _LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
 
 def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED) -> Path:
     """Write the site; its first page. Raises InflightError where nothing is on record or the folder cannot be written."""
-    runs = [(preset, traces / f"{preset.name}.jsonl") for preset in RUNS.values()]
-    runs = [(preset, path) for preset, path in runs if path.exists()]
+    runs = list(recorded_runs(traces))
     if not runs:
         raise InflightError("There are no recorded runs: make them with `python -m visualizer record`.")
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         catalogue = []
-        for preset, path in runs:
-            trace = Trace.load(path)
-            listed = entry(preset, trace) | {"url": _brought(folder, f"runs/{preset.name}.js", replay(trace))}
-            leak = traces / f"{LEAKS.get(preset.name)}.jsonl"
+        for listed, path in runs:
+            catalogue.append(listed | {"url": _brought(folder, f"runs/{path.stem}.js", replay(Trace.load(path)))})
+            leak = traces / f"{LEAKS.get(path.stem)}.jsonl"
             if leak.exists():
-                listed["leak"] = _brought(folder, f"runs/{preset.name}-leak.js", replay(Trace.load(leak)))
-            catalogue.append(listed)
+                catalogue[-1]["leak"] = _brought(folder, f"runs/{path.stem}-leak.js", replay(Trace.load(leak)))
         for of_ranks, ranks in recorded_ranks(traces):
             catalogue.append(of_ranks | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", ranks_document(ranks))})
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}

@@ -39,13 +39,12 @@ def packed_plotly() -> bytes:
 def write_files(folder: Path) -> dict[str, Path]:
     """Write what the page fetches, named by content: `{"compare", "learn", "live", "plotly"}`."""
     folder.mkdir(parents=True, exist_ok=True)
-    scripts = {name: (tab_script(name).encode(), f"{name}-{{}}.js") for name in ("compare", "learn", "live")}
-    contents = {**scripts, "plotly": (packed_plotly(), "plotly-{}.js.gz")}
+    contents = {name: tab_script(name).encode() for name in ("compare", "learn", "live")} | {"plotly": packed_plotly()}
     paths = {}
-    for kind, (content, name) in contents.items():
-        path = paths[kind] = folder / name.format(hashlib.sha256(content).hexdigest()[:12])
-        if not path.exists():
-            path.write_bytes(content)
+    for kind, content in contents.items():
+        suffix = "js.gz" if kind == "plotly" else "js"
+        paths[kind] = folder / f"{kind}-{hashlib.sha256(content).hexdigest()[:12]}.{suffix}"
+        paths[kind].write_bytes(content)
     return paths
 
 

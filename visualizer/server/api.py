@@ -53,7 +53,6 @@ class Server:
         }
         self.jobs = Jobs(queues)
         self.catalogue = promise_recorded_runs(store, traces)
-        self._recorded = comparisons.Recorded(store, limits)
         self._lessons = Lessons(store, traces)
 
     def warm_up(self) -> None:
@@ -79,7 +78,7 @@ class Server:
 
     def comparisons(self) -> dict[str, Any]:
         """Recorded comparisons, presets, policies and knobs."""
-        return self._recorded.catalogue()
+        return comparisons.catalogue(self._limits)
 
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class Server:
     @answering
     def open_comparison(self, name: str) -> dict[str, Any]:
         """The address of a recorded comparison, `{"url"}`, or why there is none."""
-        return {"url": self._recorded.open(name)}
+        return {"url": comparisons.open_recorded(name, self.store)}
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

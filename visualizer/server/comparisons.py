@@ -144,27 +144,23 @@ KINDS: dict[str, Callable[[dict[str, Any], Limits, Any, Store], Measurement]] = 
 }
 
 
-class Recorded:
-    """The comparisons on record: what can be opened and asked for on the Compare tab."""
+def catalogue(limits: Limits, folder: Path = RECORDED) -> dict[str, Any]:
+    """What can be opened and asked for on the Compare tab: recorded comparisons, presets, policies."""
+    return {
+        "recorded": recorded(folder),
+        "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
+        "presets": [preset_entry(preset) for preset in PRESETS.values()],
+        "most_repeats": limits.repeats,
+        "note": COMPARISONS if is_lent() else "",
+    }
 
-    def __init__(self, store: Store, limits: Limits, folder: Path = RECORDED) -> None:
-        self._store, self._limits, self._folder = store, limits, folder
 
-    def catalogue(self) -> dict[str, Any]:
-        return {
-            "recorded": recorded(self._folder),
-            "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
-            "presets": [preset_entry(preset) for preset in PRESETS.values()],
-            "most_repeats": self._limits.repeats,
-            "note": COMPARISONS if is_lent() else "",
-        }
-
-    def open(self, name: object) -> str:
-        """The address of a recorded comparison's document, made when it is first asked for; raises InflightError for one that there is not."""
-        if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(self._folder)}:
-            raise Refused("There is no such comparison on record.")
-        path = self._folder / name
-        return self._store.once(("comparison", name), lambda: self._store.keep_document(document(load(path)), pinned=True))
+def open_recorded(name: object, store: Store, folder: Path = RECORDED) -> str:
+    """The address of a recorded comparison's document, made when it is first asked for; raises InflightError for one that there is not."""
+    if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(folder)}:
+        raise Refused("There is no such comparison on record.")
+    path = folder / name
+    return store.once(("comparison", name), lambda: store.keep_document(document(load(path)), pinned=True))
 
 
 def _checked(spec: dict[str, Any], limits: Limits) -> Spec:

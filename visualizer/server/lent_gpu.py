@@ -13,12 +13,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.models.cache import ModelCache
-from core.trace.events import StepEvent
-from core.trace.file import TokenizedRequest
-from core.trace.header import Header
 from core.trace.trace import Trace
 from visualizer.server.jobs import Cancelled, Run
 from visualizer.server.limits import Limits, Refused, Spec
@@ -31,18 +28,9 @@ _SETTING_UP = 20  # seconds to start CUDA, load a model and compile its kernels
 log = logging.getLogger("inflight")
 
 
-class Part(NamedTuple):
-    """The progress of a run since the last part: plain data that can be pickled.
-
-    header, asked: with the first part after the run has begun, and with the last, as they are by then. answer: of the job, once it has ended.
-    The others: see `Trace`.
-    """
-
-    header: Header | None
-    asked: dict[str, TokenizedRequest]
-    events: list[StepEvent]
-    complete: bool
-    answer: dict[str, Any]
+Part = tuple[
+    Trace | None, dict[str, Any]
+]  # the run with its events since the last part, once it has begun; the job's answer, once it has ended
 
 
 @cache
@@ -58,22 +46,15 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
     torch.set_num_threads(torch.get_num_threads())  # renews torch's pool after the fork, at which two loading threads can trip
     run = Run(spec, limits, _models())
     run.start()
-    begun, taken = False, 0
+    taken, ended = 0, False
     try:
-        ended = False
         while not ended:
             ended = run.wait(_PERIOD)  # before looking, so that nothing is missed
-            trace = run.trace
-            events = trace.events[taken:] if trace is not None else []
-            about = trace if ended or not begun else None
-            begun, taken = trace is not None, taken + len(events)
-            yield Part(
-                about.header if about else None,
-                dict(about.asked) if about else {},
-                events,
-                trace is not None and trace.complete,
-                run.answer if ended else {},
-            )
+            trace, part = run.trace, None
+            if trace is not None:
+                part = Trace(trace.header, dict(trace.asked), trace.events[taken:], complete=trace.complete)
+                taken += len(part.events)
+            yield part, run.answer if ended else {}
     finally:
         run.cancel()
         run.wait()  # the process may be lent again at once
@@ -118,15 +99,13 @@ class LentRun(Run):
         self.tokenizer = self.prepare("cpu")[0].tokenizer
         answer: dict[str, Any] = {}
         with closing(_LENT(self.spec, self.limits)) as parts:
-            for part in _relayed(parts):
-                if part.header is not None and self.trace is None:
-                    self.trace = Trace(part.header, {}, [], complete=False, tokenizer=self.tokenizer)
-                if self.trace is not None:
-                    self.trace.header = part.header or self.trace.header
-                    self.trace.asked |= part.asked
-                    self.trace.events += part.events
-                    self.trace.complete = part.complete
-                answer = part.answer
+            for part, answer in _relayed(parts):  # noqa: B007 (the last one is the job's)
+                if part is not None:
+                    trace = self.trace = self.trace or Trace(
+                        part.header, part.asked, [], complete=False, tokenizer=self.tokenizer
+                    )
+                    trace.header, trace.asked, trace.complete = part.header, part.asked, part.complete
+                    trace.events += part.events
                 if self.is_cancelled:
                     raise Cancelled
         return answer

@@ -101,9 +101,7 @@ class Store:
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
         """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that. See `put`."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
-        with self._writing():
-            path = write_by_content(self.folder, ranks_document(ranks, ids, source))
-        return self._kept(path)
+        return self._kept(self._written(ranks_document(ranks, ids, source)))
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """Store a run that was computed, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
@@ -117,8 +115,7 @@ class Store:
 
     def keep_document(self, document: dict[str, Any], pinned: bool = False) -> str:
         """The address of a document that was made here; raises NotKept. pinned: it stays, however many come after it."""
-        with self._writing():
-            path = write_by_content(self.folder, document)
+        path = self._written(document)
         if pinned:
             self.pin(path)
         return self._kept(path)["url"]
@@ -235,6 +232,10 @@ class Store:
         }
         where = "-".join(f"{name}{value}" for name, value in numbers.items()).replace(".", "_") or "start"
         return self._exported(path.with_suffix(f".{where}.page.html"), standalone_html(data, numbers), "inflight-replay.html")
+
+    def _written(self, document: dict[str, Any]) -> Path:
+        with self._writing():
+            return write_by_content(self.folder, document)
 
     def _exported(self, path: Path, text: str, name: str) -> dict[str, Any]:
         with self._writing():
