@@ -20,7 +20,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
 from visualizer.documents.comparison import RECORDED
-from visualizer.documents.record import MISTAKES, run_leak, run_mistake, run_preset
+from visualizer.documents.record import MISTAKES, run_preset
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
 
@@ -108,7 +108,7 @@ def test_nothing_is_on_record_but_presets_engines_leaks_and_mistakes():
 def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: ModelCache):
     trace = recorded(LEAKS[name])
     assert trace.header.leak and trace.header.source == "recorded"
-    assert differences(trace, run_leak(PRESETS[name], models)) == []
+    assert differences(trace, run_preset(PRESETS[name], models, engine=leaky_engine)) == []
     assert trace.outputs != recorded(name).outputs
     for one, leaks in ((trace, True), (recorded(name), False)):
         model, config = models.get(one.header.model.name, "cpu"), one.config
@@ -122,7 +122,7 @@ def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Mode
 def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: ModelCache):
     trace, mistake = recorded(name), MISTAKES[name]
     assert trace.header.notes == (mistake.note,)
-    assert differences(trace, run_mistake(mistake, models)) == []
+    assert differences(trace, run_preset(mistake.preset, models, engine=mistake.engine, note=mistake.note)) == []
     right = run_preset(mistake.preset, models)
     assert right.outputs == recorded("greedy-alone").outputs != trace.outputs
     with pytest.raises(InvalidTrace, match="the model"):

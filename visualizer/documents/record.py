@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from core.attention.spec import Attend, Backend
+from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure import baselines
@@ -44,44 +44,28 @@ Say = Callable[[str], None]
 
 
 class Mistake(NamedTuple):
-    """note: the mistake, as the trace describes it."""
+    """What is run, and how. note: the mistake, as the trace describes it."""
 
     preset: Preset
-    attend: Attend
+    engine: Callable[..., Engine]
     note: str
 
 
 MISTAKES = {
     "mistakes/greedy-unmasked": Mistake(
         replace(PRESETS["greedy-together"], config=EngineConfig("static", max_num_seqs=4)),
-        unmasked_pads,
+        partial(Engine, backend=Backend(unmasked_pads)),
         "Computed with a wrong mask on purpose: every token of a padded row also read the pads before it.",
     )
 }
 
 
-def run_preset(preset: Preset, models: ModelCache, device: str = "cpu") -> Trace:
-    """Run a preset by the engine, from an empty pool."""
-    return _run(Engine(*models.get(preset.model, device, preset.dtype), preset.config), preset)
-
-
-def run_mistake(mistake: Mistake, models: ModelCache) -> Trace:
-    """Run a preset under a wrong mask; the trace says so."""
-    preset = mistake.preset
-    model, tokenizer = models.get(preset.model, "cpu", preset.dtype)
-    trace = _run(Engine(model, tokenizer, preset.config, backend=Backend(mistake.attend)), preset)
-    trace.header = replace(trace.header, notes=(mistake.note,))
-    return trace
-
-
-def run_leak(preset: Preset, models: ModelCache) -> Trace:
-    """Run a preset under a mask with a hole in it; the trace says so, and the page draws the mask that ran."""
-    return _run(leaky_engine(*models.get(preset.model, "cpu", preset.dtype), preset.config), preset)
-
-
-def _run(engine: Engine, preset: Preset) -> Trace:
-    trace = engine.run(preset.workload)
-    trace.header = replace(trace.header, source="recorded")
+def run_preset(
+    preset: Preset, models: ModelCache, device: str = "cpu", engine: Callable[..., Engine] = Engine, note: str = ""
+) -> Trace:
+    """Run a preset from an empty pool. engine: made of model, tokenizer and limits; one with a mistake has a note, which the trace has then."""
+    trace = engine(*models.get(preset.model, device, preset.dtype), preset.config).run(preset.workload)
+    trace.header = replace(trace.header, source="recorded", notes=(note,) if note else trace.header.notes)
     return trace
 
 
@@ -89,8 +73,8 @@ def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = 
     """Record all presets, leaks and mistakes, or those named, yielding each as it is written."""
     models = ModelCache()
     runs: dict[str, Callable[[], Trace]] = {name: partial(run_preset, preset, models, device) for name, preset in PRESETS.items()}
-    runs |= {leak: partial(run_leak, PRESETS[name], models) for name, leak in LEAKS.items()}
-    runs |= {name: partial(run_mistake, mistake, models) for name, mistake in MISTAKES.items()}
+    runs |= {leak: partial(run_preset, PRESETS[name], models, engine=leaky_engine) for name, leak in LEAKS.items()}
+    runs |= {name: partial(run_preset, m.preset, models, engine=m.engine, note=m.note) for name, m in MISTAKES.items()}
     for name, run in runs.items():
         if not names or name in names:
             path = folder / f"{name}.jsonl"

@@ -288,10 +288,6 @@ class JobQueue:
     def of(self, visitor: str) -> Job | None:
         return next((job for job in self._jobs if job.visitor == visitor), None)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._jobs) >= self._places + self._waiting
-
     def enter(self, job: Job) -> None:
         """Queue a job: its round is the one after the last job of its address, and not before the current round."""
         if not self._jobs:
@@ -301,7 +297,9 @@ class JobQueue:
         self._jobs.append(job)
 
     def make_room(self, address: str) -> bool:
-        """Cancel the job that would wait longest, if the next one of this address would be served before it; whether that made room."""
+        """Whether there is room; where there is none, the job that would wait longest ends, if the next one of this address is served before it."""
+        if len(self._jobs) < self._places + self._waiting:
+            return True
         last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.round, default=None)
         if last is None or last.round <= self._last_round.get(address, 0) + 1:
             return False
@@ -340,7 +338,7 @@ class Jobs:
             last.cancel()
         elif last is not None:
             raise Refused(f"Your last {last.noun} is still going: cancel it or wait for its end.")
-        if queue.is_full and not queue.make_room(address):
+        if not queue.make_room(address):
             raise Refused(f"Too many visitors wait for a {job.noun} just now: try again in a minute. What is recorded plays on.")
         job.visitor, job.address, job._loop = visitor, address, asyncio.get_running_loop()
         queue.enter(job)

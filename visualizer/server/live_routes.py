@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from core.errors import InflightError, TooManyRequests, Unavailable
+from core.errors import InflightError, TooManyRequests
 from core.serving.event_log import events, events_together
 from visualizer.server.live import Live
 from visualizer.server.live_requests import LiveRequests
-from visualizer.server.routes import answer, number_from, object_in, streamed
+from visualizer.server.routes import answer, number_from, object_in, refused, streamed
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
@@ -53,12 +53,12 @@ def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of:
 
     async def watch(request: Request) -> Response:
         if watching >= VIEWERS:
-            return _refused(TooManyRequests(f"{VIEWERS} are watching, which is all this page takes.", retry_after=10))
+            return refused(TooManyRequests(f"{VIEWERS} are watching, which is all this page takes.", retry_after=10))
         try:
             names = dict.fromkeys(request.query_params.getlist("of") or [""])
             logs = {name: (await asyncio.to_thread(live, name)).event_log for name in names}
         except InflightError as error:
-            return _refused(error)
+            return refused(error)
         start, chapters = number_from(request, "from"), number_from(request, "chapters")
         if len(logs) > 1:
             return streamed(watched(events_together(logs, chapters=chapters)))
@@ -83,7 +83,7 @@ def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of:
         try:
             return answer({"id": await asks.begin(asked, address_of(request))})
         except InflightError as error:
-            return _refused(error)
+            return refused(error)
 
     async def read(request: Request) -> Response:
         named = [place.rpartition(":") for place in request.query_params.get("places", "").split(",")[:OWN]]
@@ -100,10 +100,3 @@ def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of:
             Route("/requests/{key}/cancel", cancel, methods=["POST"]),
         ]
     )
-
-
-def _refused(error: InflightError) -> Response:
-    if isinstance(error, Unavailable):
-        status = 429 if isinstance(error, TooManyRequests) else 503
-        return answer({"error": str(error), "retry_after": error.retry_after}, status, {"retry-after": str(error.retry_after)})
-    return answer({"error": str(error)}, 422)

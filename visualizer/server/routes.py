@@ -30,7 +30,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Send
 
-from core.errors import InflightError
+from core.errors import InflightError, TooManyRequests, Unavailable
 from visualizer.server.api import Server
 from visualizer.server.response_cache import FOREVER
 from visualizer.server.store import PLOTLY
@@ -61,7 +61,7 @@ def routes(
         try:
             return streamed(server.follow(request.path_params["job"], number_from(request, "from") or 0))
         except InflightError as error:
-            return answer({"error": str(error)}, 404)
+            return refused(error, 404)
 
     async def cancel(request: Request) -> Response:
         return answer(server.cancel(request.path_params["job"]))
@@ -71,7 +71,7 @@ def routes(
         try:
             content, download = await to_thread.run_sync(server.store.open, name)
         except InflightError as error:
-            return answer({"error": str(error)}, 404)
+            return refused(error, 404)
         server.warm_up()  # the page is there: a run may come
         headers = {"cache-control": FOREVER, "x-content-type-options": "nosniff"}
         if download:
@@ -151,6 +151,14 @@ async def object_in(request: Request) -> dict[str, Any] | None:
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Plain data as JSON."""
     return Response(json.dumps(data), status, headers, "application/json")  # in ASCII: a lone surrogate has no UTF-8
+
+
+def refused(error: InflightError, status: int = 422) -> Response:
+    """A refusal as JSON; one that says when to ask again has a status of its own."""
+    if isinstance(error, Unavailable):
+        status = 429 if isinstance(error, TooManyRequests) else 503
+        return answer({"error": str(error), "retry_after": error.retry_after}, status, {"retry-after": str(error.retry_after)})
+    return answer({"error": str(error)}, status)
 
 
 class _Events(StreamingResponse):
