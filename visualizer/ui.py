@@ -39,11 +39,10 @@ from visualizer.lessons.document import faq, hints
 from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, script, style
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import write_files
-from visualizer.server.address import address_of
 from visualizer.server.api import Server
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
-from visualizer.server.middleware import SILENT, Guard, body_guard, origins_of
+from visualizer.server.middleware import SILENT, Guard, address_of, body_guard, origins_of
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine

@@ -15,8 +15,8 @@ from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
-from visualizer.server.address import address_of
 from visualizer.server.limits import HERE, SPACE, check, check_tokens, limits
+from visualizer.server.middleware import address_of
 from worlds.page_server import begin, call, follow, last_of, serve
 from worlds.visitors import endless, spec
 

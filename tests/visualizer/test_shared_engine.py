@@ -13,9 +13,8 @@ import httpx
 import pytest
 
 from core.models.cache import ModelCache
-from visualizer.server.address import class_address, qr_code
 from visualizer.server.limits import HERE, SPACE
-from visualizer.server.shared_engine import PACE, SharedEngine
+from visualizer.server.shared_engine import PACE, SharedEngine, class_address, qr_code
 from worlds.page_server import ROOT, serve
 
 TOKEN = {"x-teacher-token": "t" * 22}
@@ -159,7 +158,7 @@ def test_where_a_class_finds_it(local, shared, host, environment, found):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_listening_everywhere_the_class_is_told_this_machines_address(host, monkeypatch):
     """Gradio calls it localhost, which is every visitor's own machine."""
-    monkeypatch.setattr("visualizer.server.address.lan_address", lambda: "10.1.2.3")
+    monkeypatch.setattr("visualizer.server.shared_engine.lan_address", lambda: "10.1.2.3")
     assert class_address("http://localhost:7860/", None, host, {}) == "http://10.1.2.3:7860/#part=live"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -90,7 +89,7 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "question": next((n for n, group in enumerate(GROUPS.values()) if preset.name in {p.name for p in group}), len(GROUPS)),
         "steps": len(trace.events),
         "lanes": thumbnail(trace),
-        "recorded": _day(trace.header.created),
+        "recorded": trace.header.created[:10],
     }
 
 
@@ -121,13 +120,6 @@ def _stacked(found: Ranks, width: int) -> list[list[list[int]]]:
         places = [(round((rank.offset + e.t_start) * each), round((rank.offset + e.t_end) * each)) for e in rank.trace.events]
         lanes += thumbnail(rank.trace, places)
     return lanes
-
-
-def _day(created: str) -> str:
-    try:
-        return datetime.datetime.fromisoformat(created).date().isoformat()
-    except ValueError:
-        return ""
 
 
 def preset_entry(preset: Preset) -> dict[str, Any]:

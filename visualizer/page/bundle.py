@@ -85,19 +85,15 @@ def head(picture: str | None) -> str:
     return "\n".join(line.replace("<!--PICTURE-->", picture or "") for line in lines if picture or "<!--PICTURE-->" not in line)
 
 
-def _icon() -> str:
-    return f'<link rel="icon" href="data:image/svg+xml;base64,{base64.b64encode(ICON.read_bytes()).decode()}">'
-
-
 def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None) -> str:
     """A whole page with one player. options: those of the player, `replay` or `catalogue` among them; none of it can become markup.
 
     parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js. picture: see `head`.
     """
     boot = 'Inflight.mount(document.querySelector(".inflight"), JSON.parse(document.getElementById("inflight-props").textContent));\n'
-    page = (PLAYER / "watch" / "page.html").read_text(encoding="utf-8")
+    page, icon = (PLAYER / "watch" / "page.html").read_text(encoding="utf-8"), base64.b64encode(ICON.read_bytes()).decode()
     parts = {
-        "<!--HEAD-->": f"{head(picture)}\n{_icon()}",
+        "<!--HEAD-->": f'{head(picture)}\n<link rel="icon" href="data:image/svg+xml;base64,{icon}">',
         "/*STYLE*/": style(),
         "<!--BODY-->": markup(),
         "<!--PARTS-->": '<div id="parts"></div>' if parts else "",

@@ -26,10 +26,10 @@ from core.serving.event_log import LogEntry, ServedStep
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Place, Placement
-from visualizer.server.address import class_address
 from visualizer.server.limits import Refused
 from visualizer.server.live import Live
 from visualizer.server.live_routes import PERIOD, live_app
+from visualizer.server.shared_engine import class_address
 
 _Streams = dict[str, tuple[Path, int | None]]  # by name: the place, and whose recording of a folder
 

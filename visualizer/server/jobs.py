@@ -159,10 +159,6 @@ class Job:
         """Whether it was followed, and is no longer."""
         return self.was_followed and not self.readers
 
-    @property
-    def has_ended(self) -> bool:
-        return self._ended.is_set()
-
     def _idle(self, on: bool) -> None:
         self.is_idle = on
         self._wake()
@@ -421,7 +417,7 @@ class Jobs:
     async def _follow_work(self, job: Job, queue: JobQueue) -> None:
         sent_at, idle, leave_at = 0.0, False, float("inf")
         while True:
-            ended = job.has_ended  # before looking, so that nothing is missed
+            ended = job.wait(0)  # before looking, so that nothing is missed
             now = time.monotonic()
             news = job.news()
             if news is not None or (now - sent_at > _ALIVE and not ended):

@@ -1,12 +1,14 @@
 """Stands between the network and Gradio: bounds the size of requests, answers only the addresses that the page uses and only those who visit
-it, and adds security headers. Knows nothing of what is asked.
+it, adds security headers, and names the visitor behind a proxy. Knows nothing of what is asked.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,6 +24,41 @@ def path_of(scope: Scope) -> str:
 
 
 FILES = ("/inflight/uploads", "/inflight/datasets")  # what visitors open is sent there, as it is
+
+
+def address_of(behind_proxy: bool) -> Callable[[Request], str]:
+    """Names the client of a request. behind_proxy: a proxy of our own names the client in a header, which is trusted only then."""
+
+    def address(request: Request) -> str:
+        forwarded = request.headers.getlist("x-forwarded-for") if behind_proxy else []
+        hops = [hop.strip() for line in forwarded for hop in line.split(",")]
+        public = next((name for hop in reversed(hops) if (name := _public(hop))), "")  # what a visitor wrote stands before it
+        return public or (request.client.host if request.client else "")
+
+    return address
+
+
+class ClientAddressed:
+    """An ASGI application to whom each client has the address that `whom` finds: its limits count visitors, and not the proxy before them."""
+
+    def __init__(self, app: ASGIApp, whom: Callable[[Request], str]) -> None:
+        self._app, self._whom = app, whom
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (name := self._whom(Request(scope))):
+            scope = {**scope, "client": (name, 0)}  # whose port it was, a proxy does not say
+        await self._app(scope, receive, send)
+
+
+def _public(hop: str) -> str:
+    """A public address; for IPv6 its /64 network, which one household has to itself; empty for anything else."""
+    try:
+        address = ipaddress.ip_address(hop)
+    except ValueError:
+        return ""
+    if not address.is_global:
+        return ""
+    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if address.version == 6 else str(address)
 
 
 def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+import segno
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -22,11 +26,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.models.cache import ModelCache
-from visualizer.server.address import ClientAddressed, address_of, class_address, qr_code
 from visualizer.server.limits import Limits
 from visualizer.server.live import Live
 from visualizer.server.live_requests import LiveRequests
 from visualizer.server.live_routes import live_app, live_of
+from visualizer.server.middleware import ClientAddressed, address_of
 from visualizer.server.routes import answer
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 
 LANES = 8
 PACE = 8.0  # steps a second until the teacher sets another: at full speed a request is over before anybody else has joined
+TAB = "#part=live"
+_EVERYWHERE = ("0.0.0.0", "::")
 App = Callable[..., Any]  # ASGI
 log = logging.getLogger("inflight")
 
@@ -153,3 +159,36 @@ class _Lazy:
             if self._app is None:
                 self._app = self._make()
             return self._app
+
+
+# -- where a class finds it ----------------------------------------------------------------------------------------------
+
+
+def class_address(
+    local: str, shared: str | None = None, host: str | None = None, environment: Mapping[str, str] = os.environ
+) -> str:
+    """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's address, if there is one. host: what the
+    page listens at, loopback by default.
+    """
+    own = environment.get("SPACE_HOST")
+    if own or shared:
+        return f"{f'https://{own}' if own else str(shared).rstrip('/')}/{TAB}"
+    at = urlsplit(local)
+    host = lan_address() if host in _EVERYWHERE else host or at.hostname or "127.0.0.1"
+    port = "" if at.port is None else f":{at.port}"
+    return f"{at.scheme or 'http'}://{f'[{host}]' if ':' in host else host}{port}{at.path.rstrip('/')}/{TAB}"
+
+
+def lan_address() -> str:
+    """This machine's address in its network; that of loopback where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # no machine has this address: nothing is sent, but the system picks a route
+            return probe.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+
+
+def qr_code(address: str) -> str:
+    """An inline SVG, black on white with its quiet zone, as large as its place."""
+    return segno.make(address, error="m", micro=False).svg_inline(border=4, omitsize=True, light="#fff", dark="#000")
