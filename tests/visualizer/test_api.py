@@ -124,7 +124,7 @@ def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http)
     for body in ({"content": flood()}, {"content": b"x" * (40 * 2**20)}):
         try:
             answer = http.post(f"{page_url}/inflight/uploads", **body)
-            assert answer.status_code == 413 and "at most 33,554,432 bytes" in answer.json()["error"]
+            assert answer.status_code == 413 and "at most 32,768 KiB" in answer.json()["error"]
         except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
             pass  # the server answered and hung up while we were still sending
     assert call(http, page_url, "state")["presets"]
