@@ -54,16 +54,15 @@ _LAST_WORDS = 1.0  # seconds for what is still being written at the end
 _EVERYBODY = 200  # requests served at once; runs have a line of their own
 
 
-def build(server: Server, parts: dict[str, Any] | None = None, **options: Any) -> gr.Blocks:
+def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
     """The page. Watch is there from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened.
 
     options: more of the player's.
     """
-    tabs = next(iter(parts.values()))["options"]["tabs"] if parts else []
     options |= {
         "catalogue": server.catalogue,
         "questions": list(QUESTIONS.values()),
-        "tabs": tabs,
+        "tabs": next(iter(parts.values()))["options"]["tabs"],
         "terms": hints(),
         "asked": faq(),
     }
@@ -76,14 +75,13 @@ def build(server: Server, parts: dict[str, Any] | None = None, **options: Any) -
             elem_id="watch",
         )
         _api(server, page)
-        if parts:
-            gr.HTML(
-                html_template="<div></div>",
-                js_on_load=f"inflightParts(element, {json.dumps(parts)});",
-                head=f"<script>{script('parts/tabs.js')}</script>",
-                apply_default_css=False,
-                elem_id="parts",
-            )
+        gr.HTML(
+            html_template="<div></div>",
+            js_on_load=f"inflightParts(element, {json.dumps(parts)});",
+            head=f"<script>{script('parts/tabs.js')}</script>",
+            apply_default_css=False,
+            elem_id="parts",
+        )
     return page.queue(default_concurrency_limit=None)
 
 

@@ -90,17 +90,16 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
     (folder / "learn" / "page.js").write_text(tab_script("learn"), encoding="utf-8")
     read = recorded_traces(traces)
     documents = {language: _brought(folder, f"learn/{language}.js", lessons_document(read, language)) for language in LANGUAGES}
-    papers: dict[str, dict[str, str]] = {"": {}}
-    for language in LANGUAGES:
-        papers[""][f"plan-{language}"] = _paper(folder, f"learn/plan-{language}.html", plan(read, language))
-        for lesson in (lesson.name for lesson in LESSONS):
-            made = {kind: sheet(lesson, kind, read, language) for kind in KINDS} | {
-                "offline": lesson_html(lesson, read, language)
-            }
-            for kind, text in made.items():
-                papers.setdefault(lesson, {})[f"{kind}-{language}"] = _paper(
-                    folder, f"learn/{lesson}-{kind}-{language}.html", text
-                )
+    papers = {
+        "": {f"plan-{language}": _paper(folder, f"learn/plan-{language}.html", plan(read, language)) for language in LANGUAGES}
+    }
+    for lesson in (lesson.name for lesson in LESSONS):
+        made = {kind: partial(sheet, lesson, kind, read) for kind in KINDS} | {"offline": partial(lesson_html, lesson, read)}
+        papers[lesson] = {
+            f"{kind}-{language}": _paper(folder, f"learn/{lesson}-{kind}-{language}.html", make(language))
+            for kind, make in made.items()
+            for language in LANGUAGES
+        }
     say = {run: partial(captions_in, read(run)) for run in RUNS if (traces / f"{run}.jsonl").exists()}
     say |= {listed["name"]: partial(ranks_captions_in, found) for listed, found in recorded_ranks(traces)}
     captions = {

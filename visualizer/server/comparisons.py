@@ -55,8 +55,11 @@ class Comparison(Measurement):
     def __init__(self, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> None:
         super().__init__(spec, limits, models, store)
         policies, repeats = spec.get("policies"), spec.get("repeats", 3)
-        known = isinstance(policies, list) and all(isinstance(p, str) and p in POLICIES for p in policies)
-        if not known or len(set(policies)) < len(policies):
+        if (
+            not isinstance(policies, list)
+            or not all(isinstance(p, str) and p in POLICIES for p in policies)
+            or len(set(policies)) < len(policies)
+        ):
             raise Refused(f"Choose policies by name, each once: {', '.join(POLICIES)}.")
         if not policies:
             raise Refused("Choose at least one policy.")
