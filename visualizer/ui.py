@@ -34,11 +34,10 @@ from core.recorders.texts import named_tokenizer
 from core.runner.threads import wait_passively
 from core.serving.limits import LOOPBACK
 from core.serving.timeouts import headers_within
-from visualizer.documents.catalogue import QUESTIONS, TRACES
-from visualizer.lessons.document import faq, hints
+from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, script, style
 from visualizer.page.tabs import options as parts_of
-from visualizer.page.tabs import write_files
+from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
@@ -59,17 +58,11 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
 
     options: more of the player's.
     """
-    options |= {
-        "catalogue": server.catalogue,
-        "questions": list(QUESTIONS.values()),
-        "tabs": next(iter(parts.values()))["options"]["tabs"],
-        "terms": hints(),
-        "asked": faq(),
-    }
+    options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {"server": True}
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
         gr.HTML(
             html_template=_literal(markup()),
-            js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json({**options, "server": True})});',
+            js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});',
             head=f"<style>{style()}</style><script>{script()}</script>",
             apply_default_css=False,
             elem_id="watch",

@@ -12,17 +12,17 @@ from typing import Any
 from core.config import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import LEAKS, QUESTIONS, RUNS, TRACES, entry, recorded_ranks, recorded_runs
+from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, recorded_ranks, recorded_runs
 from visualizer.documents.comparison import RECORDED, document, load, recorded
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.lessons.document import document as lessons_document
-from visualizer.lessons.document import faq, hints, runs_of_lessons
+from visualizer.lessons.document import hints, runs_of_lessons
 from visualizer.lessons.document import recorded as recorded_traces
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
-from visualizer.page.tabs import TABS, packed_plotly, part, tab_script
+from visualizer.page.tabs import TABS, packed_plotly, part, player_options, tab_script
 
 _LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
 
@@ -48,13 +48,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
-        options = {
-            "catalogue": catalogue,
-            "questions": list(QUESTIONS.values()),
-            "tabs": tabs if parts else [],
-            "terms": hints(),
-            "asked": faq(),
-        }
+        options = player_options(catalogue, tabs if parts else [])
         if "compare" in parts:  # their contenders have links of their own
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
         page = page_html(options, parts, "picture.png")

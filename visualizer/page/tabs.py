@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from visualizer.documents.catalogue import QUESTIONS
+from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, script
 
@@ -57,6 +59,11 @@ def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, 
     if live is not None:
         found["live"], tabs = {"base": "", **live}, [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:]]
     return {name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()}
+
+
+def player_options(catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the player is told of a page with recorded runs. tabs: `{"name", "title"}` of the page's parts, its own first."""
+    return {"catalogue": catalogue, "questions": list(QUESTIONS.values()), "tabs": tabs, "terms": hints(), "asked": faq()}
 
 
 def part(name: str, script: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from core.trace.phrases import SETTINGS
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import preset_entry
 from visualizer.documents.comparison import RECORDED, Shown, document, fork_document, lettered, load, recorded
-from visualizer.server.jobs import EngineJob
+from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.limits import Limits, Refused, Spec, check
 from visualizer.server.store import Store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _COST_SECONDS = 4.0
 
 
-class Measurement(EngineJob):
+class Measurement(Job):
     """A job of the Compare tab: the spec of a run, checked. Each kind takes more fields from the spec; raises InflightError."""
 
     queue = "comparisons"

@@ -2,8 +2,8 @@
 
 A job's deltas are kept in its log; anyone who knows its id can follow them from anywhere, so a page that lost its connection or was loaded
 again finds its job. A job that nobody follows ends: at once if others wait for its place, else after a grace period.
-Most run an engine (`EngineJob`), which appends events to its trace as it always does; what is streamed is read from there, so that streaming costs
-the engine nothing but a turn of Python's lock. Knows nothing of how deltas travel.
+An engine appends events to its trace as it always does; what is streamed is read from there, so that streaming costs it nothing but a turn of
+Python's lock. Knows nothing of how deltas travel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Cancelled(Exception):
 
 
 class Job:
-    """One piece of work. A kind of job says what is done in its thread (`work`, then `keep`) and what there is to tell meanwhile (`news`).
+    """One piece of work, which runs engines on a visitor's requests. A kind of job says what is done in its thread (`work`, then `keep`) and what
+    there is to tell meanwhile (`news`). store: where its runs are kept; None where somebody else keeps them.
 
     noun: what sentences call it. queue: the name of the one it waits in. period: seconds between two looks for news.
     """
@@ -59,7 +60,8 @@ class Job:
     period = 0.1
     outlives_reader = True  # whether it goes on for a while when its reader left
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
+        self.spec, self.limits, self.models, self.store = spec, limits, models, store
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()
@@ -68,7 +70,7 @@ class Job:
         self.progress: dict[str, Any] = {}
         self.answer: dict[str, Any] = {}
         self.has_begun = self.is_idle = False
-        self._seconds, self._deadline = seconds, float("inf")
+        self._deadline = float("inf")
         self._cancelled, self._ended = threading.Event(), threading.Event()
         self._last_news: dict[str, Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,9 +97,27 @@ class Job:
         """The reason for an early end, in a sentence."""
         return f"The {self.noun} was cancelled{'' if self.has_begun else ' before it began'}."
 
-    def refused(self, error: InflightError) -> str:
-        """The sentence for a refusal."""
-        return str(error)
+    def engine(self, config: EngineConfig, device: str) -> Engine:
+        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
+
+        return Engine(*self.models.get(self.spec.model, device), config, sleep=self.sleep)
+
+    def steps(self, engine: Engine, workload: Workload) -> Iterator[StepEvent]:
+        """The steps of an engine that can be stopped at every one of them. All is checked before the first; raises InflightError."""
+        steps = engine.stream(workload)
+        check_tokens(engine.trace.prompts, workload, self.limits)
+
+        def taken() -> Iterator[StepEvent]:
+            CORE_SHARES.apply()
+            for count, event in enumerate(steps, 1):
+                yield event
+                CORE_SHARES.apply()
+                if engine.has_work:
+                    self.check()
+                    if count >= self.limits.steps:
+                        raise Refused(f"The {self.noun} was stopped after {count:,} steps, the most that this page runs.")
+
+        return taken()
 
     # -- its thread ----------------------------------------------------------------------------------------------------
 
@@ -106,27 +126,32 @@ class Job:
         if self.is_cancelled:
             raise Cancelled
         if time.monotonic() > self._deadline:
-            raise Refused(f"The {self.noun} was stopped after {self._seconds:,.0f} seconds, the longest that this page runs.")
+            raise Refused(
+                f"The {self.noun} was stopped after {self.limits.seconds:,.0f} seconds, the longest that this page runs."
+            )
 
     def sleep(self, seconds: float) -> None:
         """Wait for the next arrival, as the engine asks: a cancellation ends the wait, and meanwhile another job may have the place."""
-        self._idle(True)
+        self.is_idle = True
+        self._wake()
         try:
             if self._cancelled.wait(seconds):
                 raise Cancelled
         finally:
-            self._idle(False)
+            self.is_idle = False
+            self._wake()
 
     def run(self) -> None:
         """Do the work; leaves `answer`, even if it fails."""
-        self._deadline = time.monotonic() + self._seconds
+        self._deadline = time.monotonic() + self.limits.seconds
         try:
             with CORE_SHARES.at_work():
                 self.answer = self.work()
         except Cancelled:
             self.answer = {"stopped": self.cancelled()}
         except InflightError as error:
-            self.answer = {"error": self.refused(error)}
+            asked = self.spec.workload  # whose requests have the page's letters
+            self.answer = {"error": str(as_the_page_says(error, asked) if isinstance(error, InvalidRequest) else error)}
         except Exception as error:  # a bug or a machine out of memory: this job fails, the server goes on
             log.exception("a %s failed", self.noun)
             self.answer = {"error": f"The {self.noun} failed inside the engine: {type(error).__name__}."}
@@ -159,54 +184,15 @@ class Job:
         """Whether it was followed, and is no longer."""
         return self.was_followed and not self.readers
 
-    def _idle(self, on: bool) -> None:
-        self.is_idle = on
-        self._wake()
-
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._moved.set)
 
 
-class EngineJob(Job):
-    """A job that runs an engine on a visitor's requests. store: where its runs are kept; None where somebody else keeps them."""
-
-    def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
-        super().__init__(limits.seconds)
-        self.spec, self.limits, self.models, self.store = spec, limits, models, store
-
-    def refused(self, error: InflightError) -> str:
-        """With the page's letter for the request."""
-        return str(as_the_page_says(error, self.spec.workload) if isinstance(error, InvalidRequest) else error)
-
-    def engine(self, config: EngineConfig, device: str) -> Engine:
-        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
-
-        return Engine(*self.models.get(self.spec.model, device), config, sleep=self.sleep)
-
-    def steps(self, engine: Engine, workload: Workload) -> Iterator[StepEvent]:
-        """The steps of an engine that can be stopped at every one of them. All is checked before the first; raises InflightError."""
-        steps = engine.stream(workload)
-        check_tokens(engine.trace.prompts, workload, self.limits)
-
-        def taken() -> Iterator[StepEvent]:
-            CORE_SHARES.apply()
-            for count, event in enumerate(steps, 1):
-                yield event
-                CORE_SHARES.apply()
-                if engine.has_work:
-                    self.check()
-                    if count >= self.limits.steps:
-                        raise Refused(f"The {self.noun} was stopped after {count:,} steps, the most that this page runs.")
-
-        return taken()
-
-
-class Run(EngineJob):
+class Run(Job):
     """One run, which is streamed while it goes on. trace, tokenizer: there once the requests are accepted."""
 
     noun = "run"
-    queue = "runs"
     period = 0.04
 
     def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
@@ -305,9 +291,6 @@ class JobQueue:
     def leave(self, job: Job) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
-
-    def has_waiting(self) -> bool:
-        return any(not job.has_begun for job in self._jobs)
 
     def ahead(self, job: Job) -> int:
         """How many jobs must end before this one begins; 0 if there is a place for it now."""
@@ -446,7 +429,7 @@ class Jobs:
         """Somebody stopped following a job: without a reader it has a while left at most."""
         if job.readers or job.event_log.closed:
             return
-        if job.has_begun and (not job.outlives_reader or self._queues[job.queue].has_waiting()):
+        if job.has_begun and (not job.outlives_reader or any(not other.has_begun for other in self._queues[job.queue])):
             job.cancel()
         else:
             after(GRACE, lambda: None if job.readers else job.cancel())

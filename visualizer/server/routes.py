@@ -63,9 +63,6 @@ def routes(
         except InflightError as error:
             return refused(error, 404)
 
-    async def cancel(request: Request) -> Response:
-        return answer(server.cancel(request.path_params["job"]))
-
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
         try:
@@ -118,7 +115,7 @@ def routes(
         Route("/inflight/comparisons", lambda request: answer(server.comparisons()), methods=["GET"]),
         Route("/inflight/jobs", begin, methods=["POST"]),
         Route("/inflight/jobs/{job}", follow, methods=["GET"]),
-        Route("/inflight/jobs/{job}/cancel", cancel, methods=["POST"]),
+        Route("/inflight/jobs/{job}/cancel", lambda request: answer(server.cancel(request.path_params["job"])), methods=["POST"]),
         Route("/inflight/files/{name}", file, methods=["GET"]),
     ]
 
