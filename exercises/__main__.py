@@ -1,4 +1,4 @@
-"""`python -m exercises [name …]`: check the exercises in `yours.py`, that of this folder or else the one beside this file."""
+"""`python -m exercises [name …]`: check the exercises in `yours.py`, in this folder or else beside this file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from exercises.checks import EXERCISES, Result
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import standalone_html
 
-BLANK = Path(__file__).with_name("yours.py")  # nothing written yet, unless one writes there
+BLANK = Path(__file__).with_name("yours.py")  # no answers yet, unless they are written there
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m exercises") -> int:
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which to check: {', '.join(EXERCISES)}; all by default")
-    parser.add_argument("--begin", action="store_true", help="write a yours.py to fill in into this folder, and check nothing")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"exercises to check: {', '.join(EXERCISES)}; all by default")
+    parser.add_argument("--begin", action="store_true", help="write a blank yours.py into this folder, and check nothing")
     parser.add_argument("--solution", action="store_true", help="check the solutions instead of yours")
-    parser.add_argument(
-        "--show", type=Path, metavar="FILE.html", help="write the run of the last scheduler that was checked, as a page"
-    )
+    parser.add_argument("--show", type=Path, metavar="FILE.html", help="write the run of the last scheduler checked, as a page")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(EXERCISES):
         parser.error(f"there is no exercise {min(unknown)}; there are {', '.join(EXERCISES)}")
@@ -58,7 +56,7 @@ def main(arguments: list[str] | None = None, program: str = "python -m exercises
 
 
 def _raised(error: Exception) -> str:
-    """What went wrong in the learner's code, and in which of its lines."""
+    """What went wrong in the learner's code, and on which line."""
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         return f"there is no {error.name} in yours.py."
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == BLANK.name]

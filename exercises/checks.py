@@ -1,4 +1,4 @@
-"""Each exercise run against the engine: the first step, cell or call at which it goes another way, in one sentence."""
+"""Each exercise checked against the engine: the first step, cell or call at which they differ, in one sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS = 12
 
 
 class Result(NamedTuple):
-    """fault: what is wrong, or None. trace: for a scheduler, the run as far as it agrees with the engine, and one step more."""
+    """fault: what is wrong, or None. trace: for a scheduler, the run up to and including the first step that differs."""
 
     fault: str | None
     trace: Trace | None = None
@@ -86,11 +86,11 @@ def blocks(answers: ModuleType) -> Result:
                 lacking = -(-wanted // size) - len(before[name])
                 fits = lacking <= num_blocks - sum(map(len, before.values()))
                 if bool(pool.grow(name, wanted)) != fits:
-                    return Result(f"{name} lacks {lacking} blocks for {wanted} positions: grow must say {fits}.")
+                    return Result(f"{name} needs {lacking} more blocks for {wanted} positions: grow must return {fits}.")
                 if fits:
                     lengths[name] = wanted
                 elif {other: list(pool.table(other)) for other in lengths} != before:
-                    return Result("A grow that says False must change nothing.")
+                    return Result("A grow that returns False must change nothing.")
             if fault := _pool_fault(pool, lengths, num_blocks, size):
                 return Result(fault)
     return Result(None)
@@ -123,7 +123,7 @@ def _pool_fault(pool: Any, lengths: dict[str, int], num_blocks: int, size: int) 
 
 
 def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
-    """The engine runs random workloads; the function is asked what it would do in every step of theirs."""
+    """The engine runs random workloads; in each step the function is asked what it would compute."""
     draw = random.Random(3)
     trace = None
     for _ in range(ROUNDS):
@@ -149,7 +149,7 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
             engine = _computed(event)
             if told != engine:
                 upto = dataclasses.replace(trace, events=trace.events[: number + 1], complete=False)
-                note = f"Step {event.step} is where the exercise went another way: {told}."
+                note = f"Step {event.step} is where the exercise differs: {told}."
                 upto.header = dataclasses.replace(upto.header, notes=(note,))
                 return Result(
                     english(f"Step {event.step} with {config.max_num_seqs:,} [lane|lanes]")

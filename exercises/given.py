@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Request:
-    """tokens: prompt and generated so far. computed: how many of them are in the cache. It decodes once all but the newest are."""
+    """tokens: prompt and generated so far. computed: how many of them are in the cache. It decodes once only the newest is missing."""
 
     id: str
     tokens: int
