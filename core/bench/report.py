@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from core.measure.rounds import Contender, Progress, load_average, rounds, summary
+from core.measure.compare import compare
+from core.measure.rounds import Contender, Progress, load_average, summary
 
 
 @dataclass(frozen=True)
@@ -115,35 +116,22 @@ def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[
     All that is written is compared, in every round and in the warm-up; a contender that hands over no outputs is left out of that.
     """
     before = load_average()
-    names = [c.name for c in contenders]
-    report = Report(name, title, {n: [] for n in names}, about={c.name: dict(c.about) for c in contenders if c.about})
-    apart: dict[str, list[tuple[float, float]]] = {n: [] for n in names}
-    first: dict[str, list[int]] | None = None
-    for turn in rounds(contenders, options.repeats, clock=options.clock, on_turn=lambda p: options.on_run(_shown(p))):
-        if turn.run.outputs:
-            outputs = {request: list(ids) for request, ids in turn.run.outputs.items()}
-            first = first or outputs
-            report.outputs_identical = report.outputs_identical is not False and outputs == first
-        if turn.round:
-            report.times[turn.contender].append(turn.seconds)
-            apart[turn.contender].append((turn.setup_s, turn.teardown_s))
-    for contender, pairs in apart.items():
-        setup_s, teardown_s = (round(statistics.median(seconds), 6) for seconds in zip(*pairs, strict=True))
-        report.apart[contender] = {"setup_s": setup_s, "teardown_s": teardown_s}
+
+    def on_run(progress: Progress) -> None:
+        options.on_run(f"{progress.contender}, {progress.turn}")
+
+    found = compare(contenders, options.repeats, clock=options.clock, on_run=on_run)
     held = {(bar.faster, bar.than) for bar in bars}
-    others = [SpeedBar(names[0], other, None) for other in names[1:] if (names[0], other) not in held]
-    report.ratios = ratios(report.times, [*(bar._replace(at_least=None) if options.quick else bar for bar in bars), *others])
-    report.load = (before, load_average())
-    return report
-
-
-def ratios(times: Mapping[str, Sequence[float]], bars: Sequence[SpeedBar]) -> list[Ratio]:
-    """Each bar's ratio, round by round."""
-    return [
-        Ratio(bar.faster, bar.than, tuple(b / a for a, b in zip(times[bar.faster], times[bar.than], strict=True)), bar.at_least)
-        for bar in bars
-    ]
-
-
-def _shown(progress: Progress) -> str:
-    return f"{progress.contender}, {f'round {progress.round}' if progress.round else 'warm-up'}"
+    pairs = [bar._replace(at_least=None) if options.quick else bar for bar in bars]
+    pairs += [SpeedBar(found.baseline, other, None) for other in found.names[1:] if (found.baseline, other) not in held]
+    writes = {contender for contender, run in found.runs.items() if run.outputs}
+    return Report(
+        name,
+        title,
+        found.walls,
+        [Ratio(bar.faster, bar.than, found.verdict(bar.faster, bar.than).ratios, bar.at_least) for bar in pairs],
+        about={contender: dict(about) for contender, about in found.about.items() if about},
+        outputs_identical=not any(d["policy"] in writes for d in found.differences) if writes else None,
+        load=(before, load_average()),
+        apart=found.apart,
+    )

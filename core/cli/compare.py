@@ -82,8 +82,7 @@ def compare(
     with ProgressReporter("runs", (repeats + 1) * len(contenders)) as bar:
 
         def on_run(progress: Progress) -> None:
-            turn = f"round {progress.round}" if progress.round else "warm-up"
-            bar.update(progress.index, f"{turn}: {progress.contender}")
+            bar.update(progress.index, f"{progress.turn}: {progress.contender}")
 
         result = timed(contenders, repeats, on_run=on_run)
     data = {"workload": asked.workload.name, "environment": where, **result.to_json()}

@@ -77,6 +77,10 @@ class Progress:
     contender: str
     round: int
 
+    @property
+    def turn(self) -> str:
+        return f"round {self.round}" if self.round else "warm-up"
+
 
 class Turn(NamedTuple):
     """A contender's turn in a round (0 is the warm-up), in seconds."""

@@ -14,11 +14,11 @@ import torch
 from typer.testing import CliRunner
 
 import core.cli
-from core.bench.gpu import FULL, TINY, Device, baselines, run, session
-from core.bench.gpu.parts import SWITCHES, BenchmarkPart, parts
+from core.bench import gpu
+from core.bench.gpu import FULL, TINY, Device, report, run
+from core.bench.gpu.parts import SWITCHES, BenchmarkPart, benchmark_parts, continuous, try_settings
 from core.bench.gpu.runs import PartContext, decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
 from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
-from core.bench.gpu.session import report
 from core.cli.bench import print_gpu
 from core.config import EngineConfig, Execution
 from core.errors import InflightError
@@ -93,8 +93,8 @@ def test_the_decode_steps_are_at_the_wanted_context(scale):
     )  # fmt: skip
     events = SimulatedEngine(cost_named("h100:1b"), config, vocab_size=10**6).run(workload).events
     steps = decode_steps(events, scale.lanes, 10, 1, 1e9)
-    assert scale.decode_steps <= steps.steps <= 3 * scale.decode_steps
-    assert steps.context == pytest.approx(scale.decode_context, rel=0.05)
+    assert scale.decode_steps <= steps["steps"] <= 3 * scale.decode_steps
+    assert steps["context"] == pytest.approx(scale.decode_context, rel=0.05)
     assert not any(event.preempted for event in events)
 
 
@@ -109,7 +109,7 @@ def test_the_ablation_turns_every_switch_off_once():
 
 def test_every_part_runs_and_is_on_record(measured):
     out, data, said = measured
-    assert [part.name for part in parts(TINY)] == list(data["parts"]) == NAMES
+    assert [part.name for part in benchmark_parts(TINY)] == list(data["parts"]) == NAMES
     assert {name: part["why"] for name, part in data["parts"].items() if part["status"] != "done"} == {}
     assert json.loads(out.read_text()) == json.loads(json.dumps(data, allow_nan=False))
     assert data["quick"] and data["key"]["device"] == "cpu" and data["key"]["versions"]["torch"] == torch.__version__
@@ -299,11 +299,11 @@ def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
         {"attention": "magic", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.1, "error": None},
         {"attention": "eager", "use_cuda_graph": False, "use_async_batching": False, "step_s": None, "error": "no"},
     ]
-    result = baselines.continuous(context, model, work, tried)
+    result = continuous(context, model, work, tried)
     assert result["chosen"]["attention"] == "sdpa" and [f["attention"] for f in result["failed"]] == ["magic"]
     assert result["cut"] and 0 < result["output_tokens"] < sum(job.max_new_tokens for job in work)
     with pytest.raises(InflightError, match="none of its settings"):
-        baselines.continuous(context, model, work, tried[1:])
+        continuous(context, model, work, tried[1:])
 
 
 def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
@@ -318,7 +318,7 @@ def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
 def test_probing_ends_when_its_time_is_up():
     work, said = jobs(TINY.workload(2, 4), None), []
     context = PartContext(replace(TINY, lanes=2, probe_s=1000.0, probes_s=5.0), Device(CPU, Ticking()), say=said.append)
-    found = baselines.try_settings(context, _model(), work)
+    found = try_settings(context, _model(), work)
     assert any("the time for trying was up" in (p["error"] or "") for p in found)
     assert said == [f"  {note}" for note in context.notes] and len(said) == len(found)
 
@@ -341,8 +341,8 @@ def small_parts(monkeypatch):
 
         return BenchmarkPart(name, name.upper(), 12.0, work)
 
-    monkeypatch.setattr(session, "parts", lambda scale: [part(name) for name in ("a", "b", "c")])
-    monkeypatch.setattr(session, "report", lambda data: report({**data, "parts": {}}))
+    monkeypatch.setattr(gpu, "benchmark_parts", lambda scale: [part(name) for name in ("a", "b", "c")])
+    monkeypatch.setattr(gpu, "report", lambda data: report({**data, "parts": {}}))
     return clock, log, fails
 
 
@@ -359,8 +359,8 @@ def test_a_part_that_fails_says_why_and_the_next_one_runs(small_parts, tmp_path)
 
 
 def test_numbers_that_are_none_fail_a_part(monkeypatch, tmp_path):
-    monkeypatch.setattr(session, "parts", lambda scale: [BenchmarkPart("a", "A", 0, lambda context: {"ratio": math.nan})])
-    monkeypatch.setattr(session, "report", lambda data: report({**data, "parts": {}}))
+    monkeypatch.setattr(gpu, "benchmark_parts", lambda scale: [BenchmarkPart("a", "A", 0, lambda context: {"ratio": math.nan})])
+    monkeypatch.setattr(gpu, "report", lambda data: report({**data, "parts": {}}))
     data = run(TINY, Device(CPU), out=tmp_path / "x.json")
     assert data["parts"]["a"]["status"] == "failed" and "float" in data["parts"]["a"]["why"]
 
@@ -405,7 +405,7 @@ def test_the_file_is_whole_or_as_it_was(small_parts, tmp_path, monkeypatch):
     def stops(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session.os, "replace", stops)
+    monkeypatch.setattr(gpu.os, "replace", stops)
     with pytest.raises(KeyboardInterrupt):
         run(SLOW, Device(CPU, clock), out=out)
     assert out.read_text() == before

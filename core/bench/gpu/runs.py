@@ -173,41 +173,18 @@ def median_run(runs: Sequence[TimedRun]) -> TimedRun:
 
 
 @contextmanager
-def recording_by(engine: Engine, recorder: Recorder) -> Iterator[None]:
-    """Another recorder for a while."""
-    before = engine.recorder
-    engine.recorder = recorder
+def events_made_by(engine: Engine, make: Callable[[Callable[[], StepEvent]], StepEvent]) -> Iterator[Recorder]:
+    """For a while every event of an engine is what `make` returns, which is given the function that would make it."""
+
+    class Given(Recorder):
+        def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+            return super().record(lambda: make(event))
+
+    before, engine.recorder = engine.recorder, Given()
     try:
-        yield
+        yield engine.recorder
     finally:
         engine.recorder = before
-
-
-class StandIn(Recorder):
-    """Records one and the same event for every step: steps happen, but no event is made of them."""
-
-    def __init__(self, event: StepEvent) -> None:
-        super().__init__()
-        self._event = event
-
-    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
-        return super().record(lambda: self._event)
-
-
-class _Stopwatch(Recorder):
-    """Adds up the time it takes to record, and the calls."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        super().__init__()
-        self.seconds, self.calls, self._clock = 0.0, 0, clock
-
-    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
-        self.calls += 1
-        started = self._clock()
-        try:
-            return super().record(event)
-        finally:
-            self.seconds += self._clock() - started
 
 
 def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
@@ -215,13 +192,20 @@ def recording_share(engine: Engine, workload: Workload, clock: Callable[[], floa
 
     Raises InflightError if events are made elsewhere than where this looks.
     """
-    stopwatch = _Stopwatch(clock)
-    with recording_by(engine, stopwatch):
+    seconds: list[float] = []
+
+    def timed_making(make: Callable[[], StepEvent]) -> StepEvent:
+        started = clock()
+        event = make()
+        seconds.append(clock() - started)
+        return event
+
+    with events_made_by(engine, timed_making) as recorder:
         engine.run(workload)
-    trace = stopwatch.trace
-    if stopwatch.calls != len(trace.events):
-        raise InflightError(f"{len(trace.events)} events were made in {stopwatch.calls} calls, so their cost is not known.")
-    return stopwatch.seconds / sum(event.t_end - event.t_start for event in trace.events), trace
+    trace = recorder.trace
+    if len(seconds) != len(trace.events):
+        raise InflightError(f"{len(trace.events)} events were made in {len(seconds)} calls, so their cost is not known.")
+    return sum(seconds) / sum(event.t_end - event.t_start for event in trace.events), trace
 
 
 # -- what the events say -----------------------------------------------------------------------------------------------
@@ -243,31 +227,24 @@ def idle_share(events: Sequence[StepEvent]) -> float | None:
     return gaps / (gaps + busy) if busy else None
 
 
-@dataclass(frozen=True)
-class DecodeSteps:
-    """Decode steps of all lanes. context: tokens in a request's cache, the new one included; a mean. seconds: of a pass, a median.
+def decode_steps(events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_bytes: int, bandwidth: float) -> dict[str, float]:
+    """Decode steps of all lanes. weight_bytes: read by a step. kv_bytes: of one token. bandwidth: bytes a second.
 
-    floor_s: the median of what reading weights and cache takes at the measured bandwidth; share: the median of floor over time,
-    step by step.
+    steps, lanes. context: tokens in a request's cache, the new one included; a mean. seconds: of a pass, a median. floor_s: the median of
+    what reading weights and cache takes at this bandwidth; share: the median of floor over time, step by step.
+    Raises ValueError if there was no such step.
     """
-
-    steps: int
-    lanes: int
-    context: float
-    seconds: float
-    floor_s: float
-    share: float
-
-
-def decode_steps(events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_bytes: int, bandwidth: float) -> DecodeSteps:
-    """weight_bytes: read by a step. kv_bytes: of one token. bandwidth: bytes a second. Raises ValueError if there was no such step."""
     steps = decode_only(events, lanes)
     if not steps:
         raise ValueError(f"there was no step in which {lanes} requests decoded and none was prefilled")
     tokens = [sum(s.kv_len for s in e.segments) for e in steps]
     times = [max(e.passes[0].t_end - e.passes[0].t_start, 1e-6) for e in steps]  # the resolution of a trace
     floors = [(weight_bytes + kv_bytes * count) / bandwidth for count in tokens]
-    share = statistics.median(floor / time for floor, time in zip(floors, times, strict=True))
-    return DecodeSteps(
-        len(steps), lanes, statistics.mean(tokens) / lanes, statistics.median(times), statistics.median(floors), share
-    )
+    return {
+        "steps": len(steps),
+        "lanes": lanes,
+        "context": statistics.mean(tokens) / lanes,
+        "seconds": statistics.median(times),
+        "floor_s": statistics.median(floors),
+        "share": statistics.median(floor / time for floor, time in zip(floors, times, strict=True)),
+    }
