@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +57,7 @@ def agree(
     """Replay workloads recorded from another engine's scheduler on ours, decision by decision; exit code 1 if any differs."""
     require_file(workloads)
     found = replay_workloads(workloads)
-    finish(found.to_json(), _print_agreement, json)
+    finish(asdict(found), _print_agreement, json)
     if found.identical < found.workloads:
         raise typer.Exit(1)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from math import comb
 from typing import Any
 
@@ -66,13 +67,7 @@ class Verdict:
         return self.chance <= SURE
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "faster": self.faster,
-            "slower": self.slower,
-            "rounds": self.rounds,
-            "chance": self.chance,
-            "decided": self.decided,
-        }
+        return {name: getattr(self, name) for name in ("faster", "slower", "rounds", "chance", "decided")}
 
 
 @dataclass
@@ -233,9 +228,9 @@ def first_differences(reference: Run, run: Run, name: str) -> list[dict[str, Any
     found = []
     for request, expected in reference.outputs.items():
         got = run.outputs.get(request, ())
-        if list(got) == list(expected):
+        at = first_parting(expected, got)
+        if at is None:
             continue
-        at = next((i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b), min(len(expected), len(got)))
         margins = reference.margins.get(request, ())
         found.append(
             {
@@ -248,6 +243,11 @@ def first_differences(reference: Run, run: Run, name: str) -> list[dict[str, Any
             }
         )
     return found
+
+
+def first_parting(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """The first position at which two sequences differ, or only one of them goes on; None where they are the same."""
+    return next((at for at, (a, b) in enumerate(zip_longest(one, other)) if a != b), None)
 
 
 def nearest_to_median(values: Sequence[float]) -> int:

@@ -90,6 +90,7 @@ def knobs(before: Trace, after: Trace) -> tuple[Knob, ...]:
 
 
 _Found = tuple[int, str, str | None, str, str]
+_Segments = tuple[tuple[int, str, int, int], ...]  # of a request in a step: pass, phase, start, length
 
 
 def _first_difference(before: Trace, after: Trace) -> _Found | None:
@@ -109,37 +110,17 @@ def _first_difference(before: Trace, after: Trace) -> _Found | None:
 
 def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] | None:
     """aspect, request and both decisions in words; None where the two steps decide the same."""
-    lost = _changed({p.request: p.tokens_lost for p in a.preempted}, {p.request: p.tokens_lost for p in b.preempted})
-    if lost:
-        return "preemption", lost, _preemption(a, lost), _preemption(b, lost)
-    lanes = _changed({x.request: x.lane for x in a.admitted}, {x.request: x.lane for x in b.admitted})
-    if lanes:
-        return "admission", lanes, _admission(a, lanes), _admission(b, lanes)
-    work = _changed(_segments(a), _segments(b))
-    if work:
-        return "work", work, _computes(a, work), _computes(b, work)
-    if _layout(a) != _layout(b):
-        return "layout", None, _layout(a), _layout(b)
-    drawn = _changed({s.request: s.token_id for s in a.sampled}, {s.request: s.token_id for s in b.sampled})
-    if drawn:
-        return "token", drawn, _token(a, drawn), _token(b, drawn)
-    ends = _changed(*({f.request: f.finish_reason for f in event.finished} for event in (a, b)))
-    if ends:
-        return "finish", ends, _ends(a, ends), _ends(b, ends)
+    for aspect, (facts, words) in _ASPECTS.items():
+        first, second = facts(a), facts(b)
+        changed = [request for request in (*first, *second) if first.get(request) != second.get(request)]
+        if changed:
+            request = changed[0]
+            return aspect, request, words(a, request, first.get(request)), words(b, request, second.get(request))
     return None
 
 
-def _ends(event: StepEvent, request: str) -> str:
-    return "finishes" if request in {f.request for f in event.finished} else "goes on"
-
-
-def _changed(a: dict[str, Any], b: dict[str, Any]) -> str | None:
-    """The first request whose value differs or that only one of them has."""
-    return next((request for request in [*a, *(r for r in b if r not in a)] if a.get(request) != b.get(request)), None)
-
-
-def _segments(event: StepEvent) -> dict[str, tuple[Any, ...]]:
-    work: dict[str, tuple[Any, ...]] = {}
+def _segments(event: StepEvent) -> dict[str | None, _Segments]:
+    work: dict[str | None, _Segments] = {}
     for s in event.segments:
         work[s.request] = (*work.get(s.request, ()), (s.pass_index, s.phase, s.start, s.length))
     return work
@@ -150,27 +131,23 @@ def _work(event: StepEvent) -> str:
     return f"computes {tokens:,} [token|tokens]"
 
 
-def _preemption(event: StepEvent, request: str) -> str:
-    lost = next((p.tokens_lost for p in event.preempted if p.request == request), None)
+def _preemption(event: StepEvent, request: str | None, lost: int | None) -> str:
     return "goes on" if lost is None else f"is preempted and loses its cache of {lost:,} [token|tokens]"
 
 
-def _admission(event: StepEvent, request: str) -> str:
-    lane = next((a.lane for a in event.admitted if a.request == request), None)
+def _admission(event: StepEvent, request: str | None, lane: int | None) -> str:
     if lane is not None:
         return f"takes lane {lane}"
     why = event.waiting.why
     return f"waits: {reason(why)}" if why is not None else "is not admitted"
 
 
-def _computes(event: StepEvent, request: str) -> str:
-    mine = [s for s in event.segments if s.request == request]
-    if not mine:
+def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> str:
+    if not work:
         stalled = next((s.why for s in event.stalled if s.request == request), None)
         return f"computes nothing: {reason(stalled)}" if stalled else "computes nothing"
-    length = sum(s.length for s in mine)
-    what = f"computes {length:,} [token|tokens]"
-    return what if len(event.passes) < 2 else f"{what} in pass {mine[0].pass_index + 1} of {len(event.passes)}"
+    what = f"computes {sum(length for *_, length in work):,} [token|tokens]"
+    return what if len(event.passes) < 2 else f"{what} in pass {work[0][0] + 1} of {len(event.passes)}"
 
 
 def _layout(event: StepEvent) -> str:
@@ -181,9 +158,22 @@ def _layout(event: StepEvent) -> str:
     return f"{passes} of {tokens:,} [token|tokens]{pads}"
 
 
-def _token(event: StepEvent, request: str) -> str:
-    token = next((s.token_id for s in event.sampled if s.request == request), None)
-    return "writes nothing" if token is None else f"writes token {token}"
+_Facts = Callable[[StepEvent], dict[str | None, Any]]
+_ASPECTS: dict[str, tuple[_Facts, Callable[[StepEvent, str | None, Any], str]]] = {
+    "preemption": (lambda e: {p.request: p.tokens_lost for p in e.preempted}, _preemption),
+    "admission": (lambda e: {a.request: a.lane for a in e.admitted}, _admission),
+    "work": (_segments, _computes),
+    "layout": (lambda e: {None: _layout(e)}, lambda event, request, layout: layout),
+    "token": (
+        lambda e: {s.request: s.token_id for s in e.sampled},
+        lambda event, request, token: "writes nothing" if token is None else f"writes token {token}",
+    ),
+    "finish": (
+        lambda e: {f.request: f.finish_reason for f in e.finished},
+        lambda event, request, why: "goes on" if why is None else "finishes",
+    ),
+}
+"""What is compared of a step, in the order in which it is decided: the facts by request, and how one of them is put into words."""
 
 
 def _listed(words: list[str]) -> str:

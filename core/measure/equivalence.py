@@ -17,6 +17,7 @@ from core.attention import cpu
 from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.engine.runner import SamplingRow, observing
+from core.measure.compare import first_parting
 from core.measure.mistakes import leaky_engine
 from core.models.adapter import ModelAdapter
 from core.runner.engine import Engine
@@ -68,11 +69,8 @@ class RequestEquivalence:
         return None if self.generated is None else _differing(self.generated, self.batched)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "differing_tokens": self.differing_tokens,
-            "differing_from_generate": self.differing_from_generate,
-        }
+        differing = {name: getattr(self, name) for name in ("differing_tokens", "differing_from_generate")}
+        return {**asdict(self), **differing}
 
 
 def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:
@@ -111,18 +109,9 @@ class Equivalence:
         return max((r.max_logit_difference for r in self.requests if r.max_logit_difference is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "config": self.config.to_json(),
-            "leak": self.leak,
-            "dtype": self.dtype,
-            "device": self.device,
-            "tokens": self.tokens,
-            "differing_tokens": self.differing_tokens,
-            "generated_tokens": self.generated_tokens,
-            "differing_from_generate": self.differing_from_generate,
-            "max_logit_difference": self.max_logit_difference,
-            "requests": [r.to_json() for r in self.requests],
-        }
+        sums = ("tokens", "differing_tokens", "generated_tokens", "differing_from_generate", "max_logit_difference")
+        facts = {name: getattr(self, name) for name in ("leak", "dtype", "device", *sums)}
+        return {"config": self.config.to_json(), **facts, "requests": [r.to_json() for r in self.requests]}
 
 
 def equivalence(
@@ -202,10 +191,8 @@ def _compare(
     has_text: bool,
 ) -> RequestEquivalence:
     solo, other = alone.outputs[request], batched.outputs[request]
-    at = next((i for i, (a, b) in enumerate(zip(solo, other, strict=False)) if a != b), None)
-    if at is None and len(solo) != len(other):
-        at = min(len(solo), len(other))
-    same = min(len(solo), len(other)) if at is None else at + 1  # the logits that chose the first other token had the same prefix
+    at = first_parting(solo, other)
+    same = len(solo) if at is None else at + 1  # the logits that chose the first other token had the same prefix
     compared = min(same, len(solo_logits), len(batched_logits))
     pairs = list(zip(solo_logits[:compared], batched_logits[:compared], strict=True))
     parting = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -49,22 +49,6 @@ class Sweep:
                     raise InflightError(f"Each of {name} must be above 0, not {value!r}.")
         if not 0 < self.seconds <= POINT_SECONDS:
             raise InflightError(f"A point takes above 0 and at most {POINT_SECONDS:g} seconds, not {self.seconds!r}.")
-
-
-@dataclass(frozen=True)
-class LoadPoint:
-    """A rate under a policy. offered: requests that were to arrive; numbers: the metrics of the run, of what happened until it ended or was
-    cut (`cut`: its time was up with requests unfinished).
-    """
-
-    policy: str
-    rate: float
-    offered: int
-    cut: bool
-    numbers: Mapping[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
@@ -120,6 +104,8 @@ def sweep_load(
 ) -> dict[str, Any]:
     """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain data.
 
+    A point is a rate under a policy. offered: requests that were to arrive; numbers: the metrics of the run, of what happened until it
+    ended or was cut (`cut`: its time was up with requests unfinished).
     The capacity is that of the first policy, so that all are offered the same.
     """
     names = list(engines)
@@ -129,14 +115,15 @@ def sweep_load(
         on_point(names[0], math.inf)
         measured_capacity = capacity(sweep, engines[names[0]])
         rates = [round(fraction * measured_capacity, 4) for fraction in sweep.fractions]
-    points = []
+    points: list[dict[str, Any]] = []
     for number, rate in enumerate(rates):
         for name in rotated(names, number):
             on_point(name, rate)
             requests = workload(sweep, rate, engines[name])
             trace, cut = _run(engines[name], requests, sweep.seconds)
-            points.append(LoadPoint(name, rate, len(requests), cut, metrics(trace, sweep.slos)))
-    points.sort(key=lambda point: (names.index(point.policy), point.rate))
+            numbers = metrics(trace, sweep.slos)
+            points.append({"policy": name, "rate": rate, "offered": len(requests), "cut": cut, "numbers": numbers})
+    points.sort(key=lambda point: (names.index(point["policy"]), point["rate"]))
     source = next(iter(engines.values())).trace.header.source
     return {
         "source": source,
@@ -145,8 +132,8 @@ def sweep_load(
         "burstiness": sweep.burstiness,
         "seed": sweep.seed,
         "lengths": asdict(sweep.lengths) if sweep.sizes is None else f"{len(sweep.sizes)} from a file",
-        "slos": {f.name: getattr(sweep.slos, f.name) for f in fields(sweep.slos)},
-        "points": [point.to_json() for point in points],
+        "slos": asdict(sweep.slos),
+        "points": points,
     }
 
 

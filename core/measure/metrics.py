@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from statistics import fmean
 from typing import Any
 
@@ -231,8 +231,7 @@ def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
     """Requests that meet all SLOs: how many, which share of those that arrived, and how many a second."""
     lives = [life for life in request_times(trace).values() if life.arrival is not None]
     met = sum(life.meets(slos) for life in lives)
-    limits = {f.name: getattr(slos, f.name) for f in fields(slos)}
-    return {"slos": limits, "met": met, "share": _ratio(met, len(lives)), "requests_per_s": _ratio(met, wall_s(trace))}
+    return {"slos": asdict(slos), "met": met, "share": _ratio(met, len(lives)), "requests_per_s": _ratio(met, wall_s(trace))}
 
 
 def wall_s(trace: Trace) -> float:

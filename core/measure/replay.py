@@ -290,14 +290,6 @@ class Agreement:
     steps: int
     first_differences: dict[str, int]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "workloads": self.workloads,
-            "identical": self.identical,
-            "steps": self.steps,
-            "first_differences": self.first_differences,
-        }
-
 
 def agree(path: Path) -> Agreement:
     """Replay every workload of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for anything that is not such a recording."""

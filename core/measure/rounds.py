@@ -11,7 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -60,12 +60,7 @@ class Contender:
     @classmethod
     def of(cls, name: str, start: Callable[[], Any], read: Callable[[Any], Run] = Run.of, about: Mapping[str, Any] | None = None):
         """One that needs no setup."""
-
-        @contextmanager
-        def ready() -> Iterator[Callable[[], Any]]:
-            yield start
-
-        return cls(name, ready, read, about or {})
+        return cls(name, lambda: nullcontext(start), read, about or {})
 
 
 @dataclass(frozen=True)
@@ -103,23 +98,13 @@ def rounds(
 ) -> Iterator[Turn]:
     """Every turn as it ends, those of the warm-up first.
 
-    Raises InflightError for no contenders, two of the same name, or fewer than one repeat.
+    When the first is asked for it raises InflightError for no contenders, two of the same name, or fewer than one repeat.
     """
     by_name = {c.name: c for c in contenders}
     if not by_name or len(by_name) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")
     if repeats < 1:
         raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
-    return _rounds(by_name, warmup, repeats, clock, on_turn)
-
-
-def _rounds(
-    by_name: Mapping[str, Contender],
-    warmup: int,
-    repeats: int,
-    clock: Callable[[], float],
-    on_turn: Callable[[Progress], None],
-) -> Iterator[Turn]:
     names, total, index = list(by_name), (warmup + repeats) * len(by_name), 0
     for number in range(warmup + repeats):
         for name in rotated(names, number):

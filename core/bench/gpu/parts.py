@@ -17,8 +17,8 @@ from core.bench.gpu.runs import (
     PartContext,
     decode_steps,
     engine_for,
-    events_made_by,
     median_run,
+    no_events_made,
     recording_share,
     speed,
     timed,
@@ -172,8 +172,7 @@ def _whole(context: PartContext) -> dict[str, Any]:
             runs.append(timed(engine, workload, device, context.limit(scale.own_s)))
             context.note(f"{len(workload)} requests, run {number + 1}: {runs[-1].tok_s:,.0f} output tok/s")
             if workload is whole:
-                event = engine.trace.events[0]  # stands in for every event, so that none is made
-                with events_made_by(engine, lambda make, event=event: event):
+                with no_events_made(engine):
                     without = timed(engine, workload, device, context.limit(scale.own_s))
                 slower.append(runs[-1].seconds / without.seconds - 1)
         chosen = median_run(runs)
