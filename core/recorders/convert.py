@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -47,6 +48,7 @@ from core.trace.events import (
 from core.trace.file import TokenizedRequest
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
 from core.trace.rules import REASONS, why_admitted, why_stalled, why_waiting
+from core.trace.run_state import RunState
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
 from core.workload.workload import Workload
@@ -63,13 +65,11 @@ _NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 
 @dataclass
 class _Known:
-    """What is known of a request from the steps so far."""
+    """What the state of a run does not say of a request."""
 
     prompt: list[int]
     max_tokens: int
-    num_tokens: int
     output: list[int] = field(default_factory=list)
-    table: list[int] = field(default_factory=list)
 
 
 def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
@@ -158,27 +158,15 @@ def _followable(recording: Recording) -> list[dict[str, Any]]:
     return whole
 
 
-class _Changes:
-    """Block-table changes of one step: one record for each request, two where a table was released and allocated again."""
-
-    def __init__(self) -> None:
-        self._records: list[BlockChange] = []
-
-    def add(self, request: str, blocks: tuple[int, ...]) -> None:
-        self._put(BlockChange(request, blocks, False))
-
-    def release(self, request: str) -> None:
-        self._put(BlockChange(request, (), True))
-
-    def _put(self, change: BlockChange) -> None:
-        for at, old in enumerate(self._records):
-            if old.request == change.request and not old.released:
-                self._records[at] = BlockChange(old.request, old.added + change.added, change.released)
-                return
-        self._records.append(change)
-
-    def merged(self) -> tuple[BlockChange, ...]:
-        return tuple(self._records)
+def _merged(changes: Iterable[BlockChange]) -> tuple[BlockChange, ...]:
+    """One record for each request, two where a table was released and allocated again."""
+    merged: dict[tuple[str, int], BlockChange] = {}
+    times_released = Counter[str]()
+    for change in changes:
+        key = change.request, times_released[change.request]
+        merged[key] = change._replace(added=merged[key].added + change.added) if key in merged else change
+        times_released[change.request] += change.released
+    return tuple(merged.values())
 
 
 class Conversion:
@@ -189,11 +177,10 @@ class Conversion:
         self._facts = recording.header
         self._first_block = self._facts.get("first_block", 1)
         self._aborts = sorted(recording.aborts, key=lambda abort: abort["t"])
+        self._run = RunState.of({}, recording.requeues)
         self._known: dict[str, _Known] = {}
         self._requests: list[dict[str, Any]] = []
-        self._lanes: dict[str, int] = {}
-        self._waiting: list[str] = []
-        self._over: set[str] = set()
+        self._changes: list[BlockChange] = []  # of the step
         self._lingering: list[str] = []  # over, and computed once more in the step to come
         self._steps, self._t = 0, 0.0
         self._margins = False  # whether logprobs are on record
@@ -205,17 +192,17 @@ class Conversion:
 
     @property
     def is_over(self) -> bool:
-        return self._known.keys() <= self._over
+        return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: dict[str, Any], later: frozenset[str]) -> StepEvent:
         """The next step. later: the requests of the one after it, since an engine that schedules ahead computes one more row for a request that
         has just ended. Raises InvalidTrace for a request that never arrived.
         """
-        changes, lingering = _Changes(), self._lingering
+        run, lingering, self._changes = self._run, self._lingering, []
         arrived = tuple(self._arrive(a) for a in step["arrived"])
-        cancelled, released = self._cancel(step, changes)
+        cancelled, released = self._cancel(step)
         newest_first = sorted(step["preempted"], key=lambda p: -list(self._known).index(p[0]))
-        preempted = tuple(self._preempt(request, lost, changes) for request, lost in newest_first)
+        preempted = tuple(self._preempt(request, lost) for request, lost in newest_first)
         given = {s["request"]: s for s in step["segments"]}
         if unknown := given.keys() - self._known.keys():
             raise InvalidTrace(
@@ -226,25 +213,27 @@ class Conversion:
         scheduled = {request: at for at, request in enumerate(given)}
         joining = sorted(step["admitted"], key=lambda a: scheduled[a["request"]])
         admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
-        for request, groups, kind in step["blocks"]:
+        for request, groups, _ in step["blocks"]:
+            if request not in self._known:
+                raise KeyError(request)
             ids = tuple(block - self._first_block for block in groups[0]) if groups else ()
-            table = self._known[request].table
-            self._known[request].table = list(ids) if kind == "table" else table + list(ids)
-            changes.add(request, ids)
-        used = len({block for known in self._known.values() for block in known.table})
+            self._changes.append(BlockChange(request, ids, False))
+        run.take_blocks(KV(0, 0, _merged(self._changes)))
+        used = len({block for table in run.tables.values() for block in table})
         rows = [request for request in step.get("row_order", given) if request in given]
         segments = tuple(self._segment(given[request]) for request in rows)
         aborted = {r for a in self._aborts if a["t"] < step.get("t_output", 0.0) for r in a["requests"]}
-        overrun = tuple(Overrun(r, given[r]["length"]) for r in rows if r in self._over or r in aborted)
+        overrun = tuple(Overrun(r, given[r]["length"]) for r in rows if r in run.finished or r in aborted)
         unread = {row.request for row in overrun}
         sampled, drafts = self._sample(step, [r for r in rows if r not in unread], given)
         waiting_why, stall_why = self._why(step, used)
-        stalled = tuple(Stalled(r, stall_why) for r in self._lanes if r not in given and r not in self._over)
-        waiting = Waiting(len(self._waiting), self._waiting[0] if self._waiting else None, waiting_why if self._waiting else None)
-        finished = tuple(self._finish(request, reason) for request, reason in step.get("finished", ()) if request in self._lanes)
+        stalled = tuple(Stalled(r, stall_why) for r in run.running if r not in given)
+        waiting = Waiting(len(run.waiting), run.waiting[0], waiting_why) if run.waiting else Waiting(0)
+        ended = [(r, reason.rpartition(".")[2].lower()) for r, reason in step.get("finished", ()) if run.lane_of(r) is not None]
+        finished = tuple(self._finish(r, _FINISH_REASONS.get(reason, "error")) for r, reason in ended)
         self._lingering = [f.request for f in finished if f.request in later]
         leaving = [*lingering, *(f.request for f in finished if f.request not in later)]
-        released += [self._leave(request, "after", changes) for request in leaving]
+        released += [self._leave(request, "after") for request in leaving]
         decode = sum(s.length for s in segments if s.phase == "decode")
         prefill = sum(s.length for s in segments if s.phase == "prefill")
         total = decode + prefill
@@ -264,9 +253,9 @@ class Conversion:
             segments=segments,
             sampled=sampled,
             finished=(*cancelled, *finished),
-            kv=KV(used, self._facts["num_blocks"], changes.merged(), tuple(hits)),
+            kv=KV(used, self._facts["num_blocks"], _merged(self._changes), tuple(hits)),
             budget=Budget(
-                step["budget"], decode, prefill, max(0, step["budget"] - total), waiting_why.limit if self._waiting else "none"
+                step["budget"], decode, prefill, max(0, step["budget"] - total), waiting_why.limit if run.waiting else "none"
             ),
             overrun=overrun,
             released=tuple(released),
@@ -279,10 +268,9 @@ class Conversion:
 
     def forget_finished(self) -> None:
         """Forget requests that have ended and left, so that memory stays bounded in a run without end."""
-        gone = self._over - self._lanes.keys()
-        for request in gone:
+        for request in self._run.finished.keys() - set(self._run.lanes.values()):
             del self._known[request]
-        self._over -= gone
+            self._run.forget(request)
 
     def take_requests(self) -> list[dict[str, Any]]:
         """Who has arrived since the last call, as a workload has them: for a run that has no end."""
@@ -298,59 +286,63 @@ class Conversion:
         most = max(1, min(arrived.get("max_tokens") or room, room))
         sampling = {"max_new_tokens": most, "temperature": arrived.get("temperature") or 0.0}
         sampling |= {"ignore_eos": True} if arrived.get("ignore_eos") else {}
-        self._known[request] = _Known(prompt, most, len(prompt))
+        self._known[request] = _Known(prompt, most)
+        self._run.num_tokens[request] = len(prompt)
         self._requests.append({"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t})
-        self._waiting.append(request)
-        return Arrived(request, t)
+        self._run.arrive(self._steps, come := Arrived(request, t))
+        return come
 
     def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
         request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
-        self._waiting.remove(request)
-        taken = set(self._lanes.values())
-        self._lanes[request] = next(lane for lane in count() if lane not in taken)
+        lane = next(lane for lane in count() if lane not in self._run.lanes)
+        joins = Admitted(request, lane, why_admitted(segment["length"], left, step["budget"]))
+        self._run.admit(joins, cached)
         if cached:
             hits.append(PrefixHit(request, cached))
-        return Admitted(request, self._lanes[request], why_admitted(segment["length"], left, step["budget"]))
+        return joins
 
-    def _preempt(self, request: str, lost: int, changes: _Changes) -> Preempted:
-        self._waiting.insert(len(self._waiting) if self.recording.requeues else 0, request)
-        self._give_back(request, changes)
-        return Preempted(request, lost, self._lanes.pop(request))
+    def _preempt(self, request: str, lost: int) -> Preempted:
+        preempted = Preempted(request, lost, self._lane(request))
+        self._changes.append(BlockChange(request, (), True))
+        self._run.preempt(self._steps, preempted)
+        return preempted
 
-    def _cancel(self, step: dict[str, Any], changes: _Changes) -> tuple[list[Finished], list[LaneReleased]]:
+    def _lane(self, request: str) -> int:
+        """The lane that a request holds; raises KeyError if it has none."""
+        if (lane := self._run.lane_of(request)) is None:
+            raise KeyError(request)
+        return lane
+
+    def _cancel(self, step: dict[str, Any]) -> tuple[list[Finished], list[LaneReleased]]:
         """Requests that were ended from outside before this step was scheduled."""
         finished, released = [], []
         while self._aborts and self._aborts[0]["t"] <= step["t_start"]:
             for request in self._aborts.pop(0)["requests"]:
-                if request not in self._known or request in self._over:
+                if request not in self._known or request in self._run.finished:
                     continue
-                self._over.add(request)
-                finished.append(Finished(request, "cancelled"))
-                if request in self._waiting:
-                    self._waiting.remove(request)
-                else:
-                    released.append(self._leave(request, "before", changes))
+                finished.append(self._finish(request, "cancelled"))
+                if self._run.lane_of(request) is not None:
+                    released.append(self._leave(request, "before"))
         return finished, released
 
     def _finish(self, request: str, reason: str) -> Finished:
-        self._over.add(request)
-        return Finished(request, _FINISH_REASONS.get(reason.rpartition(".")[2].lower(), "error"))
+        finished = Finished(request, reason)
+        self._run.finish(self._steps, finished)
+        return finished
 
-    def _leave(self, request: str, when: BeforeOrAfter, changes: _Changes) -> LaneReleased:
-        self._give_back(request, changes)
-        return LaneReleased(request, self._lanes.pop(request), when)
-
-    def _give_back(self, request: str, changes: _Changes) -> None:
-        self._known[request].table = []
-        changes.release(request)
+    def _leave(self, request: str, when: BeforeOrAfter) -> LaneReleased:
+        left = LaneReleased(request, self._lane(request), when)
+        self._changes.append(BlockChange(request, (), True))
+        self._run.leave(self._steps, left)
+        return left
 
     # -- what was computed -------------------------------------------------------------------------------------------
 
     def _segment(self, given: dict[str, Any]) -> Segment:
         request, start, length = given["request"], given["start"], given["length"]
-        known = self._known[request]
-        decoding = length - given["draft"] == 1 and start >= len(known.prompt) and start + 1 >= known.num_tokens
-        return Segment(0, request, self._lanes[request], "decode" if decoding else "prefill", start, length, start + length)
+        is_answer = start >= len(self._known[request].prompt) and start + 1 >= self._run.num_tokens[request]
+        phase = "decode" if is_answer and length - given["draft"] == 1 else "prefill"
+        return Segment(0, request, self._lane(request), phase, start, length, start + length)
 
     def _sample(
         self, step: dict[str, Any], rows: list[str], given: dict[str, Any]
@@ -358,12 +350,13 @@ class Conversion:
         sampled, drafts = [], []
         for request in rows:
             tokens, known = step.get("sampled", {}).get(request, []), self._known[request]
-            tokens = tokens[: len(known.prompt) + known.max_tokens - known.num_tokens]
+            tokens = tokens[: len(known.prompt) + known.max_tokens - self._run.num_tokens[request]]
             numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
             logprob, margin = (min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0)) if len(numbers) == 3 else (None, None)
             self._margins |= margin is not None
-            sampled += [Sampled(0, request, token, logprob, margin) for token in tokens]
-            known.num_tokens += len(tokens)
+            for token in tokens:
+                sampled.append(Sampled(0, request, token, logprob, margin))
+                self._run.sample(sampled[-1])
             known.output += tokens
             if given[request]["draft"]:
                 drafts.append(Draft(request, given[request]["draft"], max(0, len(tokens) - 1)))
@@ -371,9 +364,9 @@ class Conversion:
 
     def _why(self, step: dict[str, Any], used: int) -> tuple[Why, Why]:
         """Why the head of the queue waits, and why a running request computes nothing."""
-        facts, tokens = self._facts, self._known[self._waiting[0]].num_tokens if self._waiting else 0
+        facts, tokens = self._facts, self._run.num_tokens[self._run.waiting[0]] if self._run.waiting else 0
         budget = step["budget"] - sum(s["length"] for s in step["segments"]), step["budget"]
-        lanes = facts["max_num_seqs"] - len(self._lanes), facts["max_num_seqs"]
+        lanes = facts["max_num_seqs"] - len(self._run.lanes), facts["max_num_seqs"]
         blocks = facts["num_blocks"] - used, facts["num_blocks"]
         return why_waiting(tokens, lanes, budget, blocks, facts["block_size"]), why_stalled(budget, blocks)
 

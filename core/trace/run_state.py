@@ -134,9 +134,8 @@ class RunState:
 
     def keep(self, requests: Set[str]) -> None:
         """Forget every other request: each of them is over and holds no lane. For a run that has no end."""
-        for known in (self.num_tokens, self.since, self.arrived, self.lost, self.chunks, self.finished):
-            for request in known.keys() - requests:
-                del known[request]
+        for request in self.num_tokens.keys() - requests:
+            self.forget(request)
 
     # -- record by record --------------------------------------------------------------------------------------------
 
@@ -205,7 +204,7 @@ class RunState:
 
     def forget(self, request: str) -> None:
         """Drop a request that is over and holds no lane, once nothing asks for it any more."""
-        for facts in (
+        by_request = (
             self.num_tokens,
             self.since,
             self.arrived,
@@ -214,7 +213,8 @@ class RunState:
             self.chunks,
             self.tables,
             self.finished,
-        ):
+        )
+        for facts in by_request:
             facts.pop(request, None)
 
     def _free(self, lane: int, request: str, step: int, preempted: bool) -> None:

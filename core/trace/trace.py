@@ -151,7 +151,10 @@ class Trace:
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        return file.lines(self.header, self.asked, self.events, lambda r: file.TokenTexts(r, prompt[r], output[r]), self.complete)
+        records = file.records(
+            self.header, self.asked, self.events, lambda r: file.TokenTexts(r, prompt[r], output[r]), self.complete
+        )
+        return file.sealed(records)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace; an existing file is replaced only once the new one is whole."""
@@ -173,7 +176,7 @@ class Trace:
 
         trusted: it was checked before, as what ships with us was by its tests; its checksums are all that is looked at.
         """
-        reader = file.Reader(lines, file.NoChecks) if trusted else file.Reader(lines)
+        reader = file.Reader(lines, trusted)
         trace, texts = cls(reader.header, {}, []), Texts({}, {})
         for record in reader.records():
             if isinstance(record, StepEvent):
