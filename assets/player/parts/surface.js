@@ -77,3 +77,18 @@ export function shorten(g, text, width) {
   while (cut && measure(g, `${cut}…`) > width) cut = cut.slice(0, -1);
   return cut ? `${cut}…` : "";
 }
+
+/** A rectangle full of a colour. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param {number} y @param {number} w @param {number} h */
+export function fillBox(g, colour, x, y, w, h) {
+  g.fillStyle = colour;
+  g.fillRect(x, y, w, h);
+}
+
+/** Its outline, dashed or not. @param {Ink} g @param {string} colour @param {number} line @param {number} x @param {number} y @param {number} w @param {number} h @param {number[]} dash */
+export function strokeBox(g, colour, line, x, y, w, h, dash = []) {
+  g.strokeStyle = colour;
+  g.lineWidth = line;
+  g.setLineDash(dash);
+  g.strokeRect(x, y, w, h);
+  g.setLineDash([]);
+}

@@ -68,8 +68,8 @@ export class Run {
     /** @type {number[]} */
     this._laneNow = []; // lane -> laneSpan index, while folding
     this._lastHue = -1;
-    /** @type {number[]} */
-    this._leaving = []; // laneSpans that leave after the step
+    /** @type {(LaneSpan | null)[]} */
+    this._leaving = []; // those that leave after the step
     this._waitingNow = 0;
     /** @type {number[] | null} */
     this._steps = null; // their numbers, once asked for
@@ -81,7 +81,6 @@ export class Run {
     this.blockSize = config.block_size || 1;
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]));
-    this.numPlanned = this._planned.size;
     this.windows = (this.header.model || {}).windows || [null];
     this._first = replay.begin ? replay.begin.step : 0; // the number of the first step that is here, for what happened before it
     this._note(replay);
@@ -132,14 +131,8 @@ export class Run {
     Object.assign(request, { hue, arrived, before: { generated, computed, token }, waits: waits.map((/** @type {any} */ [first, last, preempted]) => [from(first), to(last), preempted]) });
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
     for (const [lane, first, last] of laneSpans) {
-      const laneSpan = { index: this.laneSpans.length, request, lane, from: from(first), to: to(last), end: last === null ? null : "preempted", blocks: [], blockSteps: [], kvLen: 0 };
-      this.laneSpans.push(laneSpan);
-      request.laneSpans.push(laneSpan);
-      if (last !== null) continue;
-      Object.assign(laneSpan, { kvLen, hit: kvLen, blocks: [...blocks], blockSteps: blocks.map(() => -1) });
-      request.live = true;
-      while (this._laneNow.length <= lane) this._laneNow.push(-1);
-      this._laneNow[lane] = laneSpan.index;
+      const laneSpan = this._enter(request, lane, from(first), to(last));
+      if (last === null) Object.assign(laneSpan, { kvLen, hit: kvLen, blocks: [...blocks], blockSteps: blocks.map(() => -1) });
     }
     if (reason) request.finished = { step: -1, reason };
     this.longest = Math.max(this.longest, kvLen);
@@ -219,26 +212,37 @@ export class Run {
     this._waitingNow -= 1;
   }
 
-  /** @param {number} spanIndex @param {number} lastStep @param {string} end */
-  _leave(spanIndex, lastStep, end) {
-    const laneSpan = this.laneSpans[spanIndex];
-    laneSpan.to = lastStep;
-    laneSpan.end = end;
-    if (this._laneNow[laneSpan.lane] === spanIndex) this._laneNow[laneSpan.lane] = -1;
+  /** to: its last step, where it was preempted before the first step here. @param {RunRequest} request @param {number} lane @param {number} from */
+  _enter(request, lane, from, to = Infinity) {
+    /** @type {LaneSpan} */
+    const laneSpan = { index: this.laneSpans.length, request, lane, from, to, end: to === Infinity ? null : "preempted", blocks: [], blockSteps: [], kvLen: 0 };
+    this.laneSpans.push(laneSpan);
+    request.laneSpans.push(laneSpan);
+    if (to < Infinity) return laneSpan;
+    request.live = true;
+    while (this._laneNow.length <= lane) this._laneNow.push(-1);
+    this._laneNow[lane] = laneSpan.index;
+    return laneSpan;
+  }
+
+  /** @param {LaneSpan | null} laneSpan @param {number} to its last step @param {string} end */
+  _leave(laneSpan, to, end) {
+    if (!laneSpan) return;
+    Object.assign(laneSpan, { to, end });
+    if (this._laneNow[laneSpan.lane] === laneSpan.index) this._laneNow[laneSpan.lane] = -1;
     laneSpan.request.live = false;
   }
 
-  /** @param {RunRequest} request */
-  _laneSpanOf(request) {
-    const laneSpan = request.laneSpans.at(-1);
-    return laneSpan && laneSpan.to === Infinity ? laneSpan.index : -1;
+  /** The lane that a request is in. @param {string} id */
+  _laneSpanOf(id) {
+    const laneSpan = this._meet(id).laneSpans.at(-1);
+    return laneSpan?.to === Infinity ? laneSpan : null;
   }
 
   /** @param {StepEvent} event */
   _fold(event) {
     const i = this.events.length;
     for (const laneSpan of this._leaving) this._leave(laneSpan, i - 1, "finished");
-    /** @type {number[]} */
     this._leaving = [];
     const overrun = new Set(event.overrun.map((o) => o.request));
 
@@ -253,12 +257,11 @@ export class Run {
       met.finished = { step: i, reason: finishReason };
       if (finishReason === "cancelled") this._stopWaiting(met, i);
     }
-    for (const { request, when } of event.released) if (when === "before") this._leave(this._laneSpanOf(this._meet(request)), i - 1, "finished");
+    for (const { request, when } of event.released) if (when === "before") this._leave(this._laneSpanOf(request), i - 1, "finished");
     const status = new Array(this.numLanes).fill(0);
     for (const { request, lane } of event.preempted) {
       const met = this._meet(request);
-      const laneSpan = this._laneSpanOf(met);
-      if (laneSpan >= 0) this._leave(laneSpan, i - 1, "preempted");
+      this._leave(this._laneSpanOf(request), i - 1, "preempted");
       this._startWaiting(met, i, true);
       status[lane] |= PREEMPTED;
     }
@@ -269,36 +272,30 @@ export class Run {
         const live = this.requests.filter((r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity));
         met.hue = this._lastHue = this._hues.get(request) ?? dealHue(live.map((r) => r.hue), this._lastHue);
       }
-      while (this._laneNow.length <= lane) this._laneNow.push(-1);
-      const laneSpan = { index: this.laneSpans.length, request: met, lane, from: i, to: Infinity, end: null, blocks: [], blockSteps: [], kvLen: 0 };
-      this.laneSpans.push(laneSpan);
-      met.laneSpans.push(laneSpan);
-      met.live = true;
-      this._laneNow[lane] = laneSpan.index;
+      this._enter(met, lane, i);
     }
     for (const { request, numCachedTokens } of event.kv.prefixHits) {
-      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
+      const laneSpan = this._laneSpanOf(request);
       if (laneSpan) [laneSpan.kvLen, laneSpan.hit] = [numCachedTokens, numCachedTokens];
     }
 
     // the passes
     for (const { request, added } of event.kv.changes) {
-      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
-      if (!laneSpan) continue;
-      for (const block of added) {
-        laneSpan.blocks.push(block);
-        laneSpan.blockSteps.push(i);
+      const laneSpan = this._laneSpanOf(request);
+      for (const block of laneSpan ? added : []) {
+        laneSpan?.blocks.push(block);
+        laneSpan?.blockSteps.push(i);
       }
     }
     for (const s of event.segments) {
-      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(s.request))];
+      const laneSpan = this._laneSpanOf(s.request);
       if (laneSpan) laneSpan.kvLen = s.kvLen;
       this.longest = Math.max(this.longest, s.kvLen);
       status[s.lane] |= overrun.has(s.request) ? OVERRUN : s.phase === "decode" ? DECODE : PREFILL;
     }
     for (const forward of event.passes) for (const { lane } of forward.finishedRows) status[lane] |= WASTED;
     for (const { request } of event.stalled) {
-      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
+      const laneSpan = this._laneSpanOf(request);
       if (laneSpan) status[laneSpan.lane] |= STALLED;
     }
     for (const { request } of event.sampled) this._meet(request).samples.push(i);
@@ -317,10 +314,10 @@ export class Run {
     this.events.push(event);
 
     for (const { request, drafted, accepted } of event.drafts) {
-      const laneSpan = this.laneSpans[this._laneSpanOf(this._meet(request))];
+      const laneSpan = this._laneSpanOf(request);
       if (laneSpan) laneSpan.kvLen -= drafted - accepted; // what was proposed and not taken is forgotten
     }
-    for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._laneSpanOf(this._meet(request)));
+    for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._laneSpanOf(request));
   }
 
   /**
@@ -387,15 +384,7 @@ export class Run {
       const request = this.request(p.request);
       return { ...p, request, laneSpan: request.laneSpans.filter((s) => s.end === "preempted" && s.to === i - 1).at(-1) };
     });
-    this._frame = {
-      i,
-      event,
-      caption,
-      lanes,
-      vanished,
-      waiting: this.waitingAt(i),
-      passes: passesOf(this, event),
-    };
+    this._frame = { i, event, caption, lanes, vanished, waiting: this.waitingAt(i), passes: passesOf(this, event) };
     return this._frame;
   }
 

@@ -4,7 +4,7 @@ import { dims } from "../parts/colours.js";
 import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
-import { measure, setFont, shorten, Surface } from "../parts/surface.js";
+import { fillBox, measure, setFont, shorten, strokeBox, Surface } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
 
 export class LengthsView {
@@ -43,8 +43,7 @@ export class LengthsView {
       const height = Math.max(1, pitch - gap);
       const { request } = lane;
       g.globalAlpha = dims(focus, request) ? 0.2 : 1;
-      g.fillStyle = palette.empty;
-      g.fillRect(label, y, surface.w - label, height);
+      fillBox(g, palette.empty, label, y, surface.w - label, height);
       if (pitch >= 9) {
         setFont(g, `700 ${size}px ${palette.mono}`);
         g.fillStyle = request ? palette.ink : palette.soft;
@@ -57,21 +56,16 @@ export class LengthsView {
       const old = (room * lane.before) / run.longest;
       const now = (room * lane.kvLen) / run.longest;
       const finished = Boolean(request.finished && request.finished.step < frame.i); // kept for the wave, or overrun
-      g.fillStyle = finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid;
-      g.fillRect(label, y, old, height);
+      fillBox(g, finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid, label, y, old, height);
       if (now > old) {
         const prefill = lane.kvLen - lane.before > 1 || frame.event.segments.some((s) => s.request === request.id && s.phase === "prefill");
         const width = Math.max(2, now - old);
         if (prefill && height > 5) {
-          g.fillStyle = colours.tint;
-          g.fillRect(label + old, y, width, height);
-          g.strokeStyle = colours.solid;
-          g.lineWidth = 1.5;
-          g.strokeRect(label + old + 0.75, y + 0.75, Math.max(0.5, width - 1.5), height - 1.5);
+          fillBox(g, colours.tint, label + old, y, width, height);
+          strokeBox(g, colours.solid, 1.5, label + old + 0.75, y + 0.75, Math.max(0.5, width - 1.5), height - 1.5);
         } else {
           g.fillRect(label + old, y, width, height);
-          g.fillStyle = palette.ink;
-          g.fillRect(label + now - 2, y, 2, height);
+          fillBox(g, palette.ink, label + now - 2, y, 2, height);
         }
       }
       // block boundaries
@@ -222,14 +216,9 @@ export class BlocksView {
     const lit = owners ? !owners.every((o) => dims(focus, o.request)) : !dims(focus, ghost ? ghost.request : null);
     g.globalAlpha = lit ? 1 : 0.2;
     if (!owners) {
-      g.fillStyle = palette.empty;
-      g.fillRect(x, y, w, h);
+      fillBox(g, palette.empty, x, y, w, h);
       if (ghost) { // freed in this step by preemption: an empty frame, crossed
-        g.setLineDash([3, 2]);
-        g.strokeStyle = palette.of(ghost.request).solid;
-        g.lineWidth = 1.5;
-        g.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5);
-        g.setLineDash([]);
+        strokeBox(g, palette.of(ghost.request).solid, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5, [3, 2]);
         g.beginPath();
         g.moveTo(x + 2, y + h - 2);
         g.lineTo(x + w - 2, y + 2);
@@ -241,30 +230,20 @@ export class BlocksView {
     owners.forEach((o, n) => {
       const colours = palette.of(o.request);
       g.globalAlpha = dims(focus, o.request) ? 0.2 : 1;
-      g.fillStyle = colours.tint;
-      g.fillRect(x + n * part, y, part, h);
-      g.fillStyle = colours.solid;
-      g.fillRect(x + n * part, y + h * (1 - o.fill), part, h * o.fill);
+      fillBox(g, colours.tint, x + n * part, y, part, h);
+      fillBox(g, colours.solid, x + n * part, y + h * (1 - o.fill), part, h * o.fill);
     });
     g.globalAlpha = lit ? 1 : 0.2;
     if (owners.some((o) => o.fresh) && w > 7) { // new in this step
-      g.strokeStyle = palette.ink;
-      g.lineWidth = 1.5;
-      g.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5);
+      strokeBox(g, palette.ink, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5);
     }
     if (owners.length > 1 && w > 7) {
-      g.strokeStyle = palette.ink;
-      g.setLineDash([2, 2]);
-      g.lineWidth = 1.2;
-      g.strokeRect(x + 1, y + 1, w - 2, h - 2);
-      g.setLineDash([]);
+      strokeBox(g, palette.ink, 1.2, x + 1, y + 1, w - 2, h - 2, [2, 2]);
     }
     if (strip) this._label(g, palette, owners, ghost && ghost.request, x, y + h + 1, w, strip);
     const [from, end] = hot?.keys || [0, 0];
     if (owners.some((o) => o.request === hot?.request && from < (o.at + 1) * run.blockSize && end > o.at * run.blockSize)) {
-      g.strokeStyle = palette.ink;
-      g.lineWidth = 2.5;
-      g.strokeRect(x + 1, y + 1, w - 2, h - 2);
+      strokeBox(g, palette.ink, 2.5, x + 1, y + 1, w - 2, h - 2);
     }
   }
 
@@ -283,8 +262,7 @@ export class BlocksView {
     if (!lost || was > w) return;
     g.fillStyle = palette.soft;
     g.fillText(lost.letter, x + w - was + 2, middle);
-    g.fillStyle = palette.warn;
-    g.fillRect(x + w - was, middle - 1, was, 1.6);
+    fillBox(g, palette.warn, x + w - was, middle - 1, was, 1.6);
   }
 
   /** @param {Ink} g @param {ViewState} state @param {number} tile @param {number} x @param {number} y @param {number} w @param {number} h */
@@ -300,12 +278,10 @@ export class BlocksView {
       }
     }
     g.globalAlpha = dims(focus, owner) ? 0.2 : 1;
-    g.fillStyle = palette.empty;
-    g.fillRect(x, y, w, h);
+    fillBox(g, palette.empty, x, y, w, h);
     if (owner) {
       g.globalAlpha *= 0.35 + (0.65 * fill) / (end - tile * this.group);
-      g.fillStyle = palette.of(owner).solid;
-      g.fillRect(x, y, w, h);
+      fillBox(g, palette.of(owner).solid, x, y, w, h);
     }
   }
 

@@ -7,7 +7,7 @@ import { dims } from "../parts/colours.js";
 import { clamp } from "../parts/dom.js";
 import { count, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
-import { measure, resize, setFont, Surface } from "../parts/surface.js";
+import { fillBox, measure, resize, setFont, strokeBox, Surface } from "../parts/surface.js";
 import { clockLabel, countLaneSteps, indexAt, lanePieces, queueColumns, roundUnit } from "../run/lane_layout.js";
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
 
@@ -138,18 +138,14 @@ export class LaneChart {
       const width = Math.max(0.6, right - x - gap);
       if ((status & PREFILL) && (status & DECODE)) {
         prefill(g, x, y, width / 2, height, colours);
-        g.fillStyle = colours.solid;
-        g.fillRect(x + width / 2, y, width / 2, height);
+        fillBox(g, colours.solid, x + width / 2, y, width / 2, height);
       } else if (status & DECODE) {
-        g.fillStyle = colours.solid;
-        g.fillRect(x, y, width, height);
+        fillBox(g, colours.solid, x, y, width, height);
       } else if (status & PREFILL) prefill(g, x, y, width, height, colours);
       else if (status & (WASTED | OVERRUN)) {
-        g.fillStyle = palette.hatch(g, palette.pad, palette.empty);
-        g.fillRect(x, y, width, height);
+        fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
       } else { // holds the lane, computes nothing
-        g.fillStyle = colours.cached;
-        g.fillRect(x, y + height * 0.4, width, Math.max(1, height * 0.2));
+        fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2));
       }
     }
   }
@@ -167,8 +163,7 @@ export class LaneChart {
       const from = scale.to(i - 1);
       const width = scale.from(i) - from;
       if (width < 0.4) continue;
-      g.fillStyle = palette.panel;
-      g.fillRect(from, this.axis, width, run.numLanes * this.pitch);
+      fillBox(g, palette.panel, from, this.axis, width, run.numLanes * this.pitch);
       g.fillStyle = palette.warn;
       for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(from, this.axis + (lane + 0.5) * this.pitch - 0.75, width, 1.5);
     }
@@ -179,8 +174,7 @@ export class LaneChart {
     this._light(g, focus, request);
     const x = this.scale.from(i);
     const [y, height] = this._lane(lane);
-    g.fillStyle = palette.warn;
-    g.fillRect(x - 1.25, y, 2.5, height);
+    fillBox(g, palette.warn, x - 1.25, y, 2.5, height);
     if (height < 8) return;
     const r = Math.min(3.2, height / 3);
     const cy = y + height / 2;
@@ -217,8 +211,7 @@ export class LaneChart {
       this._light(g, focus, laneSpan.request);
       const y = this.axis + (laneSpan.lane + 0.5) * this.pitch;
       const dx = laneSpan.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
-      g.fillStyle = palette.of(laneSpan.request).tint; // a pale background: text on it is legible whatever lies below
-      g.fillRect(x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
+      fillBox(g, palette.of(laneSpan.request).tint, x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1); // a pale background: text on it is legible whatever lies below
       g.fillStyle = palette.ink;
       g.fillText(letter, x + dx, y + 0.5);
     }
@@ -292,17 +285,13 @@ export class LaneChart {
 
 /** @param {Ink} g @param {number} x @param {number} y @param {number} width @param {number} height @param {Colours} colours */
 function prefill(g, x, y, width, height, colours) {
-  g.fillStyle = colours.tint;
-  g.fillRect(x, y, width, height);
+  fillBox(g, colours.tint, x, y, width, height);
   if (height < 5 || width < 4) {
-    g.fillStyle = colours.solid;
-    g.fillRect(x, y, width, Math.min(1, height / 3));
+    fillBox(g, colours.solid, x, y, width, Math.min(1, height / 3));
     g.fillRect(x, y + height - Math.min(1, height / 3), width, Math.min(1, height / 3));
     return;
   }
-  g.strokeStyle = colours.solid;
-  g.lineWidth = 1.5;
-  g.strokeRect(x + 0.75, y + 0.75, width - 1.5, height - 1.5);
+  strokeBox(g, colours.solid, 1.5, x + 0.75, y + 0.75, width - 1.5, height - 1.5);
 }
 
 /** @param {number} status */

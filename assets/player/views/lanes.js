@@ -5,7 +5,7 @@ import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js
 import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, duration, milliseconds } from "../parts/format.js";
-import { measure } from "../parts/surface.js";
+import { fillBox, measure } from "../parts/surface.js";
 import { doingOf, GUTTER, LaneChart } from "./lane_chart.js";
 
 const WHAT = 90; // right of the playhead: room for its words
@@ -146,8 +146,7 @@ export class LanesView {
     });
     const g = other.show(right);
     this._parting(state, other, run, g);
-    g.fillStyle = palette.ink;
-    g.fillRect(x - 1, 0, 2, other.surface.h);
+    fillBox(g, palette.ink, x - 1, 0, 2, other.surface.h);
     setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${t(name)}`);
   }
 

@@ -4,7 +4,7 @@ import { dims } from "../parts/colours.js";
 import { canvasIn, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
-import { measure, setFont, Surface } from "../parts/surface.js";
+import { fillBox, measure, setFont, strokeBox, Surface } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 
 const GAP = 2;
@@ -197,9 +197,7 @@ export class PackedRow {
     }
     g.fillText(cell.text, x + Math.max(style.pad, (w - measure(g, cell.text)) / 2), y + h / 2 + 0.5);
     if (hot && hot.request === cell.item.request && hot.q !== undefined && cell.position === hot.q) {
-      g.strokeStyle = palette.ink;
-      g.lineWidth = 2;
-      g.strokeRect(x, y, w, h);
+      strokeBox(g, palette.ink, 2, x, y, w, h);
     }
     g.globalAlpha = 1;
   }
@@ -209,18 +207,14 @@ export class PackedRow {
     const height = this.surface.h - 2;
     const cw = Math.min(width / pass.width, 14);
     const rh = Math.min(height / pass.rows, 12);
-    g.fillStyle = palette.hatch(g);
-    g.fillRect(0, 1, cw * pass.width, rh * pass.rows);
+    fillBox(g, palette.hatch(g), 0, 1, cw * pass.width, rh * pass.rows);
     pass.items.forEach((item, row) => {
       if (!item.length) return;
       const colours = palette.ofItem(item);
       g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
-      g.fillStyle = item.phase === "decode" ? colours.solid : colours.tint;
-      g.fillRect(item.pads * cw, 1 + row * rh, item.length * cw, rh - (rh > 4 ? 1 : 0));
+      fillBox(g, item.phase === "decode" ? colours.solid : colours.tint, item.pads * cw, 1 + row * rh, item.length * cw, rh - (rh > 4 ? 1 : 0));
       if (item.phase !== "decode" && rh > 3) {
-        g.strokeStyle = colours.solid;
-        g.lineWidth = 1;
-        g.strokeRect(item.pads * cw + 0.5, 1.5 + row * rh, item.length * cw - 1, rh - 2);
+        strokeBox(g, colours.solid, 1, item.pads * cw + 0.5, 1.5 + row * rh, item.length * cw - 1, rh - 2);
       }
     });
     g.globalAlpha = 1;

@@ -5,7 +5,7 @@ import { canvasIn, find, h, setAttr } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
-import { Surface } from "../parts/surface.js";
+import { strokeBox, Surface } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
 import { busy, standing, stretch } from "../run/moments.js";
 import { doingOf, drawTimeAxis, GUTTER, LaneChart } from "./lane_chart.js";
@@ -111,9 +111,7 @@ class Band {
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);
-    g.strokeStyle = palette.ink;
-    g.lineWidth = 1.5;
-    g.strokeRect(left - 1, STRIP - 1, Math.max(3, scale.to(this.at.i) - left) + 2, this.run.numLanes * pitch + 2);
+    strokeBox(g, palette.ink, 1.5, left - 1, STRIP - 1, Math.max(3, scale.to(this.at.i) - left) + 2, this.run.numLanes * pitch + 2);
   }
 
   /** What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param {number} y */

@@ -3,7 +3,7 @@
 import { canvasIn, find, h } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, milliseconds } from "../parts/format.js";
-import { Surface } from "../parts/surface.js";
+import { fillBox, Surface } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
 import { countUpTo } from "../run/run.js";
 
@@ -121,8 +121,7 @@ export class RequestCard {
     tell(this.gapsKey, gaps.length ? `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}` : "none yet");
     if (!surface.visible) return;
     const g = surface.begin();
-    g.fillStyle = palette.empty;
-    g.fillRect(0, 0, surface.w, surface.h);
+    fillBox(g, palette.empty, 0, 0, surface.w, surface.h);
     if (!gaps.length) return;
     const unit = Math.min(14, surface.w / gaps.length);
     g.fillStyle = palette.of(request).solid;

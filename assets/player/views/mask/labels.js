@@ -2,7 +2,7 @@
 
 import { dims } from "../../parts/colours.js";
 import { t } from "../../parts/speech.js";
-import { measure, setFont, shorten } from "../../parts/surface.js";
+import { fillBox, measure, setFont, shorten, strokeBox } from "../../parts/surface.js";
 import { BAND } from "./geometry.js";
 import { visible } from "../../run/passes.js";
 
@@ -56,10 +56,8 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
     const width = at.x(Math.min(item.k0 + item.kvLen, k1)) - x;
     const colours = palette.ofItem(item);
     g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
-    g.fillStyle = colours.tint;
-    g.fillRect(x, 0, Math.max(width - 1, 0.5), (BAND - 4) * at.big);
-    g.fillStyle = colours.solid;
-    g.fillRect(x, (BAND - 5) * at.big, Math.max(width - 1, 0.5), 1.5);
+    fillBox(g, colours.tint, x, 0, Math.max(width - 1, 0.5), (BAND - 4) * at.big);
+    fillBox(g, colours.solid, x, (BAND - 5) * at.big, Math.max(width - 1, 0.5), 1.5);
     setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
     g.fillStyle = palette.ink;
     g.textAlign = "left";
@@ -90,8 +88,7 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
     g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
     const [top, bottom] = [at.y(Math.max(item.q0, q0)), at.y(Math.min(first + item.length, q1))];
-    g.fillStyle = palette.ofItem(item).solid;
-    g.fillRect(at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
+    fillBox(g, palette.ofItem(item).solid, at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
     g.fillStyle = palette.ink;
     if (at.ch >= (at.big > 1 ? 18 : 9) && !at.compact) {
       setFont(g, `${Math.min(11 * at.big, Math.max(11, Math.floor(at.ch)))}px ${palette.mono}`);
@@ -151,12 +148,9 @@ export function inkMinimap(g, palette, at, pass, right, room) {
   const [w, height] = [104, 72];
   const [x, y] = [Math.min(room, Math.max(right, at.gutter + 160)) - w - 6, at.top + 6];
   g.globalAlpha = 0.94;
-  g.fillStyle = palette.panel;
-  g.fillRect(x - 3, y - 3, w + 6, height + 6);
+  fillBox(g, palette.panel, x - 3, y - 3, w + 6, height + 6);
   g.globalAlpha = 1;
-  g.strokeStyle = palette.rule;
-  g.lineWidth = 1;
-  g.strokeRect(x - 3, y - 3, w + 6, height + 6);
+  strokeBox(g, palette.rule, 1, x - 3, y - 3, w + 6, height + 6);
   const [sx, sy] = [w / pass.nk, height / pass.nq];
   for (const item of pass.items) {
     if (!item.length) continue;
@@ -171,8 +165,6 @@ export function inkMinimap(g, palette, at, pass, right, room) {
     g.fill();
   }
   const [q0, q1, k0, k1] = at.view;
-  g.strokeStyle = palette.ink;
-  g.lineWidth = 1.5;
-  g.strokeRect(x + k0 * sx, y + q0 * sy, (k1 - k0) * sx, (q1 - q0) * sy);
+  strokeBox(g, palette.ink, 1.5, x + k0 * sx, y + q0 * sy, (k1 - k0) * sx, (q1 - q0) * sy);
   return { x, y, w, h: height };
 }

@@ -5,7 +5,7 @@ import { dims } from "../../parts/colours.js";
 import { canvasIn, clamp, find, setAttr, setText } from "../../parts/dom.js";
 import { t, tell } from "../../parts/speech.js";
 import { count } from "../../parts/format.js";
-import { measure, setFont, Surface } from "../../parts/surface.js";
+import { fillBox, measure, setFont, Surface } from "../../parts/surface.js";
 import { inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
 import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
@@ -108,8 +108,7 @@ export class MaskView {
     const window = this.window(run);
     const items = pass.items.filter((i) => i.q0 < q1 && i.q0 + i.pads + i.length > q0);
 
-    g.fillStyle = palette.empty;
-    g.fillRect(at.gutter, at.top, right - at.gutter, bottom - at.top);
+    fillBox(g, palette.empty, at.gutter, at.top, right - at.gutter, bottom - at.top);
     // a request's own block, blocked or not, and the rows of pads
     for (const item of items) {
       const first = item.q0 + item.pads;
