@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Fleet } from "../../assets/player/live/fleet.js";
+import { Fleet } from "../../assets/player/live/batch.js";
 import { event } from "./worlds.js";
 
 const HEADER = { config: { policy: "continuous", max_num_seqs: 2, block_size: 4, num_blocks: 8 } };

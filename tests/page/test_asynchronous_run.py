@@ -13,7 +13,7 @@ from visualizer.charts.step_figure import step_figure
 from visualizer.documents.replay import replay
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from worlds.asynchronous import MEMORY, NOTE, asynchronous_run, real_run
-from worlds.browser import seek, settled
+from worlds.browser import mask_drawn, seek, settled
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_what_the_engine_runs_ahead_is_what_the_fold_says(policy):
 def test_what_the_engine_runs_ahead_is_what_is_drawn(visit, policy):
     trace = real_run(policy, 2)
     page = visit(replay=replay(trace))
-    counts = page.evaluate("inflight.counts()")
+    counts = page.evaluate("inflight.lanes.counted")
     assert counts["overrun"] == sum(len(e.overrun) for e in trace.events) > 0
     assert counts["wasted"] - counts["overrun"] == sum(
         len({r.lane for p in e.passes for r in p.finished_rows}) for e in trace.events
@@ -83,7 +83,7 @@ def test_what_the_engine_runs_ahead_is_what_is_drawn(visit, policy):
     for index in [i for i, e in enumerate(trace.events) if e.overrun or e.finished]:
         seek(page, index)
         for number in range(len(trace.events[index].passes)):
-            drawn = np.array(page.evaluate("(n) => inflight.readMask(n)", number), dtype=bool)
+            drawn = mask_drawn(page, number)
             assert np.array_equal(drawn, trace.mask(trace.events[index].step, number).allowed), f"step {index}, pass {number}"
 
 
@@ -119,7 +119,7 @@ def test_every_view_calls_it_overrun(visit, ran, at):
     page = visit(replay=replay(ran))
     seek(page, at)
     over = sum(o.rows for e in ran.events for o in e.overrun)
-    counts = page.evaluate("inflight.counts()")
+    counts = page.evaluate("inflight.lanes.counted")
     assert (counts["overrun"], counts["wasted"]) == (over, over)
     assert counts["decode"] + counts["prefill"] + over == sum(len({s.lane for s in e.segments}) for e in ran.events)
     assert page.evaluate("inflight.row.cells.filter(c => c.item.overrun).length") == sum(o.rows for o in ran.events[at].overrun)
@@ -141,7 +141,7 @@ def test_its_mask_is_the_mask_that_was_computed(visit, ran):
     page = visit(replay=replay(ran))
     for index, event in enumerate(ran.events):
         seek(page, index)
-        drawn = np.array(page.evaluate("inflight.readMask(0)"), dtype=bool)
+        drawn = mask_drawn(page)
         assert np.array_equal(drawn, ran.mask(event.step, 0).allowed), f"step {event.step}"
         assert page.evaluate("inflight.blocks.owners(inflight.frame).size") == event.kv.used
 

@@ -19,8 +19,8 @@ from core.measure.equivalence import equivalence
 from core.measure.rounds import Run
 from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import ENGINE_PRESETS, RECORDINGS
-from visualizer.page.bundle import script
-from visualizer.page.tabs import packed_plotly, tab_script, write_files
+from visualizer.page.bundle import page_html
+from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import KINDS, catalogue, open_recorded
 from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.limits import HERE, Limits
@@ -29,7 +29,6 @@ from visualizer.words import findings, verdicts
 from visualizer.words.vocabulary import plain
 from worlds.axe import serious
 from worlds.browser import settled
-from worlds.compare_tab import compare_page
 from worlds.comparison import CURVE, ENVIRONMENT
 from worlds.server_events import messages_in
 from worlds.small import VOCAB_SIZE, MemoryModel, requests
@@ -246,6 +245,11 @@ def shown() -> Shown:
     )
 
 
+# of each run that races: lane cells by kind, tokens and requests done at this moment
+DRAWN = """Object.fromEntries(inflightCompare.race.racers.map((r) => [r.name, {
+    ...r.lanes.counted, tokens: r.tokensAt(r.race.now), landed: r.shown, seconds: r.seconds, steps: r.steps, done: !r.final.hidden, final: r.final.textContent }]))"""
+
+
 @pytest.fixture
 def open_page(visit, shown):
     def go(size="desk", hash=""):
@@ -255,7 +259,12 @@ def open_page(visit, shown):
             "comparisons": [{"name": "gpt2-six", "title": "Six <i>prompts</i>", "shows": "", "url": "doc.json"}],
         }
         page = visit(
-            files={"": compare_page(options), "doc.json": json.dumps(document(shown)), "plotly.js.gz": packed_plotly()},
+            files={
+                "": page_html({}, {"compare": part("compare", "compare.js", options)}),
+                "compare.js": tab_script("compare"),
+                "doc.json": json.dumps(document(shown)),
+                "plotly.js.gz": packed_plotly(),
+            },
             size=size,
             hash="part=compare" + hash,
             drawn=False,
@@ -268,7 +277,8 @@ def open_page(visit, shown):
 
 def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
     page = open_page()
-    counts = page.evaluate("inflightCompare.race.seek(Infinity), inflightCompare.race.draw(), inflightCompare.race.counts()")
+    page.evaluate("inflightCompare.race.seek(Infinity), inflightCompare.race.draw()")
+    counts = page.evaluate(DRAWN)
     for name, run in shown.comparison.runs.items():
         events = run.trace.events
         drawn = counts[name]
@@ -280,14 +290,13 @@ def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
         assert drawn["final"] and drawn["seconds"] == pytest.approx(events[-1].t_end - events[0].t_start)
     page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(Infinity), inflightCompare.race.draw()")
     assert (
-        page.evaluate("inflightCompare.race.counts().static.final")
-        == f"{len(shown.comparison.runs['static'].trace.events)} steps"
+        page.locator("[data-racer=static] .final").text_content() == f"{len(shown.comparison.runs['static'].trace.events)} steps"
     )
 
 
 def test_it_opens_where_the_first_is_done_and_plays_by_key(open_page):
     page = open_page()
-    counts = page.evaluate("inflightCompare.race.counts()")
+    counts = page.evaluate(DRAWN)
     assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate("inflightCompare.race.playing")
     assert page.locator(".headline").inner_text() == verdicts.total_time(
         Comparison(["static", "continuous"], {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}, {}, {}, [])

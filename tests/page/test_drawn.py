@@ -13,7 +13,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
-from worlds.browser import seek, settled, still
+from worlds.browser import mask_drawn, seek, settled, still
 from worlds.player import trace_of, wide_replay
 from worlds.visual import record, request
 
@@ -30,7 +30,7 @@ def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):
     for index, event in enumerate(trace.events):
         seek(page, index)
         for number in range(len(event.passes)):
-            drawn = np.array(page.evaluate("(n) => inflight.readMask(n)", number), dtype=bool)
+            drawn = mask_drawn(page, number)
             expected = np.array(trace.mask(event.step, number).allowed)
             assert drawn.shape == expected.shape and np.array_equal(drawn, expected), f"step {event.step}, pass {number}"
 
@@ -44,7 +44,7 @@ def test_a_leak_is_drawn_and_explained(visit, policy):
     for index in several:
         seek(page, index)
         expected = np.array(trace.mask(trace.events[index].step).allowed)
-        drawn = np.array(page.evaluate("inflight.readMask(0)"), dtype=bool)
+        drawn = mask_drawn(page)
         assert np.array_equal(drawn, expected)
         said = page.evaluate("([q, k]) => inflight.mask.explain(q, k)", [int(n) for n in np.argwhere(expected)[-1]])
         assert said["allowed"]
@@ -62,7 +62,7 @@ def test_a_sliding_window_is_drawn(visit):
         page.evaluate("(l) => { inflight.mask.layer = l; inflight.draw(); }", layer)
         for index in (2, 5, len(trace.events) - 1):
             seek(page, index)
-            drawn = np.array(page.evaluate("inflight.readMask(0)"), dtype=bool)
+            drawn = mask_drawn(page)
             assert np.array_equal(drawn, trace.mask(trace.events[index].step, 0, layer=layer).allowed)
 
 
@@ -71,7 +71,7 @@ def test_drawn_counts_are_the_traces(visit, name):
     """Lane cells by kind and everybody's waiting, for every preset; KV blocks and budget at a few steps."""
     trace = Trace.load(TRACES / f"{name}.jsonl")
     page = visit(replay=replay(trace))
-    counts = page.evaluate("inflight.counts()")
+    counts = page.evaluate("inflight.lanes.counted")
     expected = {
         "prefill": sum(len({s.lane for s in e.segments if s.phase == "prefill"}) for e in trace.events),
         "decode": sum(len({s.lane for s in e.segments if s.phase == "decode"}) for e in trace.events),
@@ -84,7 +84,7 @@ def test_drawn_counts_are_the_traces(visit, name):
     for index in sorted({0, len(trace.events) // 3, len(trace.events) // 2, len(trace.events) - 1}):
         event = trace.events[index]
         seek(page, index)
-        assert page.evaluate("inflight.counts().waitingNow") == event.waiting.count
+        assert page.evaluate("inflight.frame.waiting.length") == event.waiting.count
         assert page.evaluate("inflight.blocks.owners(inflight.frame).size") == event.kv.used
         cells = page.evaluate("inflight.row.cells.map(c => [c.pads || 0, c.fold || (c.pads ? 0 : 1)])")
         assert sum(c[0] for c in cells) == sum(p.padding for p in event.passes)

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Frame, Page, Route, expect, sync_playwright
 
@@ -180,6 +181,25 @@ _STILL = """() => new Promise(done => { let before = null, same = 0; const look 
     const now = [...document.querySelectorAll('.inflight canvas')].map(c => c.toDataURL()).join() + document.querySelector('.stage').innerText;
     same = now === before ? same + 1 : 0; before = now;
     if (same < 30 || document.getAnimations().some(a => a.playState === 'running')) requestAnimationFrame(look); else done(now); }; look(); })"""
+
+
+_MASK = """(number) => {
+    inflight.pass = number;
+    inflight.draw();
+    const { at } = inflight.mask.drawn, { canvas, d, g } = inflight.mask.surface, { hues, waste, warn } = inflight.palette;
+    const { data } = g.getImageData(0, 0, canvas.width, canvas.height), range = (from, end) => Array.from({ length: end - from }, (_, i) => from + i);
+    const allowed = new Set([warn, ...[...hues, waste].flatMap((c) => [c.solid, c.cached])].map((hex) => parseInt(hex.slice(1), 16))); // warn: leaked
+    const middle = (from, end) => Math.floor((from + end) / 2 * d);
+    return range(at.view[0], at.view[1]).map((q) => range(at.view[2], at.view[3]).map((k) => {
+        const o = (middle(at.y(q), at.y(q + 1)) * canvas.width + middle(at.x(k), at.x(k + 1))) * 4;
+        return allowed.has((data[o] << 16) | (data[o + 1] << 8) | data[o + 2]);
+    }));
+}"""
+
+
+def mask_drawn(page: Page, number: int = 0) -> np.ndarray:
+    """What the pixels say of a pass: queries × keys, whether allowed, read from the middle of each cell of the canvas."""
+    return np.array(page.evaluate(_MASK, number), dtype=bool)
 
 
 def still(page: Page) -> str:

@@ -252,13 +252,6 @@ export class Race {
       this.redraw();
     }
   }
-
-  // -- for tests -------------------------------------------------------------------------------------------------------
-
-  /** What is drawn of each run: lane cells by kind, tokens and requests done at this moment. */
-  counts() {
-    return Object.fromEntries(this.racers.map((r) => [r.name, { ...r.lanes.counted, tokens: r.tokensAt(this.now), landed: r.shown, seconds: r.seconds, steps: r.steps, done: !r.final.hidden, final: r.final.textContent }]));
-  }
 }
 
 /** The transport of a race: start, the last and next request done, play, end; the moment; axis, table and speed. */

@@ -7,14 +7,11 @@ import { besidePlayer, fillPart, fillTabs, isTyping } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
-import { Choose } from "./choose.js";
 import { Home, Progress } from "./home.js";
-import { Paint } from "./paint.js";
+import { Choose, Paint } from "./questions.js";
 import { speak, t } from "../parts/speech.js";
-import { sentence, sentenceText } from "./sentences.js";
+import { Terms, sentence, sentenceText } from "./sentences.js";
 import { Stage } from "./stage.js";
-import { Terms } from "./terms.js";
-
 
 export class Learn {
   /**

@@ -1,4 +1,4 @@
-// A lesson's sentences as DOM: text, `code`, the letters of requests, numbers, and terms of the glossary. Text stays text.
+// A lesson's sentences as DOM: text, `code`, the letters of requests, numbers, and terms of the glossary with their card. Text stays text.
 
 import { h } from "../parts/dom.js";
 
@@ -19,3 +19,37 @@ const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, p
 
 /** Spans as text, for those who listen. */
 export const sentenceText = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r)).join("");
+
+/** Hover, focus or tap a term and a card says what it means and what vLLM calls it. */
+export class Terms {
+  constructor(learn) {
+    this.learn = learn;
+    this.card = learn.$(".term-card");
+    const of = (e) => e.target.closest?.(".term[data-term]");
+    for (const kind of ["pointerover", "focusin"]) learn.root.addEventListener(kind, (e) => {
+      if (of(e)) this.show(of(e));
+      else if (!this.card.contains(e.target)) this.hide();
+    });
+    learn.root.addEventListener("click", (e) => of(e) && this.show(of(e)));
+  }
+
+  show(el) {
+    const { card, learn } = this;
+    const { words, doc } = learn;
+    const term = doc.terms[el.dataset.term];
+    if (!term) return;
+    card.replaceChildren(h("b", {}, term.word), h("p", {}, term.means), h("p", { class: "vllm" }, `${words.in_vllm} ${term.vllm}`));
+    card.hidden = false;
+    const at = el.getBoundingClientRect();
+    const { width, height } = card.getBoundingClientRect();
+    card.style.left = `${Math.max(8, Math.min(at.left, window.innerWidth - width - 8))}px`;
+    card.style.top = `${at.bottom + height + 14 > window.innerHeight ? at.top - height - 6 : at.bottom + 6}px`;
+  }
+
+  /** Whether there was one to hide. */
+  hide() {
+    const had = !this.card.hidden;
+    this.card.hidden = true;
+    return had;
+  }
+}

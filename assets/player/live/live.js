@@ -13,15 +13,12 @@ import { addressed, setAddress } from "../parts/link.js";
 import { besidePlayer, drawSoon, fillPart, fillTabs, showToast } from "../parts/look.js";
 import { Server } from "../parts/server.js";
 import { Speech, t } from "../parts/speech.js";
-import { Batch } from "./batch.js";
-import { Fleet } from "./fleet.js";
-import { FollowedView, allSay, followedSays, followedWords } from "./followed.js";
-import { JustFinished } from "./just_finished.js";
+import { Batch, Fleet } from "./batch.js";
 import { AskForm, OwnList, OwnRequests } from "./own_requests.js";
-import { ShadowView } from "./shadow.js";
+import { FollowedView, JustFinished, ShadowView } from "./panels.js";
 import { Teacher } from "./teacher.js";
 import { standing } from "../run/moments.js";
-import { inLanes, nowWords, says } from "./words.js";
+import { allSay, followedSays, followedWords, nowWords, says } from "./words.js";
 
 const SOON = 8000; // ms for which it is said that steps were skipped
 const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
@@ -271,8 +268,7 @@ export class Live {
     const { asks } = this.options;
     const skipped = this.missedAt !== undefined && performance.now() - this.missedAt < SOON;
     const silent = performance.now() - (this.steppedAt ?? performance.now());
-    const said = asks ? says(batch, { skipped, teaches: this.teacher.isOn }) : fleet ? allSay(fleet, silent)
-      : followedSays(batch, { skipped, silent, inLanes: batch.run ? inLanes(batch.run) : 0 });
+    const said = asks ? says(batch, { skipped, teaches: this.teacher.isOn }) : fleet ? allSay(fleet, silent) : followedSays(batch, { skipped, silent });
     setText($(".live-says"), said);
     $(".live-says").hidden = !said;
     setText($(".now"), asks ? nowWords(batch.state) : followedWords(batch.run));

@@ -1,7 +1,10 @@
-// What the Live tab says of the batch, in a line. Knows no DOM.
+// What the Live tab says of the batch, or of the engine that is followed, in a line. Knows no DOM.
 
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
+import { limitsOf } from "../watch/facts.js";
+
+const SILENT = 10000; // ms without a step, while requests are in lanes, after which it is said
 
 /** Limits and policy in words, as an engine has them. */
 function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
@@ -18,9 +21,12 @@ export function nowWords(state) {
 }
 
 /** How many hold a lane after the newest step and go on. */
-export function inLanes(run) {
+function inLanes(run) {
   return run.laneSpans.filter((laneSpan) => laneSpan.to === Infinity && !laneSpan.request.finished).length;
 }
+
+/** Whether nobody is in the batch after the newest step, nor waits. */
+const isIdle = (run) => !inLanes(run) && !run.waitingAt(run.length - 1).length;
 
 /** The one sentence that matters most now; empty where the batch speaks for itself. */
 export function says({ run, state, broken }, { skipped, teaches }) {
@@ -38,8 +44,31 @@ export function says({ run, state, broken }, { skipped, teaches }) {
   if (set.hide_texts) return t("The teacher has hidden the texts: only you can read yours, here.");
   if (set.record_is_full) return t("The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.");
   if (!run) return `${t("Nobody has asked yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a wave.") : ""}`;
-  const last = run.length - 1;
-  if (!inLanes(run) && !run.waitingAt(last).length) return t("Nobody is in the batch now. Add a prompt: it joins in the next step.");
+  if (isIdle(run)) return t("Nobody is in the batch now. Add a prompt: it joins in the next step.");
   if (state.pace === 0) return t("The batch is paused: the teacher takes single steps.");
+  return "";
+}
+
+/** How the engine is set, as it says itself. */
+export const followedWords = (run) => (run ? limitsOf(run).map(([words], i) => (i ? t(words) : words)).join(" · ") : "");
+
+/** What matters most now of all ranks: how each stands that its steps do not say. */
+export function allSay(fleet, silent) {
+  if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
+  if (!fleet.members.length) return t("The recordings are being opened.");
+  if (fleet.sentences.length) return fleet.sentences.map(([rank, sentence]) => `${t(`Rank ${rank}`)}: ${t(sentence)}`).join(" ");
+  if (fleet.members.every(({ run }) => isIdle(run))) return t("Nobody is in a batch of any rank now.");
+  return silent > SILENT ? t(`No step of any rank has come for ${Math.round(silent / 1000)} s.`) : "";
+}
+
+/** The one sentence that matters most now. silent: ms since the last step. */
+export function followedSays({ run, state, broken }, { skipped, silent }) {
+  if (broken) return `${t(broken)} ${t("Trying again.")}`;
+  if (!state.followed) return t("The recording is being opened.");
+  if (state.followed.sentence) return t(state.followed.sentence);
+  if (skipped) return t("Your connection fell behind: some steps were skipped.");
+  if (!run) return t("Its engine has computed nothing yet.");
+  if (isIdle(run)) return t("Nobody is in its batch now.");
+  if (silent > SILENT) return t(`No step has come for ${Math.round(silent / 1000)} s: the engine is busy with a long one, or has stopped.`);
   return "";
 }

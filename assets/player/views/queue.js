@@ -113,7 +113,6 @@ export class QueueView {
       tell(row.since, `since step ${since}`);
       setText(row.why, n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "");
     });
-    this.shownWaiting = shown.length + (waiting.length > shown.length ? waiting.length - shown.length : 0);
   }
 
   /** @param {ViewState} state */

@@ -426,19 +426,6 @@ export class Player {
     if (this.run) this.seek(this.run.indexOf(step));
   }
 
-  readMask(pass = null) {
-    if (pass !== null) {
-      this.pass = pass;
-      this.draw();
-    }
-    return this.mask.read();
-  }
-
-  /** What is drawn: lane cells of the whole run, by kind, and the waiting of every step. */
-  counts() {
-    return { ...this.lanes.counted, waitingNow: this.queue.shownWaiting };
-  }
-
   sentence() {
     return this.frame ? plain(this, this.narration.say(this.frame)) : "";
   }

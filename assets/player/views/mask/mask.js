@@ -194,32 +194,6 @@ export class MaskView {
     return places;
   }
 
-  // -- reading back --------------------------------------------------------------------------------------------------
-
-  /** What the pixels say: queries × keys of 0 and 1, read from the middle of each cell of the visible canvas. */
-  read() {
-    if (!this.state || !this.drawn?.at.exact) return null;
-    const { at } = this.drawn;
-    const { canvas, d } = this.surface;
-    const data = this.surface.g.getImageData(0, 0, canvas.width, canvas.height).data;
-    const allowed = new Set();
-    const { hues, waste, warn } = this.state.palette;
-    allowed.add(parseInt(warn.slice(1), 16)); // leaked
-    for (const c of [...hues, waste]) for (const hex of [c.solid, c.cached]) allowed.add(parseInt(hex.slice(1), 16));
-    const cells = [];
-    for (let q = at.view[0]; q < at.view[1]; q += 1) {
-      const row = [];
-      for (let k = at.view[2]; k < at.view[3]; k += 1) {
-        const px = Math.floor(((at.x(k) + at.x(k + 1)) / 2) * d);
-        const py = Math.floor(((at.y(q) + at.y(q + 1)) / 2) * d);
-        const o = (py * canvas.width + px) * 4;
-        row.push(allowed.has((data[o] << 16) | (data[o + 1] << 8) | data[o + 2]) ? 1 : 0);
-      }
-      cells.push(row);
-    }
-    return cells;
-  }
-
   /** @param {ViewState} state */
   table({ run, pass }) {
     if (!pass) return { caption: t("Attention mask: nothing was computed"), columns: [], rows: [] };

@@ -1,43 +1,86 @@
-// Paint the mask of a step: rows are queries, columns are keys; checked against the mask that the trace gives.
+// The questions of a stop. The answers and the reasons come with the lesson, computed from the trace.
 
 import { clamp, h } from "../parts/dom.js";
 import { sentence, sentenceText } from "./sentences.js";
 
 const MOST_REASONS = 3;
 
-export class Paint {
-  /** ask: {text, why, queries, keys: [{r, at, text, new}], allowed: ["0110", …]}. */
-  constructor(holder, ask, { app, terms, words, say, answered }) {
+class Question {
+  /** ask: {text, why} and what its kind needs. on: {say(text), answered(right)}. */
+  constructor(ask, { app, terms, words, say, answered }) {
     this.ask = ask;
     this.words = words;
     this.tell = { say, answered };
     this.show = (spans) => sentence(spans, app, terms);
+    this.answer = h("div", { class: "answer", hidden: true });
+  }
+
+  /** By digit, from 1; whether it is one of this question's. */
+  key(_digit) {
+    return false;
+  }
+
+  put(holder, ...content) {
+    holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(this.ask.text)), ...content, this.answer);
+  }
+
+  /** The verdict, what is said of the answer and, in a list, why. */
+  judge(right, verdict, said, reasons = []) {
+    this.answer.hidden = false;
+    this.answer.className = `answer ${right ? "right" : "wrong"}`;
+    this.answer.replaceChildren(h("p", {}, h("b", {}, verdict), ...said.flatMap((spans) => [" ", ...this.show(spans)])),
+      ...(reasons.length ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))] : []));
+    this.tell.say([verdict, ...[...said, ...reasons].map(sentenceText)].join(" ").trim());
+    this.tell.answered(right);
+  }
+}
+
+/** One with options: [{text, right, why}]. */
+export class Choose extends Question {
+  constructor(holder, ask, on) {
+    super(ask, on);
+    this.buttons = ask.options.map((option, i) => h("button", { type: "button", class: "option", onclick: () => this.choose(i) },
+      h("kbd", { "aria-hidden": "true" }, String(i + 1)), h("span", {}, ...this.show(option.text))));
+    this.put(holder, h("div", { class: "options", role: "group" }, ...this.buttons));
+  }
+
+  key(digit) {
+    if (!this.buttons[digit - 1]) return false;
+    this.choose(digit - 1);
+    return true;
+  }
+
+  choose(i) {
+    const { right, why } = this.ask.options[i];
+    this.buttons[i].classList.add(right ? "right" : "wrong");
+    this.buttons[i].setAttribute("aria-pressed", "true");
+    if (right) for (const button of this.buttons) button.disabled = true;
+    this.judge(right, right ? this.words.right : this.words.wrong, [right ? this.ask.why : why]);
+  }
+}
+
+/** Paint the mask of a step, {queries, keys: [{r, at, text, new}], allowed: ["0110", …]}: rows are queries, columns are keys; checked against the mask that the trace gives. */
+export class Paint extends Question {
+  constructor(holder, ask, on) {
+    super(ask, on);
+    const { words } = this;
     this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
     this.at = [0, 0];
     this.cells[0][0].tabIndex = 0;
     const label = (p, axis) => h("span", { class: `axis ${axis}`, role: axis === "of-key" ? "columnheader" : "rowheader" }, ...this.show([{ r: p.r }]), h("i", {}, p.text.replaceAll("\n", "↵").trim() || "␣"));
-    this.grid = h("div", { class: "paint", role: "grid", "aria-label": words.mask, style: `--columns:${ask.keys.length}` },
+    this.grid = h("div", { class: "paint", role: "grid", "aria-label": words.mask, style: `--columns:${ask.keys.length}`, onkeydown: (e) => this._key(e) },
       h("div", { class: "line", role: "row" }, h("span", { class: "axis corner", role: "columnheader", "aria-label": `${words.query} / ${words.key}` }), ...ask.keys.map((key) => label(key, "of-key"))),
       ...ask.queries.map((query, q) => h("div", { class: "line", role: "row" }, label(query, "of-query"), ...this.cells[q])));
-    this.grid.addEventListener("keydown", (e) => this._key(e));
     this._drag();
-    this.answer = h("div", { class: "answer", hidden: true });
-    holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(ask.text)), h("p", { class: "quiet" }, words.how_to_paint), h("div", { class: "paint-holder" }, this.grid),
+    this.put(holder, h("p", { class: "quiet" }, words.how_to_paint), h("div", { class: "paint-holder" }, this.grid),
       h("div", { class: "paint-tools" },
         h("button", { type: "button", class: "button primary check-button", onclick: () => this.check() }, words.check),
         h("button", { type: "button", class: "button", onclick: () => this._fill(() => false) }, words.clear),
-        h("button", { type: "button", class: "button show-button", onclick: () => this.reveal() }, words.show)),
-      this.answer);
-  }
-
-  key() {
-    return false;
+        h("button", { type: "button", class: "button show-button", onclick: () => this.reveal() }, words.show)));
   }
 
   _cell(q, k) {
-    const el = h("span", { class: "cell", role: "gridcell", tabindex: "-1", "aria-selected": "false" });
-    el.dataset.q = q;
-    el.dataset.k = k;
+    const el = h("span", { class: "cell", role: "gridcell", tabindex: "-1", "aria-selected": "false", "data-q": q, "data-k": k });
     this._name(el, q, k, false);
     return el;
   }
@@ -67,18 +110,20 @@ export class Paint {
     let painting = null;
     /** @type {(e: PointerEvent) => HTMLElement | null} */
     const under = (e) => document.elementFromPoint(e.clientX, e.clientY)?.closest?.(".paint .cell");
+    /** @type {(cell: HTMLElement) => [number, number]} */
+    const of = ({ dataset: { q, k } }) => [Number(q), Number(k)];
     this.grid.addEventListener("pointerdown", (e) => {
       const cell = under(e);
       if (!cell) return;
       painting = !cell.classList.contains("on");
-      this._set(Number(cell.dataset.q), Number(cell.dataset.k), painting);
-      this._focus(Number(cell.dataset.q), Number(cell.dataset.k));
+      this._set(...of(cell), painting);
+      this._focus(...of(cell));
       this.grid.setPointerCapture(e.pointerId);
       e.preventDefault();
     });
     this.grid.addEventListener("pointermove", (e) => {
       const cell = painting === null ? null : under(e);
-      if (cell) this._set(Number(cell.dataset.q), Number(cell.dataset.k), painting);
+      if (cell) this._set(...of(cell), painting);
     });
     for (const end of ["pointerup", "pointercancel"]) this.grid.addEventListener(end, () => { painting = null; });
   }
@@ -118,21 +163,12 @@ export class Paint {
       if (mistaken) wrong.push([q, k]);
     }));
     wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1))); // what was painted in error first
-    this._answer(!wrong.length, wrong.length ? [`${wrong.length} ${words.cells_wrong}`] : [words.painted], wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)));
+    if (wrong.length) this.judge(false, words.wrong, [[`${wrong.length} ${words.cells_wrong}`]], wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)));
+    else this.judge(true, words.right, [[words.painted], this.ask.why]);
   }
 
   reveal() {
     this._fill((q, k) => this.ask.allowed[q][k] === "1");
-    this._answer(true, [], []);
-  }
-
-  _answer(right, head, reasons) {
-    this.answer.hidden = false;
-    this.answer.className = `answer ${right ? "right" : "wrong"}`;
-    this.answer.replaceChildren(
-      h("p", {}, h("b", {}, right && head.length ? this.words.right : right ? "" : this.words.wrong), " ", ...this.show(head), " ", ...(right ? this.show(this.ask.why) : [])),
-      ...(reasons.length ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))] : []));
-    this.tell.say([sentenceText(head), ...(right ? [sentenceText(this.ask.why)] : reasons.map(sentenceText))].join(" "));
-    this.tell.answered(right);
+    this.judge(true, "", [this.ask.why]);
   }
 }

@@ -1,0 +1,151 @@
+// What stands in the card beside one's own requests: whose engine is followed, another policy on the same requests, who has just finished. Names are
+// data: text nodes alone.
+
+import { chip } from "../parts/chips.js";
+import { h, setAttr, setText } from "../parts/dom.js";
+import { count, duration } from "../parts/format.js";
+import { speaking, t, tell } from "../parts/speech.js";
+import { timesOf } from "../views/request_card.js";
+
+const MOST = 6; // who have just finished
+const ROWS = ["Steps", "Lanes in use", "Time to answer"];
+const share = (part) => (part === null ? "–" : `${Math.round(100 * part)} %`);
+
+/** One side's column; mean: seconds from arrival to the last token. */
+const column = (side, mean) => [count(side.steps), share(side.occupancy), duration(mean)].map((cell) => t(cell));
+
+/** Somebody else's engine, watched by the recording that it writes: what it is, which of several is shown, and that nobody here can steer it. */
+export class FollowedView {
+  /**
+   * @param {HTMLElement} section
+   * @param {(of: string) => void} choose
+   * @param {() => void} all
+   */
+  constructor(section, choose, all) {
+    this.section = section;
+    this.choose = choose;
+    this.all = all;
+    this.title = h("h2", {});
+    this.file = h("p", { class: "followed-file" });
+    this.note = h("p", { class: "followed-note" });
+    this.streams = h("nav", { class: "followed-streams" });
+    this.clock = h("p", { class: "followed-note" });
+    section.append(this.title, this.file, this.streams, this.clock, this.note);
+  }
+
+  /** followed: the latest state of what is on screen, {of, file, texts, streams} and `Followed._together`; all: whether all ranks are. */
+  draw(/** @type {any} */ followed, run, all) {
+    this.section.hidden = !followed;
+    if (!followed) return;
+    const engine = run?.header.engine;
+    setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
+    setText(this.file, all ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`) : t("Recorded in {file}", { file: followed.file }));
+    const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
+    setText(this.note, [...notes, t("This is somebody else's engine: you can watch it, but not control it."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
+    setText(this.clock, followed.says.length ? followed.says.map((says) => t(says)).join(" ") : followed.streams.length > 1 ? t("These are not ranks of one engine: each recording is followed separately.") : "");
+    setAttr(this.streams, "aria-label", t("Recordings"));
+    this.streams.hidden = followed.streams.length < 2;
+    const key = JSON.stringify([speaking(), followed.streams, followed.ranks.map((rank) => rank.of), all || followed.of]);
+    if (key === this._key) return;
+    this._key = key;
+    const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, text);
+    const focused = [...this.streams.children].indexOf(document.activeElement);
+    this.streams.replaceChildren(...(followed.ranks.length > 1 ? [button(t("All ranks"), all, this.all)] : []),
+      ...followed.streams.map((of) => button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of))));
+    if (focused >= 0) /** @type {HTMLElement} */ (this.streams.children[focused])?.focus();
+  }
+}
+
+/** Which rank of how many, as far as that is known. */
+function whose({ ranks, count, of }, all) {
+  if (all) return t(`, ${count(ranks.length)} [rank|ranks]`);
+  const mine = ranks.find((rank) => rank.of === of);
+  return mine && count > 1 ? t(`, rank ${mine.rank} of ${count}`) : "";
+}
+
+/** A recording by its rank, where no other engine's has the same. */
+function nameOf({ ranks, streams }, of) {
+  const mine = ranks.find((rank) => rank.of === of);
+  return mine && ranks.length === streams.length ? t(`Rank ${mine.rank}`) : of;
+}
+
+function notRecorded(run) {
+  const absent = run?.header.absent || [];
+  return absent.length ? t("Not recorded by {engine}, and absent here: {absent}.", { engine: run.header.engine.name, absent: absent.map((what) => t(what)).join(", ") }) : "";
+}
+
+/** Another policy on the same requests, run again on the same engine while nobody asks: its measured steps beside those that were served. */
+export class ShadowView {
+  /** @param {HTMLElement} section */
+  constructor(section) {
+    this.section = section;
+    this.title = h("h2", {});
+    this.heads = [h("th", { scope: "col" }), h("th", { scope: "col" })];
+    this.cells = ROWS.map(() => [h("td", {}), h("td", {})]);
+    this.note = h("p", { class: "shadow-note" });
+    this.names = ROWS.map(() => h("th", { scope: "row" }));
+    this.table = h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)),
+      h("tbody", {}, ...ROWS.map((row, n) => h("tr", {}, this.names[n], ...this.cells[n]))));
+    section.append(this.title, this.table, this.note);
+  }
+
+  draw(/** @type {any} */ { class: set, shadow }) {
+    const on = set && set.shadow;
+    this.section.hidden = !on;
+    if (!on) return;
+    const told = shadow && shadow.policy === set.shadow ? shadow : null;
+    setText(this.title, t("{policy} on the same requests", { policy: set.shadow }));
+    setText(this.note, noteOf(told));
+    this.table.hidden = told?.status !== "done";
+    if (this.table.hidden) return;
+    for (const [n, name] of this.names.entries()) tell(name, ROWS[n]);
+    setText(this.heads[0], t("{policy} (served)", { policy: set.policy }));
+    setText(this.heads[1], t("{policy} (run again)", { policy: set.shadow }));
+    const columns = [column(told.real, told.mean_e2e_s[0]), column(told.shadow, told.mean_e2e_s[1])];
+    this.cells.forEach((cells, row) => cells.forEach((cell, side) => setText(cell, columns[side][row])));
+  }
+}
+
+/** What the numbers are, or how far they have come; told: the server's latest message about this policy. */
+function noteOf(told) {
+  if (told?.sentence) return t(told.sentence);
+  if (!told?.finished) return t("The same requests are run again under this policy as soon as the engine is idle.");
+  const { requests, finished, other_texts: other } = told;
+  if (told.status !== "done") return t(`Run again whenever the engine is idle: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
+  const texts = t(other ? `${count(other)} [text|texts] came out differently` : "with the same texts");
+  const mean = t(`Time to answer: the mean of the ${count(finished)} [request|requests] that both have answered.`);
+  return `${mean} ${t("Run again while the engine was idle: same model, same arrivals, {texts}.", { texts })}`;
+}
+
+/** Who has just finished, with how long they waited for their first token. */
+export class JustFinished {
+  /**
+   * @param {HTMLElement} section
+   * @param {import("./own_requests.js").OwnRequests} mine
+   * @param {() => {app: App, run: Run | null}} shown
+   */
+  constructor(section, mine, shown) {
+    this.section = section;
+    this.list = section.querySelector("ul");
+    this.mine = mine;
+    this.shown = shown;
+    this._key = "";
+    /** @type {Run | null} */
+    this._run = null;
+  }
+
+  draw() {
+    const { app, run } = this.shown();
+    const over = run ? run.requests.filter((r) => r.finished && r.finished.reason !== "cancelled").sort((a, b) => b.finished.step - a.finished.step).slice(0, MOST) : [];
+    this.section.hidden = !over.length;
+    const key = [speaking(), ...over.map((r) => r.id + r.letter)].join();
+    if (key === this._key && this._run === run) return;
+    [this._key, this._run] = [key, run];
+    this.list.replaceChildren(...over.map((request) => {
+      const { ttft } = timesOf(run, request, run.length - 1);
+      const words = h("span", { class: "finished-words" });
+      setText(words, [request.by, t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
+      return h("li", {}, chip(app, request, false), words);
+    }));
+  }
+}
