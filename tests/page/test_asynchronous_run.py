@@ -129,10 +129,10 @@ def test_every_view_calls_it_overrun(visit, ran, at):
     hovered = page.evaluate("""(() => { const { at, pass } = inflight.mask.drawn, i = pass.items.find(i => i.overrun);
         return inflight.mask.explain(i.q0, i.k0).lines.flat().join(' '); })()""")
     assert "overrun, computed for nothing" in hovered
-    row = page.evaluate("inflight.mask.table(inflight.frame).rows.map(r => r.at(-1))")
+    row = page.evaluate("inflight.mask.table(inflight.mask.state).rows.map(r => r.at(-1))")
     assert row.count("overrun: computed for nothing") == 1
     lane = page.evaluate("(i) => inflight.frame.lanes.find(l => inflight.run.statuses[i][l.lane] & 32).lane", at)
-    assert page.evaluate("(n) => inflight.lanes.table(inflight.frame).rows[n][3]", lane) == "overrun"
+    assert page.evaluate("(n) => inflight.lanes.table(inflight.lanes.state).rows[n][3]", lane) == "overrun"
     seek(page, at + 1)
     assert page.evaluate("(n) => inflight.frame.lanes[n].request", lane) is None
 
@@ -171,7 +171,7 @@ def test_the_clock_shows_the_device_idle(visit, ran, at):
     assert page.evaluate("inflight.lanes.idle") == pytest.approx(
         sum(b.t_start - a.t_end for a, b in zip(ran.events, ran.events[1:], strict=False))
     )
-    middle = page.evaluate("(i) => (inflight.lanes.right(i) + inflight.lanes.left(i + 1)) / 2", at)
+    middle = page.evaluate("(i) => (inflight.lanes.scale.to(i) + inflight.lanes.scale.from(i + 1)) / 2", at)
     assert page.evaluate("([x, y]) => inflight.lanes.hit(x, y).lines[0][0]", [middle, 40]).startswith(
         "device waited 1.00 ms for the host"
     )

@@ -51,7 +51,7 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     assert page.inner_text(".sentence").startswith(f"Fork at step {step}: with ")
     heights = page.evaluate("['.scrubber', '.other-lanes'].map(s => document.querySelector(s).clientHeight)")
     assert min(heights) >= before[2] - 6 and page.locator("[role=toolbar]:visible").count() == 1
-    assert page.evaluate("inflight.lanes.chart.scale.per === inflight.lanes.other.scale.per")
+    assert page.evaluate("inflight.lanes.scale.per === inflight.lanes.other.scale.per")
     page.keyboard.press("x")
     settled(page)
     assert page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]") == [before[1], step]

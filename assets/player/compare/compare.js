@@ -52,10 +52,7 @@ export class Compare {
     });
     this.speech = new Speech(root, () => this._named()); // after what is English until it is said, before what is said as it is made
     this.tooltip = new Tooltip($(".tooltip"), this);
-    this.race = new Race($(".race"), {
-      palette: () => this.palette, layout: () => this.layout, presenter: () => this.presenter, tooltip: this.tooltip, watch: this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null,
-      onchange: () => this._moment(),
-    });
+    this.race = new Race($(".race"), this, this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null, () => this._moment());
     this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race);
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
     this.equivalence = new Equivalence($(".equivalence"), asking);

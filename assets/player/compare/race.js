@@ -10,7 +10,7 @@ import { drawTimeAxis, GUTTER } from "../views/lane_chart.js";
 import { drawSoon } from "../parts/look.js";
 import { Racer } from "./racer.js";
 import { fillTable } from "../parts/tables.js";
-import { countUpTo, DECODE, OVERRUN, PREFILL, Run, STALLED, WASTED } from "../run/run.js";
+import { DECODE, OVERRUN, PREFILL, Run, STALLED, WASTED } from "../run/run.js";
 import { t, tell } from "../parts/speech.js";
 
 const RACE_SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
@@ -20,11 +20,13 @@ const DOING = [[OVERRUN, "overrun"], [PREFILL, "prefill"], [DECODE, "decode"], [
 
 export class Race {
   /**
-   * el: where it goes. options: {palette, layout, presenter, onchange(race), tooltip, watch(racer, step)}. `palette` and `layout` may change: call `redraw`.
+   * el: where it goes. page: whose palette, layout and tooltip it has; where they change: call `redraw`. watch(racer, step): show it in the Watch
+   * tab, null where there is none. onchange: told of another moment.
    */
-  constructor(el, options) {
-    this.el = el;
-    this.options = options;
+  constructor(el, page, watch, onchange) {
+    this.page = page;
+    this.watches = watch;
+    this.onchange = onchange;
     this.racers = [];
     this.clock = true; // measured seconds; false: steps
     this.now = 0;
@@ -43,16 +45,26 @@ export class Race {
     this._point();
   }
 
+  /** Of its moments. */
+  get unit() {
+    return this.clock ? "seconds" : "steps";
+  }
+
   get palette() {
-    return this.options.palette();
+    return this.page.palette;
   }
 
   get layout() {
-    return this.options.layout();
+    return this.page.layout;
   }
 
   get presenter() {
-    return Boolean(this.options.presenter?.());
+    return this.page.presenter;
+  }
+
+  /** The size of its words on canvases. */
+  get font() {
+    return this.presenter ? 20 : this.layout === "phone" ? 12 : 11;
   }
 
   /** Right of the lanes: for the number that each run ends in. */
@@ -64,7 +76,7 @@ export class Race {
   /** Show a run at this moment in the Watch tab. */
   watch(racer) {
     this.toggle(false);
-    this.options.watch(racer.name, racer.stepAt(Math.min(this.now, racer.length)));
+    this.watches(racer.name, racer.run.stepOf(racer.indexAt(Math.min(this.now, racer.length))));
   }
 
   /** doc: {names, hues, about, runs}. names: which of them race, in order. */
@@ -125,8 +137,7 @@ export class Race {
   /** The next or previous moment at which a request is done in any of them. */
   land(direction) {
     this.toggle(false);
-    const key = this.clock ? "seconds" : "steps";
-    const times = this.racers.flatMap((r) => r.landings.map((l) => l[key])).sort((a, b) => a - b);
+    const times = this.racers.flatMap((r) => r.landings.map((l) => l[this.unit])).sort((a, b) => a - b);
     const to = direction > 0 ? times.find((t) => t > this.now + 1e-6) : times.findLast((t) => t < this.now - 1e-6);
     if (to !== undefined) this.seek(to);
   }
@@ -173,14 +184,14 @@ export class Race {
     const t0 = performance.now();
     for (const racer of this.racers) racer.draw();
     const per = Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
-    drawTimeAxis(this.surface, this.palette, { span: this.span, per, clock: this.clock, font: this.presenter ? 20 : this.layout === "phone" ? 12 : 11 });
+    drawTimeAxis(this.surface, this.palette, { span: this.span, per, clock: this.clock, font: this.font });
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
     setAttr(this.slider, "aria-label", t("Moment of the race"));
     this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
     this.slider.setAttribute("aria-valuemax", this.span.toFixed(3));
     this.slider.setAttribute("aria-valuetext", this.readout());
     if (this.tabled) fillTable(this.holder, raceTable(this));
-    this.options.onchange?.(this);
+    this.onchange();
     this.lastMs = performance.now() - t0;
   }
 
@@ -227,14 +238,14 @@ export class Race {
     });
     area.addEventListener("dblclick", (e) => {
       const racer = this.racers.find((r) => r.stage.contains(/** @type {Node} */ (e.target)));
-      if (racer && this.options.watch) this.watch(racer);
+      if (racer && this.watches) this.watch(racer);
     });
     for (const end of ["pointerup", "pointercancel"]) area.addEventListener(end, () => { this._dragging = false; });
     area.addEventListener("pointerleave", () => this._hover(null));
   }
 
   _hover(e) {
-    const { tooltip } = this.options;
+    const { tooltip } = this.page;
     let found = null;
     let racer = null;
     if (e) {
@@ -245,8 +256,8 @@ export class Race {
       }
     }
     const id = found && found.request ? found.request.id : null;
-    if (found && tooltip) tooltip.show([[`${racer.name}: `, ...found.lines[0]], ...found.lines.slice(1)], e.clientX, e.clientY);
-    else tooltip?.hide();
+    if (found) tooltip.show([[`${racer.name}: `, ...found.lines[0]], ...found.lines.slice(1)], e.clientX, e.clientY);
+    else tooltip.hide();
     if (id !== this.focus) {
       this._focus(id);
       this.redraw();
@@ -336,8 +347,7 @@ function raceTable(race) {
     rows: race.racers.map((racer) => {
       const { run } = racer;
       const done = race.now >= racer.length - 1e-9;
-      const begun = racer.begins[race.clock ? 0 : 1];
-      const i = Math.max(0, countUpTo(begun, race.now + 1e-9) - 1);
+      const i = racer.indexAt(race.now);
       const lanes = run.holders[i].map((laneSpan, lane) => {
         const doing = DOING.filter(([bit]) => run.statuses[i][lane] & bit).map(([, word]) => t(word)).join(t(", then "));
         return `${lane}: ${laneSpan < 0 ? t("free") : `${run.laneSpans[laneSpan].request.letter} ${doing || t("idle")}`}`;

@@ -26,17 +26,17 @@ export class Racer {
     this.startStep = run.events[0].step;
     this.seconds = run.events.at(-1).tEnd - this.start;
     this.steps = run.events.at(-1).step + 1 - this.startStep;
-    const tokens = run.events.flatMap((e) => e.sampled.map((s) => [e.passes[s.passIndex].tEnd - this.start, e.step + 1 - this.startStep]));
-    this.tokens = [tokens.map((t) => t[0]), tokens.map((t) => t[1])];
-    this.begins = [run.events.map((e) => e.tStart - this.start), run.events.map((e) => e.step - this.startStep)]; // of each step
-    this.landings = run.events.flatMap((e) => e.finished.map(({ request }) => ({ request: run.request(request), seconds: e.tEnd - this.start, steps: e.step + 1 - this.startStep })));
+    /** @type {(e: StepEvent, t?: number) => {seconds: number, steps: number}} */
+    const ends = (e, t = e.tEnd) => ({ seconds: t - this.start, steps: e.step + 1 - this.startStep });
+    this.tokens = run.events.flatMap((e) => e.sampled.map((s) => ends(e, e.passes[s.passIndex].tEnd)));
+    this.landings = run.events.flatMap((e) => e.finished.map(({ request }) => ({ request: run.request(request), ...ends(e) })));
     this.chips = h("span", { class: "landed", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now" });
     this.final = h("b", { class: "final", hidden: true });
     const canvas = h("canvas", { role: "img", "aria-label": name });
     this.stage = h("div", { class: "canvas" }, canvas, this.final);
     this.el = h("section", { class: "racer", "data-racer": name },
-      h("h4", {}, h("b", { class: "racer-name" }, name), this.about = h("span", { class: "racer-about" }), this.button = race.options.watch && h("button", { type: "button", class: "mini watch-button", onclick: () => race.watch(this) }), this.chips, this.numbers), this.stage);
+      h("h4", {}, h("b", { class: "racer-name" }, name), this.about = h("span", { class: "racer-about" }), this.button = race.watches && h("button", { type: "button", class: "mini watch-button", onclick: () => race.watch(this) }), this.chips, this.numbers), this.stage);
     this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
     this.lanes = new LaneChart(canvas, () => race.redraw());
@@ -54,15 +54,15 @@ export class Racer {
   }
 
   get length() {
-    return this.race.clock ? this.seconds : this.steps;
+    return this[this.race.unit];
   }
 
   tokensAt(now) {
-    return countUpTo(this.tokens[this.race.clock ? 0 : 1], now + 1e-9);
+    return countUpTo(this.tokens, now + 1e-9, (t) => t[this.race.unit]);
   }
 
   landedAt(now) {
-    return this.landings.filter((l) => l[this.race.clock ? "seconds" : "steps"] <= now + 1e-9);
+    return this.landings.filter((l) => l[this.race.unit] <= now + 1e-9);
   }
 
   /** The number that it ends in. */
@@ -70,9 +70,10 @@ export class Racer {
     return t(this.race.clock ? duration(this.seconds) : `${count(this.steps)} [step|steps]`);
   }
 
-  /** The step that stands at a moment of the race. */
-  stepAt(now) {
-    return this.run.stepOf(Math.max(0, countUpTo(this.begins[this.race.clock ? 0 : 1], now + 1e-9) - 1));
+  /** The index of the step that stands at a moment of the race. */
+  indexAt(now) {
+    const begins = this.race.clock ? (e) => e.tStart - this.start : (e) => e.step - this.startStep;
+    return Math.max(0, countUpTo(this.run.events, now + 1e-9, begins) - 1);
   }
 
   /** Where its lanes end, in pixels. */
@@ -86,7 +87,7 @@ export class Racer {
     if (!surface.visible) return;
     const layout = () => {
       const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - race.room) / race.span);
-      return { scale, axis: STRIP, font: race.presenter ? 20 : race.layout === "phone" ? 12 : 11, end: scale.to(run.length - 1) }; // after its end there is nothing
+      return { scale, axis: STRIP, font: race.font, end: scale.to(run.length - 1) }; // after its end there is nothing
     };
     if (lanes.paint({ run, palette: race.palette, focus: this.focus, presenter: race.presenter }, `${speaking()}/${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
     const now = Math.min(GUTTER + race.now * lanes.scale.per, this.end());
@@ -132,7 +133,7 @@ export class Racer {
         }));
     }
     const rate = now > 0 && clock ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}` : "";
-    const stepsDone = clock ? countUpTo(this._ends ?? (this._ends = run.events.map((e) => e.tEnd - this.start)), now + 1e-9) : Math.min(Math.floor(now), this.steps);
+    const stepsDone = clock ? countUpTo(run.events, now + 1e-9, (e) => e.tEnd - this.start) : Math.min(Math.floor(now), this.steps);
     setText(this.numbers, race.layout === "phone" ? t(`${count(tokens)} [token|tokens]`) : t(`${count(tokens)} [token|tokens] in ${count(stepsDone)} [step|steps]`) + rate);
     this.final.hidden = !done;
     if (done) {

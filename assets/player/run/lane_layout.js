@@ -1,7 +1,7 @@
 // Where lanes lie along an axis of steps or seconds, what stands in them and where its marks are, as numbers. Pure: knows no canvas.
 
 import { milliseconds } from "../parts/format.js";
-import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
+import { countUpTo, DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
 
 /**
  * Steps, or measured seconds, to pixels.
@@ -28,14 +28,7 @@ export function laneScale(run, clock, left, per) {
  * @param {number} x
  */
 export function indexAt(run, scale, x) {
-  let low = 0;
-  let high = run.length - 1;
-  while (low < high) {
-    const mid = (low + high + 1) >> 1;
-    if (scale.from(mid) <= x) low = mid;
-    else high = mid - 1;
-  }
-  return low;
+  return Math.max(0, countUpTo(run.events, x, (_, i) => scale.from(i)) - 1);
 }
 
 /**

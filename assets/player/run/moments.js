@@ -1,5 +1,7 @@
 // Several runs side by side: where each lies on one clock, at which moments they begin a step, where their texts depart. Pure: knows no canvas.
 
+import { countUpTo } from "./run.js";
+
 /**
  * A run and the second of the common clock at which its own time 0 lies.
  * @typedef {{run: Run, offset: number}} Placed
@@ -19,14 +21,7 @@ export const stretch = ({ run, offset }, i) => [offset + run.events[i].tStart, o
  */
 export function standing(placed, now) {
   const { run, offset } = placed;
-  let low = 0;
-  let high = run.length;
-  while (low < high) {
-    const mid = (low + high) >> 1;
-    if (offset + run.events[mid].tStart <= now + 1e-9) low = mid + 1;
-    else high = mid;
-  }
-  const i = low - 1;
+  const i = countUpTo(run.events, now + 1e-9, (e) => offset + e.tStart) - 1;
   return { i, inside: i >= 0 && now < stretch(placed, i)[1] - 1e-9 };
 }
 

@@ -17,13 +17,19 @@ export const PREEMPTED = 16;
 export const OVERRUN = 32;
 export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // somebody is in the lane
 
-/** The number of entries of the ascending `list` that are at most `x`. @param {number[]} list @param {number} x */
-export function countUpTo(list, x) {
+/**
+ * The number of entries of `list` whose values, which ascend, are at most `x`. value: of an entry and its index.
+ * @template T
+ * @param {T[]} list
+ * @param {number} x
+ * @param {(entry: T, i: number) => number} value
+ */
+export function countUpTo(list, x, value = Number) {
   let low = 0;
   let high = list.length;
   while (low < high) {
     const mid = (low + high) >> 1;
-    if (list[mid] <= x) low = mid + 1;
+    if (value(list[mid], mid) <= x) low = mid + 1;
     else high = mid;
   }
   return low;
@@ -71,8 +77,6 @@ export class Run {
     /** @type {(LaneSpan | null)[]} */
     this._leaving = []; // those that leave after the step
     this._waitingNow = 0;
-    /** @type {number[] | null} */
-    this._steps = null; // their numbers, once asked for
     /** @type {Frame | null} */
     this._frame = null; // the one made last
     const config = this.header.config || {};
@@ -102,7 +106,7 @@ export class Run {
 
   /** @param {number} step */
   indexOf(step) {
-    return Math.max(0, countUpTo(this._steps ?? (this._steps = this.events.map((e) => e.step)), step) - 1);
+    return Math.max(0, countUpTo(this.events, step, (e) => e.step) - 1);
   }
 
   /** The request that an event here names. @param {string} id */
@@ -162,7 +166,6 @@ export class Run {
     for (const event of events) this._fold(this._read(event));
     for (const caption of captions) this.captions.push(caption);
     for (const [language, captions] of Object.entries(also.translations || {})) (this.translations[language] ??= []).push(...captions);
-    this._steps = null;
     this._frame = null;
   }
 

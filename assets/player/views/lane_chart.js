@@ -45,7 +45,7 @@ export class LaneChart {
     /** @type {string | null} */
     this._stamp = null;
     /** @type {LaneState | null} */
-    this.state = null; // as it was painted last
+    this.painted = null; // as it was painted last
   }
 
   /**
@@ -59,8 +59,8 @@ export class LaneChart {
     const { surface } = this;
     const { run, palette, focus } = state;
     const all = `${stamp}/${run.length}/${surface.w}x${surface.h}@${surface.d}/${focus ? focus.map((r) => r.index).join() : ""}`;
-    if (all === this._stamp && this.state?.run === run && this.state.palette === palette) return false;
-    [this._stamp, this.state] = [all, state];
+    if (all === this._stamp && this.painted?.run === run && this.painted.palette === palette) return false;
+    [this._stamp, this.painted] = [all, state];
     ({ scale: this.scale, axis: this.axis, font: this.font, end: this.end } = layout());
     const most = run.numWaiting.reduce((a, b) => Math.max(a, b), 0);
     this.queueHeight = most ? clamp(surface.h * 0.13, 12, 22) : 0;
@@ -264,9 +264,9 @@ export class LaneChart {
 
   /** What lies under a point: {request, lines}, or null. @param {number} x @param {number} y */
   hit(x, y) {
-    const { state, scale } = this;
-    if (!state?.run.length || x < GUTTER - 2 || y < this.axis) return null;
-    const { run } = state;
+    const { painted, scale } = this;
+    if (!painted?.run.length || x < GUTTER - 2 || y < this.axis) return null;
+    const { run } = painted;
     const i = indexAt(run, scale, x);
     const gap = scale.clock && i + 1 < run.length && x > scale.to(i) ? run.idleBefore(i + 1) : null;
     if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };

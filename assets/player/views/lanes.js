@@ -10,19 +10,19 @@ import { doingOf, GUTTER, LaneChart } from "./lane_chart.js";
 
 const WHAT = 90; // right of the playhead: room for its words
 
-export class LanesView {
+export class LanesView extends LaneChart {
   /**
    * @param {HTMLElement} panel
    * @param {ViewActions} actions
    */
   constructor(panel, actions) {
+    super(canvasIn(panel, ".scrubber canvas"), actions.redraw);
     /** @type {ViewState | null} */
     this.state = null; // as it was drawn last
     this.actions = actions;
     this.key = find(panel, ".key");
     this.head = find(panel, ".playhead");
     this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [name, find(panel, `.legend-${name}`)]));
-    this.chart = new LaneChart(canvasIn(panel, ".scrubber canvas"), actions.redraw);
     this.otherBox = find(panel, ".other-lanes");
     this.other = new LaneChart(canvasIn(panel, ".other-lanes canvas"), actions.redraw);
     this.what = find(panel, ".what-button");
@@ -32,29 +32,6 @@ export class LanesView {
     this._x = NaN; // where the playhead is
     this._scrub();
     this._turnTo();
-  }
-
-  get surface() {
-    return this.chart.surface;
-  }
-
-  get counted() {
-    return this.chart.counted;
-  }
-
-  /** Seconds that the device was idle, where the axis is the clock. */
-  get idle() {
-    return this.chart.idle;
-  }
-
-  /** @param {number} i */
-  left(i) {
-    return this.chart.scale.from(i);
-  }
-
-  /** @param {number} i */
-  right(i) {
-    return this.chart.scale.to(i);
   }
 
   /** @param {Run} run @param {boolean} clock */
@@ -76,7 +53,7 @@ export class LanesView {
 
   /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param {ViewState} state */
   _axis(g, { run, clock }) {
-    const { scale, axis, font, surface } = this.chart;
+    const { scale, axis, font, surface } = this;
     const span = (surface.w - GUTTER) / scale.per;
     const unit = roundUnit(span, Math.max(3, surface.w / (clock ? 110 : 70)), !clock);
     const first = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
@@ -97,7 +74,7 @@ export class LanesView {
     const { overrun, stalled, waiting: waits } = c;
     const drawn = { waste: counted.wasted, overrun, stalled, gone: c.preempted, waits, idle: this.idle };
     for (const [name, n] of Object.entries(drawn)) this.legend[name].hidden = !n;
-    setAttr(this.chart.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
+    setAttr(this.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
 
   /** What the lanes did and in how many steps, over the whole run. */
@@ -107,21 +84,21 @@ export class LanesView {
 
   /** @param {ViewState} state */
   draw(state) {
-    const { chart } = this;
     const { run, frame, pair } = state;
     this.state = state;
-    if (!chart.surface.visible) return;
+    if (!this.surface.visible) return;
     const stamp = `${state.language}/${state.clock}/${run.complete}/${state.presenter}/${state.layout}/${pair.charted.map((r) => r.length)}`;
-    if (chart.paint(state, stamp, () => this._layout(state, run), (g) => this._axis(g, state))) this._key(chart.counted);
-    this._parting(state, chart, run, chart.show(this.right(frame.i)));
-    const x = (this.left(frame.i) + this.right(frame.i)) / 2;
+    if (this.paint(state, stamp, () => this._layout(state, run), (g) => this._axis(g, state))) this._key(this.counted);
+    const right = this.scale.to(frame.i);
+    this._parting(state, this, run, this.show(right));
+    const x = (this.scale.from(frame.i) + right) / 2;
     if (this._x !== x) {
       this._x = x;
       this.head.style.transform = `translateX(${x.toFixed(2)}px)`;
       const side = x > this.surface.w - WHAT ? x - 8 - this.what.offsetWidth : x + 9;
       this.what.style.transform = `translateX(${side.toFixed(2)}px)`;
     }
-    if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, this.right(frame.i), x);
+    if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);
     const e = frame.event;
     const idle = run.idleBefore(frame.i);
     const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
@@ -166,21 +143,15 @@ export class LanesView {
 
   // -- pointing ------------------------------------------------------------------------------------------------------
 
-  /** @param {number} x @param {number} y */
-  hit(x, y) {
-    return this.chart.hit(x, y);
-  }
-
   _scrub() {
-    const { canvas } = this.chart;
+    const { canvas } = this;
     const area = /** @type {HTMLElement} */ (canvas.parentElement);
     const seek = (/** @type {PointerEvent} */ e) => {
       const r = canvas.getBoundingClientRect();
-      const { state, scale } = this.chart;
-      if (state) this.actions.scrub(indexAt(state.run, scale, clamp(e.clientX - r.left, GUTTER, r.width)));
+      if (this.painted) this.actions.scrub(indexAt(this.painted.run, this.scale, clamp(e.clientX - r.left, GUTTER, r.width)));
     };
     area.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.chart.state) return;
+      if (e.button || !this.painted) return;
       area.setPointerCapture(e.pointerId);
       this.dragging = true;
       this.actions.hover(null);
@@ -189,14 +160,10 @@ export class LanesView {
     area.addEventListener("pointermove", (e) => {
       if (this.dragging) seek(e);
     });
-    const end = () => {
-      if (this.dragging) {
-        this.dragging = false;
-        this.actions.redraw();
-      }
-    };
-    area.addEventListener("pointerup", end);
-    area.addEventListener("pointercancel", end);
+    for (const end of /** @type {const} */ (["pointerup", "pointercancel"])) area.addEventListener(end, () => {
+      if (this.dragging) this.actions.redraw();
+      this.dragging = false;
+    });
   }
 
   /** A click on the other run's lanes puts it on screen, at that moment. */

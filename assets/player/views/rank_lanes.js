@@ -117,7 +117,7 @@ class Band {
   /** What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param {number} y */
   hit(x, y) {
     const { scale } = this.chart;
-    if (!this.chart.state?.run.length || x < GUTTER) return null;
+    if (!this.chart.painted?.run.length || x < GUTTER) return null;
     const i = indexAt(this.run, scale, x);
     if (x < scale.from(i) || x > scale.to(i) + 1) return { step: null, request: null, lines: [[`rank ${this.member.rank} computes nothing here`]] };
     const found = this.chart.hit(x, y);
