@@ -5,7 +5,7 @@ import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 export class Chooser {
-  /** root: of the page. acts: {open(entry), back(made), share()}. */
+  /** root: of the page. acts: {open(entry), share()}. */
   constructor(root, acts) {
     this.acts = acts;
     this.root = root;
@@ -17,14 +17,10 @@ export class Chooser {
 
   /** recorded: the catalogue's. made: those of this visit. */
   fill(recorded, made) {
-    const chip = (name, title, says, act) => {
-      const button = h("button", { type: "button", class: "button", title: t(says), onclick: act }, title);
-      button.dataset.name = name;
-      return button;
-    };
+    const chip = (entry, says) => h("button", { type: "button", class: "button", "data-name": entry.name, title: says, onclick: () => this.acts.open(entry) }, entry.title);
     const chips = () => [
-      ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry.name, entry.title, entry.shows, () => this.acts.open(entry))),
-      ...made.map((m) => chip(m.title, m.title, t("Measured here: {who}. It is lost when the page is closed.", { who: m.shows }), () => this.acts.back(m))),
+      ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry, t(entry.shows))),
+      ...made.map((entry) => chip(entry, t("Measured here: {who}. It is lost when the page is closed.", { who: entry.shows }))),
     ];
     const lists = () => [...new Set(recorded.map((entry) => entry.group).filter(Boolean))].map((group) => this._list(group, recorded.filter((entry) => entry.group === group)));
     this.more.setAttribute("aria-label", t("More comparisons"));

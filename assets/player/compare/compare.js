@@ -31,39 +31,31 @@ export class Compare {
     this.layout = "desk";
     this.presenter = false;
     this.doc = null;
-    this.current = null; // of those of this visit, the one that is shown
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
     this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], most_repeats: 1, note: "" };
     this.run = { request: () => null }; // tooltips are given requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
-    this.made = []; // comparisons of this visit: {title, shows, doc, spec}
+    this.made = []; // comparisons of this visit, as those of the catalogue and each with its doc and spec
     this._documents = new Map();
-    this.visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
     this.wanted = addressed(); // what a link asks for, until it is shown
     this._theme();
     this._size();
     this.server = this.options.server ? new Server(this.options.base) : null;
-    const asking = { ask: (...args) => this.ask(...args), base: () => this.spec, server: Boolean(this.server) };
+    const visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
+    const ask = (kind, spec, onprogress) => this.server.ask(kind, spec, visitor, onprogress); // the job's last delta; throws with the server's sentence
     $(".new-button").hidden = !this.server;
     this.form = new NewComparison($(".drawer"), {
-      ask: asking.ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+      ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
     });
     this.speech = new Speech(root, () => this._named()); // after what is English until it is said, before what is said as it is made
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.race = new Race($(".race"), this, this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null, () => this._moment());
-    this.bar = new RaceBar($(".transport"), $(".race-tools"), this.race);
+    this.bar = new RaceBar($(".transport"), $(".table-button"), this.race);
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
-    this.equivalence = new Equivalence($(".equivalence"), asking);
-    this.chooser = new Chooser(root, {
-      open: (entry) => this.open(entry), share: () => this._share(),
-      back: (made) => {
-        this.entry = null;
-        this.current = made;
-        this.show(made.doc, made.spec);
-      },
-    });
+    this.equivalence = new Equivalence($(".equivalence"), { ask, base: () => this.spec, server: Boolean(this.server) });
+    this.chooser = new Chooser(root, { open: (entry) => this.open(entry), share: () => this._share() });
     this._top();
     this._keys();
     new ResizeObserver(() => this._size()).observe($(".page"));
@@ -130,8 +122,7 @@ export class Compare {
   _named() {
     fillTabs(this.root, this.options.tabs, "compare");
     this.chooser.fill(this.catalogue.recorded, this.made);
-    this.chooser.mark(this.entry ? this.entry.name : this.current?.title);
-    this.bar.named();
+    this.chooser.mark(this.entry?.name);
     if (this.server) this.form.named();
     if (!this.doc) return;
     this._who();
@@ -145,10 +136,10 @@ export class Compare {
   async open(entry) {
     this._opening = entry;
     try {
-      const doc = await this._fetch(await comparisonUrl(this.server, entry));
+      const doc = entry.doc || await this._fetch(await comparisonUrl(this.server, entry));
       if (this._opening !== entry) return;
       this.entry = entry;
-      this.show(doc, this.catalogue.presets.find((p) => p.name === entry.name)?.spec || null);
+      this.show(doc, entry.spec || this.catalogue.presets.find((p) => p.name === entry.name)?.spec || null);
     } catch (error) {
       const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });
       if (this.doc) this.toast(sentence);
@@ -159,18 +150,14 @@ export class Compare {
   /** A comparison that was asked for here. */
   async _made(url, spec) {
     const doc = await this._fetch(url);
-    this.entry = null;
-    const made = { title: t(`Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`), shows: doc.names.join(", "), doc, spec };
-    this.made.push(made);
-    this.current = made;
+    const title = t(`Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
+    this.made.push({ name: title, title, shows: doc.names.join(", "), doc, spec });
     this.chooser.fill(this.catalogue.recorded, this.made);
-    this.show(doc, spec);
+    await this.open(this.made.at(-1));
   }
 
   async _fetch(url) {
-    if (!this._documents.has(url)) {
-      this._documents.set(url, await fetchJson(url));
-    }
+    if (!this._documents.has(url)) this._documents.set(url, await fetchJson(url));
     return this._documents.get(url);
   }
 
@@ -189,7 +176,7 @@ export class Compare {
     this.equivalence.show(doc.equivalence, new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])));
     this.$(".source").dataset.source = doc.source;
     this._say();
-    this.chooser.mark(this.entry ? this.entry.name : this.current?.title);
+    this.chooser.mark(this.entry?.name);
     this.$(".scroll").scrollTop = 0;
     this._remember();
   }
@@ -304,18 +291,13 @@ export class Compare {
     download(`${name}.${kind}`, new Blob([text], { type }));
   }
 
-  /** Do a job; its last delta. Throws with the server's sentence. */
-  ask(kind, spec, onprogress) {
-    return this.server.ask(kind, spec, this.visitor, onprogress);
-  }
-
   // -- around it -----------------------------------------------------------------------------------------------------------
 
   /** theme: include it even where it is the host page's, for a link. */
   _hash(theme = false) {
     const p = new URLSearchParams({ part: "compare" });
     const { race } = this;
-    if (this.entry) {
+    if (this.entry && !this.entry.doc) {
       p.set("comparison", this.entry.name);
       p.set("at", race.clock ? race.now.toFixed(3) : String(Math.floor(race.now)));
       if (!race.clock) p.set("axis", "steps");
@@ -337,7 +319,7 @@ export class Compare {
 
   /** A run of the race in the Watch tab. */
   _watch(racer, step) {
-    const entry = { name: null, title: `${this.doc.title}: ${racer}`, comparison: this.entry && this.entry.name, racer };
+    const entry = { name: null, title: `${this.doc.title}: ${racer}`, comparison: this.entry.doc ? null : this.entry.name, racer };
     this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay: { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] }, step, entry } }, bubbles: true }));
   }
 
@@ -354,7 +336,7 @@ export class Compare {
 
   _share() {
     if (!this.doc) return;
-    if (this.entry) copyLink(this.root, linkTo(this._hash(true)), () => this.toast("Link copied: it opens this comparison at this moment."));
+    if (!this.entry.doc) copyLink(this.root, linkTo(this._hash(true)), () => this.toast("Link copied: it opens this comparison at this moment."));
     else noLink(this.root, "This comparison was measured here, for you: nobody else can open it.", { text: "Save what was measured (JSON)", act: () => this._save("json") });
   }
 

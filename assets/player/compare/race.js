@@ -3,7 +3,7 @@
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ one `now`, in seconds or steps, that all of them show
 
-import { clamp, h, icon, setAttr, setText } from "../parts/dom.js";
+import { clamp, find, h, setAttr, setText } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
 import { drawTimeAxis, GUTTER } from "../views/lane_chart.js";
@@ -267,37 +267,22 @@ export class Race {
 
 /** The transport of a race: start, the last and next request done, play, end; the moment; axis, table and speed. */
 export class RaceBar {
-  /** el: an empty toolbar. heading: where the table's button goes. */
-  constructor(el, heading, race) {
+  /** @param {HTMLElement} el its toolbar @param {HTMLElement} table the button that shows a table @param {Race} race */
+  constructor(el, table, race) {
     this.race = race;
-    const key = (act, label, shape, ...more) => h("button", {
-      type: "button", class: `key-button ${act}`, "data-act": act, "data-label": label, "aria-pressed": act === "play" ? "false" : null, onclick: () => this.act(act),
-    }, icon(shape), ...more);
-    this.play = key("play", "Play", "play");
-    this.play.firstElementChild.classList.add("when-paused");
-    this.play.append(icon("pause"));
-    this.play.lastElementChild.classList.add("when-playing");
-    this.moment = h("output", { class: "race-time", "data-label": "Moment of the race" });
-    this.table = h("button", { type: "button", class: "mini table-button", "aria-pressed": "false", "data-title": "This moment as a table (t)", onclick: () => this.act("table") });
-    this.clock = h("button", { type: "button", class: "button clock-button", "aria-pressed": "true", "data-title": "Measured time, or steps: steps do not cost the same (c)", onclick: () => this.act("clock") });
-    this.speed = h("select", { class: "speed", "data-label": "Speed of the race", onchange: () => { race.speed = Number(this.speed.value); } }, ...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)));
-    el.replaceChildren(key("first", "Start", "first"), key("prev", "Last request done", "prev"), this.play, key("next", "Next request done", "next"), key("last", "End", "last"),
-      this.name = h("span", { class: "bar-name" }), this.moment, h("span", { class: "spring" }), this.clock, this.speed);
-    heading.append(this.table);
-    this.named = () => this._name([...el.querySelectorAll("*"), this.table]);
-    this.named();
+    this.table = table;
+    this.play = find(el, ".play");
+    this.moment = find(el, ".race-time");
+    this.clock = find(el, ".clock-button");
+    this.speed = /** @type {HTMLSelectElement} */ (find(el, ".speed"));
+    this.speed.replaceChildren(...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)));
+    this.speed.addEventListener("change", () => { race.speed = Number(this.speed.value); });
+    el.addEventListener("click", (e) => {
+      const button = /** @type {HTMLElement} */ (e.target).closest("[data-act]");
+      if (button) this.act(/** @type {HTMLElement} */ (button).dataset.act);
+    });
+    table.addEventListener("click", () => this.act("table"));
     this.draw();
-  }
-
-  /** What does not depend on the moment, in the language that is spoken. */
-  _name(elements) {
-    tell(this.name, "Race");
-    tell(this.table, "Table");
-    for (const el of elements) {
-      const { label, title = el.matches(".key-button") ? label : undefined } = el.dataset;
-      if (label) setAttr(el, "aria-label", t(label));
-      if (title) setAttr(el, "title", t(title));
-    }
   }
 
   act(name) {

@@ -3,7 +3,7 @@
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
 import { h, setText } from "../parts/dom.js";
-import { besidePlayer, fillPart, fillTabs, isTyping } from "../parts/look.js";
+import { besidePlayer, fillPart, fillTabs, isTyping, pagePlayer } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
@@ -62,13 +62,8 @@ export class Learn {
     app.open(app.entry, { ...app.address.read(), step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab, view: null, ...app.ranks.place });
   }
 
-  _wanted() {
-    return addressed();
-  }
-
   async _begin(language) {
-    while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
-    this.app = window.inflight;
+    this.app = await pagePlayer();
     this.stage = new Stage(this.app);
     await this._load(language).catch(() => this._load("en")); // an address may ask for any
   }
@@ -110,7 +105,7 @@ export class Learn {
 
   /** What the address says. */
   async _follow() {
-    const wanted = this._wanted();
+    const wanted = addressed();
     const lesson = this._lesson(wanted.get("lesson") || this.options.only);
     if (wanted.get("large") === "1") this.enlarge(true);
     if (!lesson) return this.close();
@@ -262,13 +257,9 @@ export class Learn {
     this.root.setAttribute("aria-label", `Inflight: ${words.title}`);
     $(".tabs").setAttribute("aria-label", t("Parts of Inflight"));
     for (const [i, tab] of this.options.tabs.entries()) setText($(".tabs").children[i], t(tab.title));
-    setText($(".lessons-button"), words.close);
-    setText($(".back-button"), words.back);
-    setText($(".presenter-button"), words.presenter);
+    for (const [button, word] of Object.entries({ lessons: words.close, back: words.back, presenter: words.presenter })) setText($(`.${button}-button`), word);
     $(".presenter-button").title = words.presenter_note;
-    $(".stop-card").setAttribute("aria-label", words.lesson);
-    $(".stop-scroll").setAttribute("aria-label", words.lesson);
-    $(".language").setAttribute("aria-label", words.language);
+    for (const [part, label] of [[".stop-card", words.lesson], [".stop-scroll", words.lesson], [".language", words.language]]) $(part).setAttribute("aria-label", label);
     $(".language").replaceChildren(...Object.entries(doc.languages).map(([key, name]) => h("option", { value: key, selected: key === doc.language }, name)));
     $(".language").hidden = !this.server && Object.keys(this.options.documents).length < 2;
   }
@@ -295,7 +286,6 @@ export class Learn {
     else return;
     take(e);
   }
-
 }
 
 function take(e) {

@@ -1,5 +1,6 @@
 // One stop of a lesson on the player: puts the real views in a state, dims the rest, and gives everything back afterwards.
 
+import { shownBy } from "../parts/look.js";
 import { t } from "../parts/speech.js";
 
 const SIDE = ["kv", "queue", "text"]; // panels that share a place where the page is narrow
@@ -14,8 +15,7 @@ export class Stage {
 
   /** Take the player over; what it showed comes back with `leave`. */
   enter() {
-    const { app } = this;
-    this.before ??= { opened: app.speech.opened, run: app.run, entry: app.entry, replay: app.replay, step: app.run?.length ? app.run.stepOf(app.index) : null, pin: app.pinned?.letter, tab: app.tab };
+    this.before ??= { opened: this.app.speech.opened, ...shownBy(this.app) };
   }
 
   /** {run, step, views, pin} on screen. veil: "say" hides what would give an answer away, "future" the steps to come. */
@@ -42,9 +42,9 @@ export class Stage {
     delete page.dataset.views;
     delete page.dataset.veil;
     this.before = null;
-    if (!before || keep || !before.run) return;
+    if (!before || keep || !before.shown.run) return;
     app.speech.opened = before.opened;
-    Object.assign(app, { run: before.run, entry: before.entry, replay: before.replay });
+    Object.assign(app, before.shown);
     app.entered(before);
   }
 }

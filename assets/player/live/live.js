@@ -10,7 +10,7 @@ import { bareCard } from "../parts/floating.js";
 import { download, h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
-import { besidePlayer, drawSoon, fillPart, fillTabs, showToast } from "../parts/look.js";
+import { besidePlayer, drawSoon, fillPart, fillTabs, pagePlayer, showToast, shownBy } from "../parts/look.js";
 import { Server } from "../parts/server.js";
 import { Speech, t } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
@@ -59,7 +59,7 @@ export class Live {
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
     this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // the player's keys are not meant
-    this.ready = this._player();
+    this.ready = pagePlayer().then((app) => { this.app = app; });
   }
 
   // -- the part is opened and left ---------------------------------------------------------------------------------------
@@ -175,22 +175,16 @@ export class Live {
     app.following = before.following;
     if (app.presenter) app.present(false);
     app.empty(null);
-    if (before.run) {
-      Object.assign(app, { run: before.run, entry: before.entry, replay: before.replay });
-      app.entered({ step: before.step, pin: before.pin, tab: before.tab });
+    if (before.shown.run) {
+      Object.assign(app, before.shown);
+      app.entered(before);
     } else app.start();
-  }
-
-  async _player() {
-    while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
-    this.app = window.inflight;
   }
 
   /** Take the player over; what it showed comes back with `left`. */
   _enter() {
     const { app } = this;
-    const shown = app.run?.length ? app.run.stepOf(app.index) : null;
-    this.before = { run: app.run, entry: app.entry, replay: app.replay, step: shown, pin: app.pinned?.letter, tab: app.tab, following: app.following };
+    this.before = { ...shownBy(app), following: app.following };
     app.opening = null; // what is being fetched is for the Watch tab
     app.transport.toggle(false);
     app.editor.toggle(false);

@@ -80,6 +80,18 @@ export function fillTabs(root, tabs, current) {
   /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
 
+/** The page's player, once it is there. */
+export async function pagePlayer() {
+  while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
+  return window.inflight;
+}
+
+/** What the player shows, for a tab that takes it over; `app.entered(what)` after `Object.assign(app, what.shown)` brings it back. */
+export function shownBy(app) {
+  const { run, entry, replay } = app;
+  return { shown: { run, entry, replay }, step: run?.length ? run.stepOf(app.index) : null, pin: app.pinned?.letter, tab: app.tab };
+}
+
 /** A sentence, and perhaps what can be done about it: {text, act}. */
 export function putSentence(el, sentence, action = null) {
   el.replaceChildren(t(sentence), ...(action ? [h("button", { type: "button", class: "mini", onclick: action.act }, t(action.text))] : []));

@@ -78,6 +78,9 @@ export function shorten(g, text, width) {
   return cut ? `${cut}…` : "";
 }
 
+/** Whether a point lies in a rectangle. @param {{x: number, y: number, w: number, h: number}} box @param {number} x @param {number} y */
+export const isIn = (box, x, y) => x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
+
 /** A rectangle full of a colour. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param {number} y @param {number} w @param {number} h */
 export function fillBox(g, colour, x, y, w, h) {
   g.fillStyle = colour;

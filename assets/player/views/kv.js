@@ -4,7 +4,7 @@ import { dims } from "../parts/colours.js";
 import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
-import { fillBox, measure, setFont, shorten, strokeBox, Surface } from "../parts/surface.js";
+import { fillBox, isIn, measure, setFont, shorten, strokeBox, Surface } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
 
 export class LengthsView {
@@ -142,10 +142,9 @@ export class BlocksView {
     this.owned = new Map(); // block → who holds it
     /** @type {Map<number, {request: RunRequest, at: number}>} */
     this.ghosts = new Map(); // block → who lost it in this step
-    this.cols = 0; // tiles a row
-    this.tiles = 0;
     this.group = 1; // blocks a tile
-    this.bw = this.bh = 0; // of a tile, its gap included
+    /** @type {{x: number, y: number, w: number, h: number}[]} */
+    this.tiles = []; // where each lies, its gap included
   }
 
   /** block -> its owners: {request, at: index in the table, fill: share of its positions, fresh} @param {Frame} frame */
@@ -191,16 +190,15 @@ export class BlocksView {
     const rows = Math.ceil(tiles / cols);
     const bw = Math.min(w / cols, alone ? 160 : presenter ? 110 : 64);
     const bh = Math.min(h / rows, bw * 1.25, alone ? 130 : presenter ? 84 : 48);
-    Object.assign(this, { cols, bw, bh, group, tiles });
+    this.group = group;
+    this.tiles = Array.from({ length: tiles }, (_, tile) => ({ x: (tile % cols) * bw, y: Math.floor(tile / cols) * bh, w: bw, h: bh }));
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = presenter ? 34 : 22;
     const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (presenter ? 22 : 13) : 0; // for the label, below the fill
-    for (let tile = 0; tile < tiles; tile += 1) {
-      const x = (tile % cols) * bw;
-      const y = Math.floor(tile / cols) * bh;
+    this.tiles.forEach(({ x, y }, tile) => {
       if (group === 1) this._block(g, state, tile, x, y, bw - gap, bh - gap - strip, strip);
       else this._tile(g, state, tile, x, y, bw - gap, bh - gap);
-    }
+    });
     g.globalAlpha = 1;
     const shared = [...this.owned.values()].filter((o) => o.length > 1).length;
     setAttr(surface.canvas, "aria-label", `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${this.ghosts.size ? `, ${t(`${this.ghosts.size} freed by preemption`)}` : ""}`);
@@ -267,31 +265,22 @@ export class BlocksView {
 
   /** @param {Ink} g @param {ViewState} state @param {number} tile @param {number} x @param {number} y @param {number} w @param {number} h */
   _tile(g, { palette, focus, run }, tile, x, y, w, h) {
-    let fill = 0;
-    let owner = null;
-    const end = Math.min((tile + 1) * this.group, run.numBlocks);
-    for (let b = tile * this.group; b < end; b += 1) {
-      const owners = this.owned.get(b);
-      if (owners) {
-        owner = owner || owners[0].request;
-        fill += 1;
-      }
-    }
+    const size = Math.min(this.group, run.numBlocks - tile * this.group);
+    const held = Array.from({ length: size }, (_, n) => this.owned.get(tile * this.group + n)).filter((owners) => owners !== undefined);
+    const owner = held.length ? held[0][0].request : null;
     g.globalAlpha = dims(focus, owner) ? 0.2 : 1;
     fillBox(g, palette.empty, x, y, w, h);
     if (owner) {
-      g.globalAlpha *= 0.35 + (0.65 * fill) / (end - tile * this.group);
+      g.globalAlpha *= 0.35 + (0.65 * held.length) / size;
       fillBox(g, palette.of(owner).solid, x, y, w, h);
     }
   }
 
   /** @param {number} x @param {number} y */
   hit(x, y) {
-    if (!this.cols || !this.state) return null;
+    const tile = this.tiles.findIndex((place) => isIn(place, x, y));
+    if (tile < 0 || !this.state) return null;
     const { run } = this.state;
-    const col = Math.floor(x / this.bw);
-    const tile = Math.floor(y / this.bh) * this.cols + col;
-    if (col >= this.cols || tile < 0 || tile >= this.tiles) return null;
     if (this.group > 1) return { request: null, lines: [[`Blocks ${tile * this.group} to ${Math.min((tile + 1) * this.group, run.numBlocks) - 1}`]] };
     const owners = this.owned.get(tile);
     if (!owners) {
@@ -312,7 +301,7 @@ export class BlocksView {
   }
 
   places() {
-    return Array.from({ length: this.tiles }, (_, tile) => ({ x: (tile % this.cols) * this.bw, y: Math.floor(tile / this.cols) * this.bh, w: this.bw, h: this.bh }));
+    return this.tiles;
   }
 
   /** @param {ViewState} state */

@@ -136,17 +136,11 @@ export class LaneChart {
     for (const [left, right] of parts) {
       const x = Math.round(left * this.surface.d) / this.surface.d;
       const width = Math.max(0.6, right - x - gap);
-      if ((status & PREFILL) && (status & DECODE)) {
-        prefill(g, x, y, width / 2, height, colours);
-        fillBox(g, colours.solid, x + width / 2, y, width / 2, height);
-      } else if (status & DECODE) {
-        fillBox(g, colours.solid, x, y, width, height);
-      } else if (status & PREFILL) prefill(g, x, y, width, height, colours);
-      else if (status & (WASTED | OVERRUN)) {
-        fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
-      } else { // holds the lane, computes nothing
-        fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2));
-      }
+      const half = (status & PREFILL) && (status & DECODE) ? width / 2 : 0; // each has its own
+      if (status & PREFILL) prefill(g, x, y, half || width, height, colours);
+      if (status & DECODE) fillBox(g, colours.solid, x + half, y, width - half, height);
+      else if (status & (WASTED | OVERRUN)) fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
+      else if (!(status & PREFILL)) fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2)); // holds the lane, computes nothing
     }
   }
 
@@ -287,8 +281,8 @@ export class LaneChart {
 function prefill(g, x, y, width, height, colours) {
   fillBox(g, colours.tint, x, y, width, height);
   if (height < 5 || width < 4) {
-    fillBox(g, colours.solid, x, y, width, Math.min(1, height / 3));
-    g.fillRect(x, y + height - Math.min(1, height / 3), width, Math.min(1, height / 3));
+    const edge = Math.min(1, height / 3);
+    for (const top of [y, y + height - edge]) fillBox(g, colours.solid, x, top, width, edge);
     return;
   }
   strokeBox(g, colours.solid, 1.5, x + 0.75, y + 0.75, width - 1.5, height - 1.5);

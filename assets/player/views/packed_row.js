@@ -4,7 +4,7 @@ import { dims } from "../parts/colours.js";
 import { canvasIn, find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
-import { fillBox, measure, setFont, strokeBox, Surface } from "../parts/surface.js";
+import { fillBox, isIn, measure, setFont, strokeBox, Surface } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 
 const GAP = 2;
@@ -222,7 +222,7 @@ export class PackedRow {
 
   /** @param {number} x @param {number} y */
   hit(x, y) {
-    const cell = this.cells.find((c) => x >= c.x && x < c.x + c.w && y >= c.y && y < c.y + c.h);
+    const cell = this.cells.find((c) => isIn(c, x, y));
     if (!cell || !this.state) return null;
     const { item, position = 0 } = cell;
     const request = item.request;
