@@ -388,11 +388,7 @@ export class Compare {
 const dateOf = (created) => (speaking() === "en" ? created.slice(0, 10) : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" }));
 
 /** Fill `holder` with the page of this script's markup and style, once. */
-export function mountCompare(holder, options) {
+window.inflightCompareMount = (holder, options) => new Promise((resolve) => {
   const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");
-  return new Promise((resolve) => {
-    whenStyled(root, () => resolve(window.inflightCompare = new Compare(root, options)));
-  });
-}
-
-window.inflightCompareMount = mountCompare;
+  whenStyled(root, () => resolve(window.inflightCompare = new Compare(root, options)));
+});

@@ -294,9 +294,4 @@ function take(e) {
 }
 
 /** Fill `holder` with the lessons of this script's markup and style, once. */
-export function mountLearn(holder, options) {
-  window.inflightLearn = new Learn(fillPart(holder, window.inflightLearnFiles, ".inflight-learn"), options);
-  return window.inflightLearn;
-}
-
-window.inflightLearnMount = mountLearn;
+window.inflightLearnMount = (holder, options) => window.inflightLearn = new Learn(fillPart(holder, window.inflightLearnFiles, ".inflight-learn"), options);

@@ -295,9 +295,4 @@ async function saveSession(live) {
 }
 
 /** Fill `holder` with the tab of this script's markup and style, once. */
-export function mountLive(holder, options) {
-  window.inflightLive = new Live(fillPart(holder, window.inflightLiveFiles, ".inflight-live"), options);
-  return window.inflightLive;
-}
-
-window.inflightLiveMount = mountLive;
+window.inflightLiveMount = (holder, options) => window.inflightLive = new Live(fillPart(holder, window.inflightLiveFiles, ".inflight-live"), options);

@@ -1,5 +1,7 @@
 // A canvas that follows its parent's size, and text measured once. Knows nothing of runs. Everything shown goes through fillText.
 
+import { canvasIn, find } from "./dom.js";
+
 /** A canvas that fills its parent: its size is observed, so that drawing never asks for layout. */
 export class Surface {
   /** @param {HTMLCanvasElement} canvas in its parent @param {() => void} onresize */
@@ -32,6 +34,19 @@ export class Surface {
     g.globalAlpha = 1;
     g.clearRect(0, 0, this.w, this.h);
     return g;
+  }
+}
+
+/** A view on a canvas in its panel, with a readout beside its heading. */
+export class CanvasView {
+  /** @param {HTMLElement} panel @param {ViewActions} actions @param {string} key selector of the readout */
+  constructor(panel, actions, canvas = "canvas", key = ".key") {
+    /** @type {ViewState | null} */
+    this.state = null; // as it was drawn last
+    this.panel = panel;
+    this.actions = actions;
+    this.key = find(panel, key);
+    this.surface = new Surface(canvasIn(panel, canvas), actions.redraw);
   }
 }
 

@@ -1,23 +1,17 @@
 // The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
 
 import { dims } from "../parts/colours.js";
-import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
+import { clamp, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
-import { fillBox, isIn, measure, setFont, shorten, strokeBox, Surface } from "../parts/surface.js";
+import { CanvasView, fillBox, isIn, measure, setFont, shorten, strokeBox } from "../parts/surface.js";
 import { countUpTo } from "../run/run.js";
 
-export class LengthsView {
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+export class LengthsView extends CanvasView {
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
-    /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
+    super(panel, actions, ".lengths canvas", ".lengths-key");
     this.pitch = 0; // of a lane, its gap included
-    this.key = find(panel, ".lengths-key");
-    this.surface = new Surface(canvasIn(panel, ".lengths canvas"), actions.redraw);
   }
 
   /** @param {ViewState} state */
@@ -128,16 +122,10 @@ export class LengthsView {
   }
 }
 
-export class BlocksView {
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+export class BlocksView extends CanvasView {
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
-    /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
-    this.key = find(panel, ".blocks-key");
-    this.surface = new Surface(canvasIn(panel, ".blocks canvas"), actions.redraw);
+    super(panel, actions, ".blocks canvas", ".blocks-key");
     /** @type {Map<number, BlockOwner[]>} */
     this.owned = new Map(); // block → who holds it
     /** @type {Map<number, {request: RunRequest, at: number}>} */

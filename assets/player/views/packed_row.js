@@ -1,10 +1,10 @@
 // The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
-import { canvasIn, find, setAttr } from "../parts/dom.js";
+import { find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
-import { fillBox, isIn, measure, setFont, strokeBox, Surface } from "../parts/surface.js";
+import { CanvasView, fillBox, isIn, measure, setFont, strokeBox } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 
 const GAP = 2;
@@ -16,17 +16,11 @@ const GAP = 2;
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
-export class PackedRow {
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+export class PackedRow extends CanvasView {
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
-    /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
-    this.key = find(panel, ".key");
+    super(panel, actions);
     this.title = find(panel, ".title");
-    this.surface = new Surface(canvasIn(panel), actions.redraw);
     /** @type {Placed[]} */
     this.cells = [];
   }

@@ -1,9 +1,9 @@
 // The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, what its cache takes. Up to the step on screen.
 
-import { canvasIn, find, h } from "../parts/dom.js";
+import { find, h } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, milliseconds } from "../parts/format.js";
-import { fillBox, Surface } from "../parts/surface.js";
+import { CanvasView, fillBox } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
 import { countUpTo } from "../run/run.js";
 
@@ -50,17 +50,12 @@ function cacheWords(run, n) {
   return [words, `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${count(run.header.model.layers)} [layer|layers])`];
 }
 
-export class RequestCard {
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+export class RequestCard extends CanvasView {
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
-    this.panel = panel;
+    super(panel, actions, "canvas", ".gaps-key");
     this.name = find(panel, ".card-name");
     this.list = find(panel, "dl");
-    this.gapsKey = find(panel, ".gaps-key");
-    this.surface = new Surface(canvasIn(panel), actions.redraw);
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
     /** @type {{request?: RunRequest, run?: Run}} */
@@ -118,7 +113,7 @@ export class RequestCard {
   _gaps(gaps, palette, request) {
     const { surface } = this;
     const most = Math.max(...gaps, 1e-9);
-    tell(this.gapsKey, gaps.length ? `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}` : "none yet");
+    tell(this.key, gaps.length ? `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}` : "none yet");
     if (!surface.visible) return;
     const g = surface.begin();
     fillBox(g, palette.empty, 0, 0, surface.w, surface.h);

@@ -2,10 +2,10 @@
 // O(rows + pixels). passes.js alone says who may attend to whom; ink, words, tools and pointers have files of their own.
 
 import { dims } from "../../parts/colours.js";
-import { canvasIn, clamp, find, setAttr, setText } from "../../parts/dom.js";
+import { clamp, find, setAttr, setText } from "../../parts/dom.js";
 import { t, tell } from "../../parts/speech.js";
 import { count } from "../../parts/format.js";
-import { fillBox, measure, setFont, Surface } from "../../parts/surface.js";
+import { CanvasView, fillBox, measure, setFont } from "../../parts/surface.js";
 import { inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
 import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
@@ -15,19 +15,11 @@ import { itemAt, overrunWords, visible } from "../../run/passes.js";
 
 const PRESENTED = 1.85; // how much larger words are on a projector: 11 px become 20
 
-export class MaskView {
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+export class MaskView extends CanvasView {
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
-    /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
-    this.actions = actions;
-    this.panel = panel;
-    this.key = find(panel, ".key");
+    super(panel, actions);
     this.tools = new MaskTools(this, find(panel, ".tools"));
-    this.surface = new Surface(canvasIn(panel), actions.redraw);
     this.tiles = new Tiles();
     /** @type {Zoom | null} */
     this.zoom = null; // {request} or {view: [q0, q1, k0, k1]}
