@@ -94,15 +94,17 @@ def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
     and perhaps `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
     """
     sizes = [_size(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    if not sizes:
-        raise InvalidWorkload(f"{name} holds no requests.")
     if len({size.arrival is None for size in sizes}) > 1:
         raise InvalidWorkload(f"{name} gives some requests an arrival and others none.")
-    if sizes[0].arrival is None:
-        return sizes
-    sizes.sort(key=lambda size: size.arrival or 0.0)
-    first = sizes[0].arrival or 0.0
-    return [size._replace(arrival=(size.arrival or 0.0) - first) for size in sizes]
+    return from_first(name, sorted(sizes, key=lambda size: size.arrival or 0.0))
+
+
+def from_first(name: str, sizes: list[RequestSize]) -> list[RequestSize]:
+    """Arrivals, where given, counted from the first, to a microsecond; raises InvalidWorkload where there are no requests."""
+    if not sizes:
+        raise InvalidWorkload(f"{name} holds no requests.")
+    first = sizes[0].arrival
+    return sizes if first is None else [size._replace(arrival=round((size.arrival or 0.0) - first, 6)) for size in sizes]
 
 
 def _size(line: str, where: str) -> RequestSize:
@@ -111,13 +113,20 @@ def _size(line: str, where: str) -> RequestSize:
         row: list[Any] = [data.get(name) for name in RequestSize._fields] if isinstance(data, dict) else [*data, None, None][:3]
     except (ValueError, TypeError, RecursionError):
         raise InvalidWorkload(f"{where}: this is no request.") from None
-    prompt, output, arrival = row[0], row[1], row[2]
-    whole = all(isinstance(n, int) and not isinstance(n, bool) and 1 <= n < 2**31 for n in (prompt, output))
-    timed = arrival is None or (isinstance(arrival, (int, float)) and not isinstance(arrival, bool) and 0 <= arrival < 2**63)
-    if not whole or not timed:
+    try:
+        return checked_size(*row)
+    except (ValueError, TypeError):
         raise InvalidWorkload(
             f"{where}: a request needs whole numbers of prompt and output tokens above 0, and an arrival of at least 0."
-        )
+        ) from None
+
+
+def checked_size(prompt: Any, output: Any, arrival: Any) -> RequestSize:
+    """Raises ValueError for lengths that are not whole numbers above 0 and an arrival that is not a number of at least 0."""
+    whole = all(type(n) is int and 1 <= n < 2**31 for n in (prompt, output))
+    timed = arrival is None or (type(arrival) in (int, float) and 0 <= arrival < 2**63)
+    if not whole or not timed:
+        raise ValueError
     return RequestSize(prompt, output, arrival)
 
 

@@ -18,23 +18,29 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import accumulate, islice
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import InvalidWorkload, shown
-from core.workload.arrivals import MAX_DATASET_BYTES, RequestSize, sizes_in
+from core.workload.arrivals import MAX_DATASET_BYTES, RequestSize, checked_size, from_first, sizes_in
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
 HASHED_TOKENS = 512  # of a Mooncake block
-_AZURE = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
-_BURST = ["Timestamp", "Request tokens", "Response tokens"]
+_TABLES = {
+    "Azure LLM": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    "BurstGPT": ("Timestamp", "Request tokens", "Response tokens"),
+}
+"""Columns of arrival, prompt and answer."""
 
 CountTokens = Callable[[str], int]
+Row = (
+    tuple[RequestSize, tuple[int, ...]] | None
+)  # with the ids of its blocks, if it has them; None where prompt or answer is missing
 
 
 @dataclass(frozen=True)
@@ -51,9 +57,6 @@ class Dataset:
     skipped: int = 0
     scale: float = 1.0
     block_tokens: int = HASHED_TOKENS
-
-    def first(self, count: int) -> Dataset:
-        return replace(self, sizes=self.sizes[:count], hash_ids=self.hash_ids[:count])
 
     def scaled(self, context: int) -> Dataset:
         """Lengths scaled down so that the longest prompt and its answer fit `context` tokens; unchanged where they do."""
@@ -174,62 +177,68 @@ def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: 
     file.seek(0)
     if first.lstrip().startswith("["):
         if (chat := _conversations(file.read())) is not None:
-            return _sharegpt(name, chat, count, most)
+            return _dataset(name, _sharegpt(name, chat, count), most)
         file.seek(0)
     elif "," in first and not first.lstrip().startswith("{"):
-        return _table(name, file.read(), most)
+        return _dataset(name, _table(name, file.read()), most)
     elif '"input_length"' in first:
-        return _mooncake(name, islice(file, most))
+        return _dataset(name, _mooncake(name, file), most)
     elif first.strip() == "{":  # as `Workload.save` begins, and no file of lines does
         raise InvalidWorkload(f"{name} is not a list of request sizes. A workload file runs as it is, with run --workload.")
     return Dataset(Path(name).stem, tuple(sizes_in(file, name)[:most]))
 
 
-def _mooncake(name: str, lines: Iterable[str]) -> Dataset:
-    sizes, hashes = [], []
+def _dataset(name: str, rows: Iterable[Row], most: int | None) -> Dataset:
+    """Of rows in order of arrival, the first `most` that are requests."""
+    found: list[tuple[RequestSize, tuple[int, ...]]] = []
+    skipped = 0
+    for row in rows:
+        if row is None:
+            skipped += 1
+        else:
+            found.append(row)
+        if len(found) == most:
+            break
+    times = [size.arrival or 0.0 for size, _ in found]
+    if times != sorted(times):
+        raise InvalidWorkload(f"{name}: its requests are not in order of arrival.")
+    sizes = from_first(name, [size for size, _ in found])
+    return Dataset(Path(name).stem, tuple(sizes), tuple(ids for _, ids in found if ids), skipped)
+
+
+def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         try:
             data = json.loads(line)
             ids = tuple(data["hash_ids"])
-            size = _size(data["input_length"], data["output_length"], data["timestamp"] / 1000)
+            size = checked_size(data["input_length"], data["output_length"], data["timestamp"] / 1000)
             if not all(type(i) is int for i in ids) or len(ids) != -(-size.prompt_tokens // HASHED_TOKENS):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidWorkload(f"{name}, line {number}: this is no request of a Mooncake trace.") from None
-        sizes.append(size)
-        hashes.append(ids)
-    return Dataset(Path(name).stem, _from_zero(name, sizes), tuple(hashes))
+        yield size, ids
 
 
-def _table(name: str, text: str, most: int | None) -> Dataset:
+def _table(name: str, text: str) -> Iterator[Row]:
     rows = csv.DictReader(io.StringIO(text))
     try:
         columns = rows.fieldnames or []
     except csv.Error:
         raise InvalidWorkload(f"{name}, line 1: this is no table.") from None
-    if all(column in columns for column in _AZURE):
-        kind, (when, prompt, output) = "Azure LLM", _AZURE
-    elif all(column in columns for column in _BURST):
-        kind, (when, prompt, output) = "BurstGPT", _BURST
-    else:
+    kind = next((kind for kind, needed in _TABLES.items() if set(needed) <= set(columns)), None)
+    if kind is None:
+        known = "; ".join(f"{kind}'s are {', '.join(needed)}" for kind, needed in _TABLES.items())
         raise InvalidWorkload(
-            f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no known trace has: "
-            f"Azure LLM's are {', '.join(_AZURE)}; BurstGPT's are {', '.join(_BURST)}."
+            f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no known trace has: {known}."
         )
-    sizes: list[RequestSize] = []
-    skipped = 0
     try:
         for row in rows:
-            if len(sizes) == most:
-                break
-            asked, answered = int(row[prompt]), int(row[output])
-            if asked == 0 or answered == 0:
-                skipped += 1  # it failed, or was empty
-                continue
-            sizes.append(_size(asked, answered, _seconds(row[when])))
+            when, prompt, output = (row[column] for column in _TABLES[kind])
+            asked, answered = int(prompt), int(output)
+            # zero where it failed, or was empty
+            yield (checked_size(asked, answered, _seconds(when)), ()) if asked and answered else None
     except (ValueError, TypeError, csv.Error):
         raise InvalidWorkload(f"{name}, line {rows.line_num}: this is no request of {kind}'s trace.") from None
-    return Dataset(Path(name).stem, _from_zero(name, sizes), skipped=skipped)
 
 
 def _seconds(text: str) -> float:
@@ -257,35 +266,11 @@ def _conversations(text: str) -> list[Any] | None:
     return data if found else None
 
 
-def _sharegpt(name: str, data: list[Any], count: CountTokens | None, most: int | None) -> Dataset:
+def _sharegpt(name: str, data: list[Any], count: CountTokens | None) -> Iterator[Row]:
     if count is None:
         raise InvalidWorkload(f"{name} holds texts, and without a tokenizer their lengths are not known: name a model.")
-    sizes: list[RequestSize] = []
-    skipped = 0
     for item in data:
-        if len(sizes) == most:
-            break
         turns = (item.get("conversations") or item.get("conversation") or []) if isinstance(item, dict) else []
         texts = [turn["value"] for turn in turns[:2] if isinstance(turn, dict) and isinstance(turn.get("value"), str)]
-        if len(texts) < 2 or not all(texts):
-            skipped += 1  # nothing was asked, or nothing answered
-            continue
-        sizes.append(RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0))
-    return Dataset(Path(name).stem, _from_zero(name, sizes), skipped=skipped)
-
-
-def _size(prompt: Any, output: Any, arrival: float) -> RequestSize:
-    if type(prompt) is not int or type(output) is not int or not (1 <= prompt < 2**31 and 1 <= output < 2**31):
-        raise ValueError
-    if not (math.isfinite(arrival) and arrival >= 0):
-        raise ValueError
-    return RequestSize(prompt, output, float(arrival))
-
-
-def _from_zero(name: str, sizes: list[RequestSize]) -> tuple[RequestSize, ...]:
-    if not sizes:
-        raise InvalidWorkload(f"{name} holds no requests.")
-    times = [size.arrival or 0.0 for size in sizes]
-    if times != sorted(times):
-        raise InvalidWorkload(f"{name}: its requests are not in order of arrival.")
-    return tuple(size._replace(arrival=round(at - times[0], 6)) for size, at in zip(sizes, times, strict=True))
+        complete = len(texts) == 2 and all(texts)  # else nothing was asked, or nothing answered
+        yield (RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0), ()) if complete else None
