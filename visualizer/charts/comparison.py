@@ -16,7 +16,21 @@ from core.measure.compare import Comparison
 from core.measure.divergence import Difference, difference
 from core.measure.metrics import request_times
 from core.trace.trace import Trace
-from visualizer.charts.theme import HUES, INK, MUTED, PANEL, RULE, contender_hues, tint, titled
+from visualizer.charts.theme import (
+    HUES,
+    INK,
+    LEFT,
+    MUTED,
+    NAMED,
+    PANEL,
+    RIGHT,
+    RULE,
+    UNNAMED,
+    contender_hues,
+    outlined,
+    tint,
+    titled,
+)
 from visualizer.words import findings, verdicts
 from visualizer.words.language import t
 
@@ -72,15 +86,12 @@ def total_time(comparison: Comparison) -> go.Figure:
         y=names,
         orientation="h",
         width=0.56,
-        marker={
-            "color": [tint(colour(n, comparison), 0.35) for n in names],
-            "line": {"color": [colour(n, comparison) for n in names], "width": 1.5},
-        },
+        marker=outlined([colour(n, comparison) for n in names]),
         text=[f" {findings.seconds(m)}" for m in medians],
         textposition="inside",
         insidetextanchor="start",
         textfont={"color": INK, "size": 13},
-        hovertemplate=f"%{{y}}: {t('median')} %{{x:.4g}} s<extra></extra>",
+        hovertemplate=f"%{{y}}: {t('median')} %{{x:.4g}} s{UNNAMED}",
         name=t("median"),
     )
     for name in names:
@@ -91,7 +102,7 @@ def total_time(comparison: Comparison) -> go.Figure:
             mode="markers",
             marker={"color": colour(name, comparison), "size": 8, "line": {"color": PANEL, "width": 1}},
             text=[t(f"run {i}") for i in range(1, len(walls) + 1)],
-            hovertemplate="%{y}, %{text}: %{x:.4g} s<extra></extra>",
+            hovertemplate="%{y}, %{text}: %{x:.4g} s" + UNNAMED,
             name=name,
         )
     picture.update_xaxes(title=t("wall time, seconds"), rangemode="tozero")
@@ -127,26 +138,21 @@ def difference_of_two(comparison: Comparison) -> go.Figure:
         y=["<br>".join(textwrap.wrap(b.label, _LETTERS_OF_A_BAR)) for b in made],
         orientation="h",
         width=0.62,
-        marker={"color": [tint(c, 0.35) for c in colours], "line": {"color": colours, "width": 1.5}},
+        marker=outlined(colours),
         text=[_signed(b) if 0 < i < len(made) - 1 else findings.seconds(b.end) for i, b in enumerate(made)],
         textposition="auto",
         insidetextanchor="middle",
         textfont={"color": INK, "size": 12},
         outsidetextfont={"color": MUTED},
         customdata=[b.counted for b in made],
-        hovertemplate="%{y}: %{text}%{customdata}<extra></extra>",
+        hovertemplate="%{y}: %{text}%{customdata}" + UNNAMED,
         cliponaxis=False,
     )
     longest = max(max(b.start, b.end) for b in made)
     picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])  # room for what stands beside a bar
     picture.update_yaxes(autorange="reversed")
-    return titled(
-        picture,
-        verdicts.difference(found, base, mine),
-        ("lane_steps", "positions"),
-        showlegend=False,
-        height=120 + 34 * len(made),
-    )
+    said, height = verdicts.difference(found, base, mine), 120 + 34 * len(made)
+    return titled(picture, said, ("lane_steps", "positions"), showlegend=False, height=height)
 
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
@@ -190,22 +196,15 @@ def latency(comparison: Comparison) -> go.Figure:
             jitter=0.5,
             pointpos=0,
             text=[str(r) for r in first],
-            hovertemplate="%{text}: %{x:.4g} " + unit + "<extra>%{fullData.name}</extra>",
+            hovertemplate="%{text}: %{x:.4g} " + unit + NAMED,
             hoveron="points",
-            row=1,
-            col=1,
+            **LEFT,
             **box,
         )
-        picture.add_box(x=[round(v * 1000, 4) for v in gaps], boxpoints="outliers", row=1, col=2, **box)
-    picture.update_xaxes(title=t(f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}"), rangemode="tozero", row=1, col=1)
-    picture.update_xaxes(
-        title=t("ITL, milliseconds"),
-        type="log",
-        tickvals=_MILLISECONDS,
-        ticktext=[t(f"{tick:g}") for tick in _MILLISECONDS],
-        row=1,
-        col=2,
-    )
+        picture.add_box(x=[round(v * 1000, 4) for v in gaps], boxpoints="outliers", **RIGHT, **box)
+    picture.update_xaxes(title=t(f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}"), rangemode="tozero", **LEFT)
+    ticks = [t(f"{tick:g}") for tick in _MILLISECONDS]
+    picture.update_xaxes(title=t("ITL, milliseconds"), type="log", tickvals=_MILLISECONDS, ticktext=ticks, **RIGHT)
     return titled(picture, findings.latency(comparison), ("ttft_s", "itl_s"), showlegend=False)
 
 
@@ -225,7 +224,7 @@ def throughput(comparison: Comparison) -> go.Figure:
         counts, _ = np.histogram([at - run.start for at in findings.token_times(run.trace)], bins=edges)
         picture.add_scatter(
             **_over_time(run, edges, (*(counts / np.diff(edges)), 0.0), 2),
-            hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}") + "<extra>%{fullData.name}</extra>",
+            hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}") + NAMED,
         )
     picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
     picture.update_yaxes(title=t("output tok/s"), rangemode="tozero")
@@ -243,8 +242,7 @@ def kv_use(comparison: Comparison) -> go.Figure:
         picture.add_scatter(
             **_over_time(run, times, [u / total for u in used], 5),
             customdata=[t(f"{u:,} of {total:,}") for u in used],
-            hovertemplate=t("{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}")
-            + "<extra>%{fullData.name}</extra>",
+            hovertemplate=t("{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}") + NAMED,
         )
     picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
     picture.update_yaxes(title=t("KV blocks in use"), tickformat=".0%", rangemode="tozero")
@@ -270,7 +268,9 @@ def lane_steps(comparison: Comparison) -> go.Figure:
         counts = [c[kind] for c in counted.values()]
         if not any(counts):
             continue
-        shares = [count / c["total"] for count, c in zip(counts, counted.values(), strict=True)]
+        totals = [c["total"] for c in counted.values()]
+        shares = [count / total for count, total in zip(counts, totals, strict=True)]
+        written = kind in ("useful", "empty")
         picture.add_bar(
             x=shares,
             y=list(counted),
@@ -282,16 +282,13 @@ def lane_steps(comparison: Comparison) -> go.Figure:
                 "line": {"color": RULE if kind == "empty" else fill, "width": 1},
                 "pattern": {"shape": pattern, "fgcolor": fill, "fgopacity": 1, "size": 6, "solidity": 0.35},
             },
-            text=[
-                t(f"{count:,.0f}") if share > 0.06 and kind in ("useful", "empty") else ""
-                for count, share in zip(counts, shares, strict=True)
-            ],
+            text=[t(f"{count:,.0f}") if written and share > 0.06 else "" for count, share in zip(counts, shares, strict=True)],
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
             textfont={"color": _ON_USEFUL if kind == "useful" else MUTED, "size": 12},
-            customdata=[t(f"{count:,.0f} of {c['total']:,.0f}") for count, c in zip(counts, counted.values(), strict=True)],
-            hovertemplate=t("{counts} lane-steps", counts="%{customdata}") + " (%{x:.1%})<extra>%{fullData.name}</extra>",
+            customdata=[t(f"{count:,.0f} of {total:,.0f}") for count, total in zip(counts, totals, strict=True)],
+            hovertemplate=t("{counts} lane-steps", counts="%{customdata}") + " (%{x:.1%})" + NAMED,
         )
     picture.update_xaxes(title=t("share of all lane-steps"), tickformat=".0%", range=[0, 1])
     return titled(
@@ -319,7 +316,7 @@ def pressure(comparison: Comparison) -> go.Figure:
             textfont={"size": 11},
             constraintext="none",
             cliponaxis=False,
-            hovertemplate="%{x:,}<extra>%{fullData.name}</extra>",
+            hovertemplate="%{x:,}" + NAMED,
         )
     picture.update_xaxes(title=t("count"))
     return titled(

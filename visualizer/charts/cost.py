@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from core.measure.cost_curve import CostCurve, StepCost
-from visualizer.charts.theme import HUES, MUTED, PANEL, contender_hues, titled
+from visualizer.charts.theme import HUES, LEFT, MUTED, NAMED, PANEL, RIGHT, UNNAMED, contender_hues, titled
 from visualizer.words import findings, verdicts
 from visualizer.words.language import t
 
@@ -29,39 +29,27 @@ def cost(curve: CostCurve) -> go.Figure:
         mode="lines",
         line={"dash": "dot", "color": MUTED, "width": 1.5},
         name=t("one token after the other"),
-        hovertemplate=t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}") + "<extra></extra>",
-        row=1,
-        col=1,
+        hovertemplate=t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}") + UNNAMED,
+        **LEFT,
     )
-    picture.add_scatter(**_line(tokens, curve.by_tokens, HUES[0], t("one step, measured"), "tokens"), row=1, col=1)
+    picture.add_scatter(**_line(tokens, curve.by_tokens, HUES[0], t("one step, measured"), "tokens"), **LEFT)
     kv = [p.kv_read for p in curve.by_kv]
-    picture.add_scatter(
-        **_line(
-            kv, curve.by_kv, HUES[2], t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches"), "cached positions read"
-        ),
-        row=1,
-        col=2,
-    )
+    longer = t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches")
+    picture.add_scatter(**_line(kv, curve.by_kv, HUES[2], longer, "cached positions read"), **RIGHT)
     highest = max((max(p.step_s) for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
-    picture.update_yaxes(title=t("milliseconds a step"), range=[0, highest * 1.1], row=1, col=1)
-    picture.update_yaxes(range=[0, highest * 1.1], row=1, col=2)
-    picture.update_xaxes(
-        title=t("tokens in the batch"), type="log", tickvals=tokens, ticktext=[str(n) for n in tokens], row=1, col=1
-    )
-    picture.update_xaxes(
-        title=t("KV positions read"),
-        type="log",
-        tickvals=kv,
-        ticktext=[f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv],
-        tickangle=0,
-        row=1,
-        col=2,
-    )
+    picture.update_yaxes(range=[0, highest * 1.1])
+    picture.update_yaxes(title=t("milliseconds a step"), **LEFT)
+    kilo = [f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv]
+    picture.update_xaxes(type="log")
+    picture.update_xaxes(title=t("tokens in the batch"), tickvals=tokens, ticktext=list(map(str, tokens)), **LEFT)
+    picture.update_xaxes(title=t("KV positions read"), tickvals=kv, ticktext=kilo, tickangle=0, **RIGHT)
     return titled(picture, findings.cost(curve))
 
 
 def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, unit: str) -> dict[str, Any]:
     """A curve of medians with the spread of its repeats."""
+    counted = {"number": "%{x:,}", "unit": t(unit), "time": "%{y:.3g}", "runs": "%{customdata}"}
+    said = t("{number} {unit}: {time} ms, median of {runs}", **counted)
     return {
         "x": list(x),
         "y": [p.median * 1000 for p in points],
@@ -78,14 +66,7 @@ def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, 
         "marker": {"size": 7},
         "name": name,
         "customdata": [len(p.step_s) for p in points],
-        "hovertemplate": t(
-            "{number} {unit}: {time} ms, median of {runs}",
-            number="%{x:,}",
-            unit=t(unit),
-            time="%{y:.3g}",
-            runs="%{customdata}",
-        )
-        + "<extra></extra>",
+        "hovertemplate": said + UNNAMED,
     }
 
 
@@ -95,22 +76,18 @@ def load(data: Mapping[str, Any]) -> go.Figure:
     Left: TTFT p99. Right: requests finished. A hollow point was cut: at least so long.
     """
     names = list(dict.fromkeys(point["policy"] for point in data["points"]))
-    colours = {name: HUES[hue] for name, hue in contender_hues(names).items()}
     picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
-    for name in names:
-        points = [p for p in data["points"] if p["policy"] == name]
+    for name, hue in contender_hues(names).items():
+        points, colour = [p for p in data["points"] if p["policy"] == name], HUES[hue]
+        stroke = {"color": colour, "width": 2}
         ttft = [p["numbers"]["ttft_s"] for p in points]
         hollow = [bool(found.get("left_out")) for found in ttft]
         line: dict[str, Any] = {
             "mode": "lines+markers",
             "name": name,
             "legendgroup": name,
-            "line": {"color": colours[name], "width": 2},
-            "marker": {
-                "size": 8,
-                "color": [PANEL if h else colours[name] for h in hollow],
-                "line": {"color": colours[name], "width": 2},
-            },
+            "line": stroke,
+            "marker": {"size": 8, "color": [PANEL if h else colour for h in hollow], "line": stroke},
         }
         rates = [p["rate"] for p in points]
         picture.add_scatter(
@@ -120,26 +97,21 @@ def load(data: Mapping[str, Any]) -> go.Figure:
                 f"{'≥ ' if h else ''}{findings.seconds(found['p99'])}, " + t(f"{found['count']} of {p['offered']} served")
                 for found, h, p in zip(ttft, hollow, points, strict=True)
             ],
-            hovertemplate=t("{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}")
-            + "<extra>%{fullData.name}</extra>",
-            row=1,
-            col=1,
+            hovertemplate=t("{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}") + NAMED,
+            **LEFT,
             **line,
         )
         picture.add_scatter(
             x=rates,
             y=[p["numbers"]["requests_per_s"] for p in points],
             customdata=[t(f"{p['numbers']['output_tok_s'] or 0:,.0f} output tok/s") for p in points],
-            hovertemplate=t("{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}")
-            + "%{customdata}<extra>%{fullData.name}</extra>",
+            hovertemplate=t("{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}") + "%{customdata}" + NAMED,
             showlegend=False,
-            row=1,
-            col=2,
+            **RIGHT,
             **line,
         )
     picture.update_xaxes(title=t("requests offered a second"), rangemode="tozero")
-    picture.update_yaxes(
-        title=t("TTFT p99"), type="log", tickvals=_SECONDS, ticktext=[findings.seconds(tick) for tick in _SECONDS], row=1, col=1
-    )
-    picture.update_yaxes(title=t("requests finished a second"), rangemode="tozero", row=1, col=2)
+    ticks = [findings.seconds(tick) for tick in _SECONDS]
+    picture.update_yaxes(title=t("TTFT p99"), type="log", tickvals=_SECONDS, ticktext=ticks, **LEFT)
+    picture.update_yaxes(title=t("requests finished a second"), rangemode="tozero", **RIGHT)
     return titled(picture, verdicts.load(data), ("ttft_s", "requests_per_s"))

@@ -18,8 +18,8 @@ from core.errors import InflightError
 from core.trace.mask import Mask, Position
 from core.trace.phrases import letters as letters_of
 from core.trace.trace import Trace
-from visualizer.charts.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, deal, tint
-from visualizer.words.captions import Captioner, plain
+from visualizer.charts.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, UNNAMED, deal, tint
+from visualizer.words.captions import captions, plain
 
 MAX_CELLS = 60_000
 _ROW_PIXELS, _SPACE_PIXELS = 15, 210
@@ -53,9 +53,10 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
         figure.update_yaxes(
             **queries, **beside, autorange="reversed", title_text=f"{len(mask.queries)} queries", row=2 * index + 2, col=1
         )
+    said = next(c["say"] for e, c in zip(trace.events, captions(trace), strict=True) if e.step == step)
     figure.update_layout(
         template=TEMPLATE,
-        title=f"Step {step}: {_escape(_sentence(trace, step, letters))}",
+        title=f"Step {step}: {_escape(plain(said, lambda r: letters.get(r, '?')))}",
         height=_SPACE_PIXELS + sum(heights),
         showlegend=False,
     )
@@ -67,7 +68,7 @@ def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go
     z = [[_code(q, hues, 2) for q in mask.queries]]
     texts = [[_label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "") for q in mask.queries]]
     shown = {"text": [[_token(q) for q in mask.queries]], "texttemplate": "%{text}"} if len(mask.queries) <= _WRITTEN else {}
-    return go.Heatmap(z=z, customdata=texts, hovertemplate="%{customdata}<extra></extra>", xgap=1, **shown, **_colours())
+    return go.Heatmap(z=z, customdata=texts, hovertemplate="%{customdata}" + UNNAMED, xgap=1, **shown, **_colours())
 
 
 def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatmap:
@@ -76,10 +77,13 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatm
     columns = np.array([_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys])
     return go.Heatmap(
         z=np.array(mask.allowed) * columns,
-        text=_reasons(mask),
+        text=[
+            [_reason(query, key, allowed) for key, allowed in zip(mask.keys, row, strict=True)]
+            for query, row in zip(mask.queries, mask.allowed, strict=True)
+        ],  # why each cell is allowed or blocked
         x=[_label(k, letters) for k in mask.keys],
         y=[f"{i}: {_label(q, letters)}" for i, q in enumerate(mask.queries)],
-        hovertemplate="query %{y}<br>key %{x}<br>%{text}<extra></extra>",
+        hovertemplate="query %{y}<br>key %{x}<br>%{text}" + UNNAMED,
         **_colours(),
     )
 
@@ -89,12 +93,8 @@ def _named(positions: Sequence[Position], letters: dict[str, str], along: bool =
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
     names = [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions]
-    return {
-        "tickvals": list(range(len(positions))),
-        "ticktext": names,
-        "tickfont": {"size": 11},
-        "tickangle": -90 if along else 0,
-    }
+    places = list(range(len(positions)))
+    return {"tickvals": places, "ticktext": names, "tickfont": {"size": 11}, "tickangle": -90 if along else 0}
 
 
 def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[str, Any]:
@@ -107,14 +107,6 @@ def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[
 def _token(position: Position) -> str:
     """What a position's token looks like in a cell, safe to show."""
     return "pad" if position.position is None else _escape(position.text.strip() or "␣")[:14]
-
-
-def _reasons(mask: Mask) -> list[list[str]]:
-    """Why each cell is allowed or blocked."""
-    return [
-        [_reason(query, key, allowed) for key, allowed in zip(mask.keys, row, strict=True)]
-        for query, row in zip(mask.queries, mask.allowed, strict=True)
-    ]
 
 
 def _reason(query: Position, key: Position, allowed: bool) -> str:
@@ -138,28 +130,14 @@ def _colours() -> dict[str, Any]:
     table: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
     steps = len(table)
     scale = [(edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)]
-    return {
-        "colorscale": scale,
-        "zmin": -0.5,
-        "zmax": steps - 0.5,
-        "showscale": False,
-        "hoverlabel": {"font": {"color": INK}, "bordercolor": RULE},
-    }
+    hover = {"font": {"color": INK}, "bordercolor": RULE}
+    return {"colorscale": scale, "zmin": -0.5, "zmax": steps - 0.5, "showscale": False, "hoverlabel": hover}
 
 
 def _label(position: Position, letters: dict[str, str]) -> str:
     """Letter, position and text of a token, safe to show."""
     name = letters.get(position.request, "?")
     return f"{name} · padding" if position.position is None else f"{name} · {position.position} · {_escape(position.text)!s}"
-
-
-def _sentence(trace: Trace, step: int, letters: dict[str, str]) -> str:
-    captioner = Captioner.of(trace)
-    for event in trace.events:
-        caption = captioner.caption(event)
-        if event.step == step:
-            return plain(caption["say"], lambda r: letters.get(r, "?"))
-    return ""
 
 
 def _escape(text: str) -> str:

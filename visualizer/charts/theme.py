@@ -23,6 +23,8 @@ HUES = ("#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5C
 GROUND, PANEL, RULE, INK, MUTED, EMPTY = "#faf8f4", "#ffffff", "#e3ddd2", "#1b1b1f", "#5c5a55", "#f0ece4"
 _BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
+LEFT, RIGHT = {"row": 1, "col": 1}, {"row": 1, "col": 2}  # of two figures side by side
+NAMED, UNNAMED = "<extra>%{fullData.name}</extra>", "<extra></extra>"  # what a hover ends with: whose it is, or nothing
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -36,12 +38,8 @@ class Hues:
     def deal(self, event: StepEvent) -> dict[str, int]:
         """The hues of requests that are admitted for the first time in the run's next event."""
         dealt: dict[str, int] = {}
-        self._gone(
-            [
-                *(f.request for f in event.finished if f.when == "before"),
-                *(x.request for x in event.released if x.when == "before"),
-            ]
-        )
+        self._gone(f.request for f in event.finished if f.when == "before")
+        self._gone(x.request for x in event.released if x.when == "before")
         for admitted in event.admitted:
             if admitted.request not in self.live:
                 used = Counter(self.live.values())
@@ -49,7 +47,7 @@ class Hues:
                 after = ((self._last + i) % len(HUES) for i in range(1, len(HUES) + 1))
                 self._last = next(h for h in after if used[h] == fewest)
                 self.live[admitted.request] = dealt[admitted.request] = self._last
-        self._gone([x.request for x in event.released if x.when == "after"])
+        self._gone(x.request for x in event.released if x.when == "after")
         return dealt
 
     def _gone(self, requests: Iterable[str]) -> None:
@@ -99,6 +97,11 @@ TEMPLATE = go.layout.Template(
         "yaxis": {"automargin": True, "gridcolor": RULE, "linecolor": RULE, "zeroline": False},
     }
 )
+
+
+def outlined(colours: list[str]) -> dict[str, Any]:
+    """How bars are filled: pale, each in a frame of its own colour."""
+    return {"color": [tint(colour, 0.35) for colour in colours], "line": {"color": colours, "width": 1.5}}
 
 
 def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> go.Figure:
