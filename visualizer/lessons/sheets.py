@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.sax.saxutils import escape
 
 from core.errors import InflightError
 from core.trace.trace import Trace
@@ -33,10 +34,7 @@ def sheet(lesson: str, kind: str, traces: Callable[[str], Trace], language: str 
     body = Element("main")
     _add(body, "p", made["question"], class_="where")
     with speaking(language):
-        if kind == "teacher":
-            _teacher(body, made, traces, words)
-        else:
-            _learner(body, made, traces, words)
+        (_teacher if kind == "teacher" else _learner)(body, made, traces, words)
     return page(f"{made['number']}. {made['title']}", words[kind], body, language)
 
 
@@ -59,20 +57,15 @@ def plan(traces: Callable[[str], Trace], language: str = "en") -> str:
 
 def page(title: str, kind: str, body: Element, language: str) -> str:
     """The body on the sheets' own page."""
-    parts = {
-        "title": _text(title),
-        "kind": _text(kind),
-        "lang": language,
-        "body": tostring(body, encoding="unicode", method="html"),
-    }
+    html = tostring(body, encoding="unicode", method="html")
+    parts = {"title": escape(title), "kind": escape(kind), "lang": language, "body": html}
     template = (FOLDER / "sheet.html").read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], template)
 
 
 def _teacher(body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
     for number, stop in enumerate(made["stops"], 1):
-        section = SubElement(body, "section")
-        _add(section, "h2", f"{number}. {stop['title']}")
+        section = _section(body, f"{number}. {stop['title']}")
         _add(section, "p", f"#part=learn&lesson={made['name']}&stop={stop['name']}", class_="where")
         section.append(_picture(stop, traces))
         for spans in stop["text"]:
@@ -85,10 +78,7 @@ def _teacher(body: Element, made: dict[str, Any], traces: Callable[[str], Trace]
 def _learner(body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
     questions = [stop for stop in made["stops"] if stop["ask"]]
     for number, stop in enumerate(questions, 1):
-        section = SubElement(body, "section")
-        _add(section, "h2", f"{number}. {stop['title']}")
-        for spans in stop["text"]:
-            _add_sentence(section, "p", spans)
+        section = _section(body, f"{number}. {stop['title']}", stop["text"])
         place = stop["then"] or stop
         if stop["ask"]["kind"] == "paint":
             section.append(mask_picture(At(traces(place["run"]), place["step"]), blank=True))
@@ -101,16 +91,20 @@ def _learner(body: Element, made: dict[str, Any], traces: Callable[[str], Trace]
                 _add_sentence(options, "li", option["text"])
         SubElement(section, "div", {"class": "line"})
         SubElement(section, "div", {"class": "line"})
-    last = made["stops"][-1]
-    section = SubElement(body, "section")
-    _add(section, "h2", last["title"])
-    for spans in last["text"]:
-        _add_sentence(section, "p", spans)
-    answers = SubElement(body, "section", {"class": "apart"})
-    _add(answers, "h2", words["answers"])
+    _section(body, made["stops"][-1]["title"], made["stops"][-1]["text"])
+    answers = _section(body, words["answers"])
+    answers.set("class", "apart")
     for number, stop in enumerate(questions, 1):
         _add(answers, "p", f"{number}. {stop['title']}")
         _answer(answers, stop, traces, words)
+
+
+def _section(body: Element, title: str, text: list[list[Span]] | None = None) -> Element:
+    section = SubElement(body, "section")
+    _add(section, "h2", title)
+    for spans in text or ():
+        _add_sentence(section, "p", spans)
+    return section
 
 
 def _answer(section: Element, stop: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
@@ -158,9 +152,3 @@ def _append(element: Element, text: str) -> None:
         element[-1].tail = (element[-1].tail or "") + text
     else:
         element.text = (element.text or "") + text
-
-
-def _text(text: str) -> str:
-    element = Element("i")
-    element.text = text
-    return tostring(element, encoding="unicode")[3:-4]

@@ -5,6 +5,7 @@ Who won and how sure that is stands in `visualizer.words.verdicts`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -114,9 +115,8 @@ def kv_use(comparison: Comparison) -> str:
         numbers = comparison.medians[name]
         blocks = numbers.get("kv_blocks")
         if blocks:
-            uses = (
-                f"{{name}} uses {{share}} of its KV blocks on average and at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}"
-            )
+            most = f"at most {blocks['peak']:,.0f} of {blocks['total']:,.0f}"
+            uses = f"{{name}} uses {{share}} of its KV blocks on average and {most}"
             said.append(t(uses, name=name, share=percent(numbers["kv_use"])))
     return "; ".join(said) + "." if said else t("KV use could not be observed.")
 
@@ -256,9 +256,7 @@ def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
     quarter = (end - start) / 4
     if quarter <= 0:
         return None
-    counts = [0, 0, 0, 0]
-    for at in found:
-        counts[min(3, int((at - start) / quarter))] += 1
+    counts = Counter(min(3, int((at - start) / quarter)) for at in found)
     which = min(range(4), key=lambda i: counts[i])
     return which, counts[which] / quarter
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from core.trace.events import Segment
 from core.trace.phrases import brief, reason
 from visualizer.words.context import StepContext
-from visualizer.words.vocabulary import (
-    NAMED,
-    Sentence,
-    joined,
-    names,
-    once_more,
-    padding_causes,
-    plain,
-)
+from visualizer.words.vocabulary import NAMED, Sentence, joined, names, once_more, padding_causes, plain
 
 Clause = tuple[Sentence, Sentence]  # a part of the one sentence: without and with its reason
 MAX_CHARACTERS = 140
@@ -46,25 +40,25 @@ def _fits(m: StepContext, chosen: dict[str, Sentence]) -> bool:
     return len(text) <= MAX_CHARACTERS
 
 
-def _preempted(m: StepContext) -> Clause | None:
-    if not m.event.preempted:
+def _clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None:
+    """What requests do, and why; None where there are none. does: with their number at #, where words agree with it."""
+    if not requests:
         return None
+    short = [*names(requests), f" {does.replace('#', str(len(requests)))}"]
+    return short, [*short, cause] if cause else short
+
+
+def _preempted(m: StepContext) -> Clause | None:
     lost = sum(p.tokens_lost for p in m.event.preempted)
-    who = names([p.request for p in m.event.preempted])
-    short = [*who, f" [={len(m.event.preempted)} loses its|lose their] cache of {lost:,} [token|tokens]"]
-    return short, [*short, f", because the {m.event.kv.total:,} KV [block|blocks] ran out"]
+    does = f"[=# loses its|lose their] cache of {lost:,} [token|tokens]"
+    cause = f", because the {m.event.kv.total:,} KV [block|blocks] ran out"
+    return _clause([p.request for p in m.event.preempted], does, cause)
 
 
 def _decodes(m: StepContext) -> Clause | None:
-    if not m.decodes:
-        return None
     writing = [s.request for s in m.decodes if s.request in m.sampled]
     if not writing:
-        short = [
-            *names([s.request for s in m.decodes]),
-            f" [={len(m.decodes)} computes|compute] without a new token",
-        ]
-        return short, short
+        return _clause([s.request for s in m.decodes], "[=# computes|compute] without a new token")
     then = "then " if m.prefills_come_first else ""
     rows = {(s.pass_index, s.request) for s in m.decodes}
     total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
@@ -125,10 +119,8 @@ def _room(m: StepContext) -> str:
 
 def _stalled(m: StepContext) -> Clause | None:
     stalled = m.event.stalled
-    if not stalled:
-        return None
-    short = [*names([s.request for s in stalled]), f" [={len(stalled)} computes|compute] nothing"]
-    return short, [*short, f", as {brief(stalled[0].why)}"]
+    cause = f", as {brief(stalled[0].why)}" if stalled else ""
+    return _clause([s.request for s in stalled], "[=# computes|compute] nothing", cause)
 
 
 def _padding(m: StepContext) -> Clause | None:
@@ -141,29 +133,20 @@ def _padding(m: StepContext) -> Clause | None:
 
 
 def _overrun(m: StepContext) -> Clause | None:
-    over = m.event.overrun
-    if not over:
-        return None
-    short = [*names([o.request for o in over]), f" [={len(over)} is|are] computed for nothing"]
-    return short, [*short, f", as [={len(over)} it|they] had stopped"]
+    over = [o.request for o in m.event.overrun]
+    return _clause(over, "[=# is|are] computed for nothing", f", as [={len(over)} it|they] had stopped")
 
 
 def _ends(m: StepContext) -> Clause | None:
     ended = m.event.finished
-    if not ended:
-        return None
     reasons = {f.finish_reason for f in ended}
     verbs = {"length": "finishes|finish", "stop": "stops|stop", "cancelled": "leaves|leave", "error": "fails|fail"}
     verb = verbs[reasons.pop()] if len(reasons) == 1 else "ends|end"
-    who = names([f.request for f in ended])
-    short = [*who, f" [={len(ended)} {verb}]"]
-    if len(ended) > 1:
-        return short, short
-    cause = {
+    cause = "" if len(ended) != 1 else {
         "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for", "stop": " at a stop",
         "cancelled": ", cancelled", "error": ", as its logits were not finite",
     }[ended[0].finish_reason]  # fmt: skip
-    return short, [*short, cause]
+    return _clause([f.request for f in ended], f"[=# {verb}]", cause)
 
 
 def _wait(m: StepContext) -> Clause | None:

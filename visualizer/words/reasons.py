@@ -13,7 +13,8 @@ def reasons(m: StepContext) -> list[Sentence]:
     event = m.event
     sentences = [_arrived(m, a.request) for a in event.arrived]
     sentences += [_finished(m, f) for f in event.finished if f.when == "before"]
-    sentences += _device_waited(m)
+    if m.device_waited:
+        sentences.append([f"The device waited {milliseconds(m.waited)} for the host before this step."])
     sentences += [_preempted(m, p) for p in event.preempted]
     sentences += _decodes(m)
     sentences += [_draft(m, d) for d in event.drafts]
@@ -27,7 +28,8 @@ def reasons(m: StepContext) -> list[Sentence]:
     sentences += _graph(m)
     sentences += [_overrun(m, o) for o in event.overrun]
     sentences += [_finished(m, f) for f in event.finished if f.when == "after"]
-    sentences += _wave_ends(m)
+    if m.config.policy.keeps_finished and m.leaving:
+        sentences.append([f"The wave is over: {len(m.leaving):,} [lane|lanes] [becomes|become] free for the next step."])
     return sentences
 
 
@@ -52,28 +54,15 @@ def _preempted(m: StepContext, p: Preempted) -> Sentence:
 
 def _gives_way(victim: str) -> Sentence:
     """Who makes room, as the policy says: in our words, or in its author's."""
-    known: dict[str, Sentence] = {
-        "newest": ["The newest gives way"],
-        "blocked": ["The last of those that lack a block gives way"],
-    }
-    return known.get(victim, [victim[:1].upper() + victim[1:], " gives way"])
+    known = {"newest": "The newest gives way", "blocked": "The last of those that lack a block gives way"}
+    return [known[victim]] if victim in known else [victim[:1].upper() + victim[1:], " gives way"]
 
 
 def _decodes(m: StepContext) -> list[Sentence]:
-    if not m.decodes:
-        return []
-    who = names([s.request for s in m.decodes], limit=12)
-    cost = (
-        f", {sum(s.length for s in m.decodes):,} [token|tokens] of the budget of {m.event.budget.limit}"
-        if m.event.budget.limit
-        else ""
-    )
-    return [
-        [
-            *who,
-            f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the next{cost}.",
-        ]
-    ]
+    limit, tokens = m.event.budget.limit, sum(s.length for s in m.decodes)
+    cost = f", {tokens:,} [token|tokens] of the budget of {limit}" if limit else ""
+    does = f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the next{cost}."
+    return [[*names([s.request for s in m.decodes], limit=12), does]] if m.decodes else []
 
 
 def _admitted(m: StepContext, a: Admitted) -> Sentence:
@@ -177,13 +166,8 @@ def _padding(m: StepContext) -> list[Sentence]:
 def _graph(m: StepContext) -> list[Sentence]:
     """What a CUDA graph computes beyond the pass: graphs come in a few sizes only."""
     beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
-    return [
-        [
-            f"The pass runs as a CUDA graph of {p.bucket or 0:,} [position|positions]: {pads} of them [is|are] padding that belongs to no request."
-        ]
-        for p, pads in beyond
-        if pads > 0
-    ]
+    said = "The pass runs as a CUDA graph of {:,} [position|positions]: {} of them [is|are] padding that belongs to no request."
+    return [[said.format(p.bucket, pads)] for p, pads in beyond if pads > 0]
 
 
 def _draft(m: StepContext, d: Draft) -> Sentence:
@@ -201,21 +185,12 @@ def _draft(m: StepContext, d: Draft) -> Sentence:
 
 def _overrun(m: StepContext, o: Overrun) -> Sentence:
     ended = m.state.finished.get(o.request)
-    when = (
-        f"stopped in step {ended}, when this step was already launched"
-        if ended is not None
-        else "was cancelled while this step ran"
-    )
+    launched = f"stopped in step {ended}, when this step was already launched"
+    when = "was cancelled while this step ran" if ended is None else launched
     lane = m.leaving.get(o.request)
     blocks = f"{len(m.state.tables.get(o.request, ())):,} [block|blocks]"
     then = "" if lane is None else f"; lane {lane} and {blocks} become free after it"
     return [{"r": o.request}, f" {when}: {o.rows:,} [position|positions] [was|were] computed for nothing{then}."]
-
-
-def _device_waited(m: StepContext) -> list[Sentence]:
-    if not m.device_waited:
-        return []
-    return [[f"The device waited {milliseconds(m.waited)} for the host before this step."]]
 
 
 def _finished(m: StepContext, f: Finished) -> Sentence:
@@ -236,10 +211,3 @@ def _finished(m: StepContext, f: Finished) -> Sentence:
     else:
         then = f", but the next step is launched already: lane {lane} becomes free after it"
     return [{"r": f.request}, f" is done: {cause}{then}."]
-
-
-def _wave_ends(m: StepContext) -> list[Sentence]:
-    if not m.config.policy.keeps_finished or not m.leaving:
-        return []
-    lanes = list(m.leaving.values())
-    return [[f"The wave is over: {len(lanes):,} [lane|lanes] [becomes|become] free for the next step."]]
