@@ -15,7 +15,7 @@ from core.errors import InvalidConfig, InvalidRequest
 from core.serving.engine import ServingEngine
 from core.serving.messages import RunStart
 from core.serving.rerun import Twin
-from core.serving.shadow import Shadow, shadow_config
+from core.serving.shadow import Shadow
 from core.serving.stream import TokenStream
 from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams
@@ -74,7 +74,7 @@ class Classroom:
         if policy is not None:
             Twin.check_room(serving.engine)
             config = serving.config_to_come or serving.engine.config
-            shadow_config(config, policy, serving.engine.kv_blocks[1])
+            config.under(policy, num_blocks=serving.engine.kv_blocks[1])
         if self._shadow is not None:
             self._shadow.close()
         self._shadow = None

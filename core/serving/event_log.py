@@ -283,16 +283,15 @@ class EngineLog(EventLog):
     """
 
     def __init__(self, hidden: Hidden = Hidden()) -> None:
-        super().__init__(KEPT)
-        self.hidden = hidden
+        super().__init__(KEPT, shown=hidden)
 
     @property
     def hidden(self) -> Hidden:
-        return self._hidden
+        assert isinstance(self.shown, Hidden)
+        return self.shown
 
     @hidden.setter
     def hidden(self, hidden: Hidden) -> None:
-        self._hidden = hidden
         self.shown = hidden
 
     def add(self, entry: LogEntry) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from core.serving.stream import TokenStream
 
 RunStart = Literal["idle", "barrier"]
-_LIMITS = ("policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching")
+LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}  # that a teacher sets
 
 
 # -- to the engine's thread ----------------------------------------------------------------------------------------------
@@ -115,4 +115,4 @@ class ClassState:
 
 
 def _limits(config: EngineConfig) -> dict[str, Any]:
-    return {name: value for name, value in config.to_json().items() if name in _LIMITS}
+    return {name: value for name, value in config.to_json().items() if name in LIMITS}

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from core.config import EngineConfig
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
 from core.serving.event_log import LogEntry
@@ -20,11 +19,6 @@ from core.trace.header import Header
 
 _TELL = 0.5  # seconds between two entries of its own
 _LOOK = 0.02  # seconds between two looks for news
-
-
-def shadow_config(real: EngineConfig, policy: str, num_blocks: int) -> EngineConfig:
-    """The real limits and the real pool under another policy; raises InvalidConfig where that policy cannot have them."""
-    return real.under(policy, num_blocks=num_blocks)
 
 
 class _Over(Exception):
@@ -70,7 +64,7 @@ class Shadow:
         rerun: Rerun | None = None
         if begun is not None:
             header = Header.from_json(begun)
-            config = shadow_config(header.config, self.policy, header.num_blocks)
+            config = header.config.under(self.policy, num_blocks=header.num_blocks)
             rerun = Rerun(header, config, lambda: self._serving.engine.now, twin)
             rerun.hear({"kind": "pace", "steps_per_s": self._steps_per_s, "t": 0.0})
         told: Any = None

@@ -43,17 +43,10 @@ class Times:
     first_token: float | None = None
     last_token: float | None = None
 
-    @property
-    def queue_s(self) -> float | None:
-        return None if self.admitted is None else round(max(0.0, self.admitted - self.arrived), 6)
-
-    @property
-    def ttft_s(self) -> float | None:
-        return None if self.first_token is None else round(max(0.0, self.first_token - self.arrived), 6)
-
-    @property
-    def e2e_s(self) -> float | None:
-        return None if self.last_token is None else round(max(0.0, self.last_token - self.arrived), 6)
+    def to_json(self) -> dict[str, float | None]:
+        """What clients are told: seconds from arrival to a lane, to the first token and to the last."""
+        named = {"queue_s": self.admitted, "ttft_s": self.first_token, "e2e_s": self.last_token}
+        return {name: None if t is None else round(max(0.0, t - self.arrived), 6) for name, t in named.items()}
 
 
 class TokenStream:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Wait:
-    """See `after`. `cancel` ends it for good."""
+    """On the event loop: calls back after so many seconds in which it listened. `cancel` ends it for good."""
 
     def __init__(self, seconds: float, then: Callable[[], object]) -> None:
         self._loop, self._each, self._then, self._left = asyncio.get_running_loop(), seconds / _LOOKS, then, _LOOKS
@@ -33,17 +33,12 @@ class Wait:
         self._next.cancel()
 
 
-def after(seconds: float, then: Callable[[], object]) -> Wait:
-    """On the event loop: call back after so many seconds in which it listened."""
-    return Wait(seconds, then)
-
-
 class Deadline:
     """So many seconds in which this process listens, for one wait or several one after another. `cancel` ends it for good."""
 
     def __init__(self, seconds: float) -> None:
         self._is_late = asyncio.get_running_loop().create_future()
-        self._wait = after(seconds, lambda: self._is_late.set_result(None))
+        self._wait = Wait(seconds, lambda: self._is_late.set_result(None))
 
     async def wait_for(self, coming: Awaitable[T]) -> T:
         """What comes; raises TimeoutError where it has not come in time."""
@@ -85,7 +80,7 @@ def headers_within(seconds: float) -> type[asyncio.Protocol]:
             super().connection_lost(exc)
 
         def _wait_for_headers(self) -> None:
-            self._waiting = after(seconds, self._give_up)
+            self._waiting = Wait(seconds, self._give_up)
 
         def _stop_waiting(self) -> None:
             if self._waiting is not None:

@@ -14,7 +14,6 @@ from core import SamplingParams, Workload
 from core.errors import InvalidConfig
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
-from core.serving.shadow import shadow_config
 from worlds.serving import greedy, idle, serving, tokens, whole
 from worlds.small import MemoryModel, memory_engine
 
@@ -136,7 +135,7 @@ def test_once_idle_the_same_requests_are_run_for_real_with_the_same_tokens(polic
 
     with serving(memory_engine(max_num_seqs=3, num_blocks=64)) as made:
         last = asyncio.run(beside(made))[-1]
-        config = shadow_config(made.engine.config, policy, 64)
+        config = made.engine.config.under(policy, num_blocks=64)
         trace = made.session()
     assert last["status"] == "done"
     assert (last["requests"], last["finished"], last["other_texts"], last["sentence"]) == (len(PROMPTS), len(PROMPTS), 0, None)

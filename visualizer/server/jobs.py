@@ -22,7 +22,7 @@ from core.config import EngineConfig
 from core.errors import InflightError, InvalidRequest
 from core.runner.threads import CORE_SHARES
 from core.serving.event_log import EventLog, events
-from core.serving.timeouts import after
+from core.serving.timeouts import Wait
 from core.trace.events import RECORDS
 from core.trace.messages import english
 from visualizer.documents.replay import Deltas
@@ -331,7 +331,7 @@ class Jobs:
         conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)
         conducted.add_done_callback(self._conducted.discard)
-        after(FIRST_READER, lambda: None if job.was_followed else job.cancel())
+        Wait(FIRST_READER, lambda: None if job.was_followed else job.cancel())
         return job
 
     def find(self, job: object) -> Job | None:
@@ -432,4 +432,4 @@ class Jobs:
         if job.has_begun and (not job.outlives_reader or any(not other.has_begun for other in self._queues[job.queue])):
             job.cancel()
         else:
-            after(GRACE, lambda: None if job.readers else job.cancel())
+            Wait(GRACE, lambda: None if job.readers else job.cancel())

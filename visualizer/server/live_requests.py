@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InflightError, InvalidRequest
 from core.serving.event_log import EventLog, events_together
-from core.serving.timeouts import after
+from core.serving.timeouts import Wait
 from core.workload.request import SamplingParams, is_text
 
 if TYPE_CHECKING:
@@ -39,14 +39,13 @@ class LiveRequest:
 
     async def follow(self) -> None:
         """Take the text in until the request is over."""
-        stream, times = self.stream, self.stream.times
+        stream = self.stream
         last: dict[str, Any]
         try:
             async for piece in stream:
                 if piece.text:
                     self.event_log.append({"id": stream.id, "text": piece.text})
-            last = {"finish_reason": stream.finish_reason, "tokens": stream.num_tokens}
-            last |= {"queue_s": times.queue_s, "ttft_s": times.ttft_s, "e2e_s": times.e2e_s}
+            last = {"finish_reason": stream.finish_reason, "tokens": stream.num_tokens, **stream.times.to_json()}
         except InflightError as error:
             last = {"error": str(error)}
         self.event_log.append({"id": stream.id, "ended": last})
@@ -122,7 +121,7 @@ class LiveRequests:
                 ask.stream.cancel()
 
         if not ask.event_log.closed:
-            after(GRACE, check)
+            Wait(GRACE, check)
 
 
 def request_id(key: str) -> str:

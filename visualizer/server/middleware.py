@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError, shown
-from core.serving.http.body import BodyBounds, BodyGuard
+from core.serving.http.guard import BodyBounds, BodyGuard
 
 SILENT = 10.0  # seconds without a piece of a body that has not come to its end
 

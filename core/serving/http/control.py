@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.http.guard import same_secret
-from core.serving.messages import RunStart
+from core.serving.messages import LIMITS, RunStart
 from core.workload.demo_workloads import DEMO_WORKLOADS
 
 Count = Annotated[int, Field(ge=0, le=1000)]
@@ -43,8 +43,7 @@ class ControlBody(BaseModel):
 
     @property
     def limits(self) -> dict[str, Any]:
-        names = ("policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return self.model_dump(include=LIMITS, exclude_none=True)
 
 
 def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: str) -> APIRouter:

@@ -49,13 +49,10 @@ async def _events(stream: TokenStream) -> AsyncIterator[dict[str, Any]]:
 
 
 def _rest(stream: TokenStream, text: str) -> dict[str, Any]:
-    times = stream.times
     return {
         "id": stream.id,
         "text": text,
         "finish_reason": stream.finish_reason,
         "usage": usage(len(stream.prompt), stream.num_tokens),
-        "queue_s": times.queue_s,
-        "ttft_s": times.ttft_s,
-        "e2e_s": times.e2e_s,
+        **stream.times.to_json(),
     }

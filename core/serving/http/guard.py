@@ -1,17 +1,18 @@
-"""Guards every route: checks the key, and the kind, size and pace of a body. Answers in the shape of the other errors; knows no route."""
+"""Guards every route: checks the key, and the kind, size and pace of a body. Knows no route."""
 
 from __future__ import annotations
 
 import hmac
 import json
 from collections.abc import Callable
+from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from core.serving.http.body import BodyBounds, BodyGuard
 from core.serving.http.errors import error_response
 from core.serving.limits import ServingLimits
+from core.serving.timeouts import Deadline
 
 _OPEN = frozenset({"/health"})  # to everybody: a load balancer has no key
 
@@ -21,8 +22,73 @@ def same_secret(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
+class BodyBounds(NamedTuple):
+    """most: bytes. seconds: for the whole body, or, where it may be long, for each piece of it."""
+
+    most: int
+    seconds: float
+    each_piece: bool = False
+
+
+class BodyGuard:
+    """ASGI middleware: answers 413 to a body that is too large, whether it announces its length or not, and 408 to one that comes too slowly.
+
+    bounds: of a call. refusal: what answers with a status and a sentence.
+    """
+
+    def __init__(self, app: ASGIApp, bounds: Callable[[Scope], BodyBounds], refusal: Callable[[int, str], ASGIApp]) -> None:
+        self._app, self._bounds, self._refusal = app, bounds, refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most, seconds, each_piece = self._bounds(scope)
+        too_large = self._refusal(413, f"A body has at most {most / 1024:,.0f} KiB here.")
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if not announced.isdigit() or int(announced) > most:
+            await too_large(scope, receive, send)
+            return
+        received, more, started = 0, True, False
+        refused: ASGIApp | None = None
+        deadline = Deadline(seconds)
+
+        async def bounded() -> Message:
+            nonlocal received, more, refused, deadline
+            try:
+                message = await (deadline.wait_for(receive()) if more else receive())
+            except TimeoutError:
+                what = "Nothing more came for" if each_piece else "The body did not arrive within"
+                refused = self._refusal(408, f"{what} {seconds:g} seconds.")
+                return {"type": "http.disconnect"}
+            received, more = received + len(message.get("body", b"")), message.get("more_body", False)
+            if received > most:
+                refused = too_large
+                return {"type": "http.disconnect"}
+            if each_piece or not more:
+                deadline.cancel()
+                deadline = Deadline(seconds) if more else deadline
+            return message
+
+        async def unless_refused(message: Message) -> None:
+            nonlocal started
+            if refused is None or started:
+                started = True
+                await send(message)
+
+        try:
+            await self._app(scope, bounded, unless_refused)
+        except Exception:
+            if refused is None:
+                raise
+        finally:
+            deadline.cancel()
+        if refused is not None and not started:
+            await refused(scope, receive, send)
+
+
 class Guard:
-    """ASGI middleware. api_key: what `Authorization: Bearer` must carry, None for no key. refused: told of each status."""
+    """ASGI middleware that answers in the shape of the other errors. api_key: what `Authorization: Bearer` must carry, None for no key. refused: told of each status."""
 
     def __init__(self, app: ASGIApp, limits: ServingLimits, api_key: str | None, refused: Callable[[int], None]) -> None:
         self._app, self._api_key, self._refused = app, api_key, refused
