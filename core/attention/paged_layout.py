@@ -175,7 +175,6 @@ def paged_layout(
     num_heads: int,
     num_kv_heads: int,
     device: torch.device,
-    num_processors: int = H200_PROCESSORS,
     key_block: int = KEY_BLOCK,
 ) -> PagedLayout:
     """The layout of one pass, its lists no longer than needed: for passes that run without a CUDA graph."""
@@ -190,6 +189,6 @@ def paged_layout(
     for table, s in zip(tables, scheduled, strict=True):
         table[: len(s.block_table.blocks)] = s.block_table.blocks
     queries = queries_per_tile(num_heads // num_kv_heads)
-    tiles = plan_tiles(lens, kv_lens, num_kv_heads, queries, num_processors=num_processors, key_block=key_block)
+    tiles = plan_tiles(lens, kv_lens, num_kv_heads, queries, key_block=key_block)
     arrays = (tables, rows, lens, kv_lens, *tiles)
     return PagedLayout(block_size, queries, *(torch.from_numpy(array).to(device) for array in arrays))

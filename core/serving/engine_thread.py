@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -111,7 +112,7 @@ class EngineThread:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._wait()
+                self._handle_all(self.pace.wait_s if self._engine.has_work else None)
                 if self._may_step:
                     with CORE_SHARES.at_work():
                         while self._may_step:
@@ -128,22 +129,12 @@ class EngineThread:
     def _may_step(self) -> bool:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
-    def _wait(self) -> None:
-        """Wait until a message is there or the next step is due, and handle what is there."""
-        wait_s = self.pace.wait_s if self._engine.has_work else None
-        try:
-            self._handle(self._inbox.get(block=wait_s != 0, timeout=wait_s))
-        except queue.Empty:
-            return
-        self._handle_all()
-
-    def _handle_all(self) -> None:
-        """Handle the messages that wait now."""
-        try:
+    def _handle_all(self, wait_s: float | None = 0.0) -> None:
+        """Handle the messages that wait now; if there is none, wait so long for one, None for as long as it takes."""
+        with suppress(queue.Empty):
             while True:
-                self._handle(self._inbox.get_nowait())
-        except queue.Empty:
-            return
+                self._handle(self._inbox.get(block=wait_s != 0, timeout=wait_s))
+                wait_s = 0.0
 
     def _handle(self, message: ToEngine) -> None:
         match message:
@@ -177,7 +168,7 @@ class EngineThread:
 
     def _step(self) -> None:
         try:
-            with self._outputs.observing():
+            with self._outputs.top_logprobs.watching():
                 event = self._engine.step()
             if event is not None:
                 self._outputs.process(event)

@@ -173,11 +173,6 @@ class EventLog:
         self.closed = True
         self._wake()
 
-    def data(self, after: int = -1) -> list[LogEntry]:
-        """The messages that are kept, those up to a number left out: for readers in this process."""
-        with self._lock:
-            return [message.data for message in self._messages if message.number > after]
-
     async def read(
         self,
         after: int | None = None,

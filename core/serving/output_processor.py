@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -126,7 +126,7 @@ class OutputProcessor:
         self.metrics, self.log, self._validator = metrics, log, validator
         self._tokenizer = tokenizer
         self._special = {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} if tokenizer is not None else {}
-        self._top_logprobs = TopLogprobs()
+        self.top_logprobs = TopLogprobs()
         self._answers: dict[str, _Answer] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
         self.last_step = -1  # of this run, that was processed
@@ -152,10 +152,6 @@ class OutputProcessor:
     def clear(self) -> None:
         self._answers.clear()
 
-    def observing(self) -> AbstractContextManager[None]:
-        """A step is taken inside; the likeliest tokens beside its own are computed if somebody asked."""
-        return self._top_logprobs.watching()
-
     # -- what happened -------------------------------------------------------------------------------------------------
 
     def begin_run(self, run: int, header: Header) -> None:
@@ -167,7 +163,7 @@ class OutputProcessor:
     def queued(self, stream: TokenStream, request: Request) -> None:
         """The engine has queued a stream's request."""
         self.streams[stream.id] = stream
-        self._top_logprobs.ask(stream.id, stream.num_top_logprobs)
+        self.top_logprobs.ask(stream.id, stream.num_top_logprobs)
         self.log.add(
             {
                 "kind": "request",
@@ -191,7 +187,10 @@ class OutputProcessor:
         last = {s.request: index for index, s in enumerate(event.sampled)}
         try:
             for admitted in event.admitted:
-                self._admit(self.streams[admitted.request], event.t_start)
+                stream = self.streams[admitted.request]
+                if stream.times.admitted is None:  # it may be preempted, and admitted again
+                    stream.times.admitted = event.t_start
+                    self.metrics.admitted(stream)
             for index, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]
                 reason = reasons.pop(stream.id, None) if last[stream.id] == index else None
@@ -202,7 +201,7 @@ class OutputProcessor:
                     piece, shown = piece + rest, shown + answer.shown.finish(rest)
                 texts.setdefault(stream.id, []).append(piece)
                 t = event.passes[sampled.pass_index].t_end
-                likeliest = self._top_logprobs.take(stream.id, len(stream.prompt) + stream.num_tokens)
+                likeliest = self.top_logprobs.take(stream.id, len(stream.prompt) + stream.num_tokens)
                 handed.append((stream, Piece(stream.num_tokens, sampled.token_id, shown, sampled.logprob, reason, likeliest)))
                 self.metrics.token(stream, t)
                 stream.took(t)
@@ -244,11 +243,6 @@ class OutputProcessor:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _admit(self, stream: TokenStream, t: float) -> None:
-        if stream.times.admitted is None:  # it may be preempted, and admitted again
-            stream.times.admitted = t
-            self.metrics.admitted(stream)
-
     def _hand_over(self, handed: Sequence[tuple[TokenStream, Piece]]) -> None:
         """Give pieces to their streams, and free the slots of requests that end."""
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Piece]]] = {}
@@ -262,5 +256,5 @@ class OutputProcessor:
     def _release(self, stream: TokenStream) -> None:
         self.streams.pop(stream.id, None)
         self._answers.pop(stream.id, None)
-        self._top_logprobs.forget(stream.id)
+        self.top_logprobs.forget(stream.id)
         self._validator.release_slot(stream.client)

@@ -107,7 +107,7 @@ async def ended(job) -> dict:
     """A job's last delta, for one who only looks."""
     while not job.event_log.closed:
         await asyncio.sleep(0.01)
-    return job.event_log.data()[-1]
+    return job.event_log._messages[-1].data
 
 
 def test_a_run_that_was_left_is_found_again(runs: Visits):
@@ -119,7 +119,7 @@ def test_a_run_that_was_left_is_found_again(runs: Visits):
 
     job, last = asyncio.run(reload())
     assert last["done"] and last["url"] and "stopped" not in last
-    assert len([e for d in job.event_log.data() for e in d.get("events", ())]) == len(runs.store.traces[0].events)
+    assert len([e for m in job.event_log._messages for e in m.data.get("events", ())]) == len(runs.store.traces[0].events)
 
 
 def test_a_run_that_was_left_ends_after_a_while(runs: Visits, monkeypatch):

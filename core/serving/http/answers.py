@@ -122,22 +122,19 @@ def event_stream(
     async def lines() -> AsyncIterator[bytes]:
         try:
             async for event in events:
-                yield _line(event if isinstance(event, str) else compact(event))
+                yield _event(event)
         except InflightError as error:
-            yield _line(compact(error_body(status_of(error), str(error))))
+            yield _event(error_body(status_of(error), str(error)))
         finally:
             cancel(streams)
 
     return EventSourceResponse(lines(), sep="\n", send_timeout=serving.limits.send_s)
 
 
-def _line(data: str) -> bytes:
-    """An event of one line, which JSON without spaces is."""
-    return f"data: {data}\n\n".encode()
-
-
-def compact(data: dict[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+def _event(data: dict[str, Any] | str) -> bytes:
+    """An event of one line: words, or JSON without spaces."""
+    line = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"data: {line}\n\n".encode()
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
