@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 
@@ -21,27 +22,15 @@ class AttentionSpec(NamedTuple):
     sinks: torch.Tensor | None = None
 
 
-class Attend(Protocol):
-    """Attention of all queries of a pass.
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, PackedBatch, AttentionSpec], torch.Tensor]
+"""Attention of all queries of a pass: query `[R, H, W, Dk]`; keys `[slots, Hkv, Dk]` and values `[slots, Hkv, Dv]`, a layer's pool with this
+pass's K and V already written; the batch; what the layer asks. Returns `[R, W, H, Dv]`.
+"""
 
-    query `[R, H, W, Dk]`; keys `[slots, Hkv, Dk]` and values `[slots, Hkv, Dv]`: a layer's pool, this pass's K and V already written.
-    Returns `[R, W, H, Dv]`.
-    """
-
-    def __call__(
-        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
-    ) -> torch.Tensor: ...
-
-
-class Store(Protocol):
-    """Write a pass's new K `[R, Hkv, W, Dk]` and V `[R, Hkv, W, Dv]` into their slots of a layer's pool.
-
-    slots: int64 `[R * W]`.
-    """
-
-    def __call__(
-        self, key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
-    ) -> None: ...
+Store = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
+"""Write a pass's new K `[R, Hkv, W, Dk]` and V `[R, Hkv, W, Dv]` into their slots, int64 `[R * W]`, of a layer's pool: key, value, keys,
+values, slots.
+"""
 
 
 def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:

@@ -67,12 +67,12 @@ class ServingEngine:
     def drain(self) -> None:
         """Take no more requests and show no more events; what is under way goes on."""
         self._draining = True
-        self.send(messages.Drain())
+        self.send(messages.Command.DRAIN)
 
     def close(self) -> None:
         """End now: what is under way is cancelled, the thread joined."""
         self.drain()
-        self.send(messages.Stop())
+        self.send(messages.Command.STOP)
         self._thread.join()
 
     def send(self, message: ToEngine) -> None:
@@ -144,7 +144,7 @@ class ServingEngine:
 
     def clear(self) -> None:
         """Cancel everything under way."""
-        self.send(messages.CancelAll())
+        self.send(messages.Command.CANCEL_ALL)
 
     def change(self, config: EngineConfig, start: RunStart = "barrier") -> None:
         """See `ChangeConfig`."""

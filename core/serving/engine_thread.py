@@ -142,7 +142,7 @@ class EngineThread:
                 self._submit(stream)
             case messages.Cancel(stream):
                 self._cancel(stream)
-            case messages.CancelAll():
+            case messages.Command.CANCEL_ALL:
                 for stream in self._under_way:
                     self._cancel(stream)
                 self.pace.owe()  # a step, in which they leave
@@ -158,11 +158,11 @@ class EngineThread:
                 self._begin_next_run()
             case messages.SetClass():
                 self._class = message
-            case messages.Drain():
+            case messages.Command.DRAIN:
                 self.pace.set(None)
                 self._outputs.log.add(self._pace_entry)
                 self._outputs.log.close()
-            case messages.Stop():
+            case messages.Command.STOP:
                 self._stopping = True
         self._announce()
 

@@ -60,10 +60,6 @@ def without_tokens(sampled: Iterable[Sampled]) -> list[Sampled]:
     return [Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden) for s in sampled]
 
 
-def as_it_is(data: LogEntry) -> LogEntry:
-    return data
-
-
 class _Entry:
     """Its JSON is made when somebody first reads it."""
 
@@ -118,7 +114,9 @@ class EventLog:
     latest message of each state from before what it gets.
     """
 
-    def __init__(self, kept: int | None = None, chapters: int | None = None, shown: Callable[[LogEntry], Any] = as_it_is) -> None:
+    def __init__(
+        self, kept: int | None = None, chapters: int | None = None, shown: Callable[[LogEntry], Any] = lambda data: data
+    ) -> None:
         self._kept, self._chapters, self.shown = kept, chapters, shown
         self._messages: list[_Entry] = []  # their numbers follow each other; at most twice as many as are kept
         self._begins: list[int] = []  # the number of each chapter's first message

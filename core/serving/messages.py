@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from core.config import EngineConfig
@@ -30,11 +31,6 @@ class Cancel:
     """End a request; one that has ended stays as it is."""
 
     stream: TokenStream
-
-
-@dataclass(frozen=True)
-class CancelAll:
-    """End every request under way."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +65,15 @@ class SetClass:
     shadow: str | None = None
 
 
-@dataclass(frozen=True)
-class Drain:
-    """Go on at full speed; viewers are told nothing more."""
+class Command(Enum):
+    """Messages that need no more words."""
+
+    CANCEL_ALL = "end every request under way"
+    DRAIN = "go on at full speed; viewers are told nothing more"
+    STOP = "end after the step under way"
 
 
-@dataclass(frozen=True)
-class Stop:
-    """End after the step under way."""
-
-
-ToEngine = Submit | Cancel | CancelAll | SetPace | TakeSteps | ChangeConfig | SetClass | Drain | Stop
+ToEngine = Submit | Cancel | SetPace | TakeSteps | ChangeConfig | SetClass | Command
 
 
 # -- to viewers ----------------------------------------------------------------------------------------------------------
