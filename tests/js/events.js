@@ -1,6 +1,7 @@
 // Run with the path of a replay: prints its events as views read them.
 
 import { readFileSync } from "node:fs";
+import process from "node:process";
 
 import { eventReader } from "../../assets/player/run/events.js";
 

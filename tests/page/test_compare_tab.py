@@ -19,7 +19,7 @@ from core.measure.equivalence import equivalence
 from core.measure.rounds import Run
 from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import ENGINE_PRESETS, RECORDINGS
-from visualizer.page.bundle import page_html
+from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import KINDS, catalogue, open_recorded
 from visualizer.server.jobs import JobQueue, Jobs
