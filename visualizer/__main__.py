@@ -46,17 +46,6 @@ def record_comparisons(
     _print_sizes(measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note))
 
 
-def record_engines(
-    names: Annotated[list[str] | None, typer.Argument(help="Presets; by default all on which engines are compared.")] = None,
-    python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
-    repeats: Repeats = 5,
-) -> None:
-    """Compare vLLM and transformers with our engine and write the comparisons to assets/comparisons. Wants a quiet machine."""
-    from visualizer.documents.record import record_engines as measure
-
-    _print_sizes(measure(names or (), python=python, repeats=repeats, say=print_note))
-
-
 def _print_sizes(recorded: Iterable[tuple[str, Path]]) -> None:
     for name, path in recorded:
         files = [path] if path.is_file() else path.iterdir()
@@ -82,7 +71,6 @@ commands = program(
         **COMMANDS,
         "record": record,
         "record-comparisons": record_comparisons,
-        "record-engines": record_engines,
         "export-site": export_site,
     }
 )

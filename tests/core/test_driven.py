@@ -8,13 +8,13 @@ import time
 from dataclasses import replace
 
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
-from core.measure.baselines.recorded import transformers_batching
 from core.measure.divergence import divergence
 from core.models.load import load_adapter
-from core.recorders.engine_task import BLOCK_SIZE, EngineTask, drive
 from core.recorders.follow import Follower, News
 from core.trace.events import StepEvent
 from core.workload.presets import PRESETS
+from engines.contenders import transformers_batching
+from engines.task import BLOCK_SIZE, EngineTask, drive
 
 SAMPLING = SamplingParams(4, ignore_eos=True)
 

@@ -19,11 +19,11 @@ from core.cli import main
 from core.config import ASSETS
 from core.measure.divergence import divergence
 from core.recorders.convert import open_recording, to_trace
-from core.recorders.engine_task import EngineTask
 from core.recorders.raw import read_raw
-from core.recorders.vllm.record import PYTHON, VllmProcess, vllm_python
 from core.trace.ranks import Ranks
 from core.workload.presets import preset
+from engines.task import EngineTask
+from engines.vllm import PYTHON, VllmProcess, vllm_python
 from measure.vllm_ranks import Served, served
 
 INSTALL = "INFLIGHT_VLLM_INSTALL"

@@ -21,10 +21,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.config import ASSETS
-from core.recorders.vllm.drive import ENVIRONMENT
+from engines.drive import ENVIRONMENT
 
 _BLOCK = 16
 _PROMPT = 32

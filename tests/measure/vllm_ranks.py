@@ -31,13 +31,13 @@ from core.cli.output import print_line
 from core.config import ASSETS
 from core.errors import InflightError
 from core.recorders.convert import open_recording
-from core.recorders.engine_task import EngineTask
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
 from core.recorders.vllm import inflight_vllm
-from core.recorders.vllm.drive import ENVIRONMENT
-from core.recorders.vllm.record import require_python
 from core.workload.request import Request
+from engines.drive import ENVIRONMENT
+from engines.task import EngineTask
+from engines.vllm import require_python
 from measure import script
 from visualizer.documents.catalogue import RANKED, TRACES
 

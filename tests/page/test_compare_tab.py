@@ -17,8 +17,9 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.equivalence import equivalence
 from core.measure.rounds import Run
+from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
-from visualizer.documents.record import ENGINE_PRESETS, RECORDINGS
+from visualizer.documents.record import RECORDINGS
 from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import KINDS, catalogue, open_recorded

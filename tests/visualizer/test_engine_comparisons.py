@@ -7,8 +7,8 @@ import pytest
 from core.errors import InflightError
 from core.measure.divergence import divergence
 from core.trace.events import StepEvent
+from measure.record_engines import record_engines
 from visualizer.documents.comparison import RECORDED, document, load
-from visualizer.documents.record import record_engines
 from visualizer.words import verdicts
 
 

@@ -35,7 +35,7 @@ OTHER_ENGINES = _elsewhere(
     "Cache full, in vLLM",
     "vLLM's own steps on the requests of Cache full, recorded inside vLLM.",
 )
-"""Runs of another engine on a preset's requests; `record-engines` records them."""
+"""Runs of another engine on a preset's requests; `tests/measure/record_engines.py` records them."""
 RUNS = {**PRESETS, **OTHER_ENGINES}
 
 RANKED = _elsewhere(

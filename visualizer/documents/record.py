@@ -1,8 +1,8 @@
 """How what ships with the page is made: the recorded runs, and the comparisons, whose times are taken on a quiet machine alone.
 
 `record` runs the presets, and beside them runs with a mistake made on purpose, which are kept apart: lessons count what the mistake did to the
-texts, and no view draws them, since its mask is not the one that ran. `record_comparisons` times policies and baselines, `record_engines` vLLM and
-transformers beside our engine; vLLM runs in an environment of its own.
+texts, and no view draws them, since its mask is not the one that ran. `record_comparisons` times policies and baselines; `tests/measure/record_engines.py`
+times vLLM and transformers beside our engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure import baselines
-from core.measure.baselines.recorded import transformers_batching, vllm
 from core.measure.compare import QUIET, compare, engine_contender, environment, too_busy
 from core.measure.cost_curve import cost_curve
 from core.measure.equivalence import equivalence
@@ -29,13 +28,11 @@ from core.measure.load import Sweep, sweep_load
 from core.measure.mistakes import leaky_engine, unmasked_pads
 from core.measure.rounds import Contender, load_average
 from core.models.cache import ModelCache
-from core.recorders.engine_task import EngineTask
-from core.recorders.vllm.record import VllmProcess, require_python
 from core.runner.engine import Engine
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
-from visualizer.documents.catalogue import LEAKS, OTHER_ENGINES, TRACES
+from visualizer.documents.catalogue import LEAKS, TRACES
 from visualizer.documents.comparison import RECORDED, Shown, save
 
 Say = Callable[[str], None]
@@ -121,8 +118,6 @@ RECORDINGS = {  # by the preset
 }
 LOAD = Sweep(seconds=10.0)
 """Poisson arrivals, seeded; at most ten seconds a point, six rates a policy."""
-ENGINE_PRESETS = ("short-and-long", "long-prompt-arrives", "long-prompt-chunked", "kv-pressure", "shared-prefix", "poisson-32")
-"""On which vLLM and transformers are compared with our engine."""
 
 
 def record_comparisons(
@@ -141,38 +136,15 @@ def record_comparisons(
     """
     if unknown := [name for name in names if name not in RECORDINGS]:
         raise InflightError(f"There is no comparison {unknown[0]!r} to record; there are {', '.join(RECORDINGS)}.")
-    before = _load_of_a_quiet_machine(load)
+    before = load_of_a_quiet_machine(load)
     if threads is not None:
         torch.set_num_threads(threads)
     made = ((name, _compare_policies(name, repeats, device, say)) for name in names or RECORDINGS)
-    return _save_all(made, folder, before)
+    return save_all(made, folder, before)
 
 
-def record_engines(
-    names: Sequence[str] = (),
-    folder: Path = RECORDED,
-    traces: Path = TRACES,
-    *,
-    python: str | None = None,
-    repeats: int = 5,
-    load: Callable[[], float | None] = load_average,
-    say: Say = lambda text: None,
-) -> Iterator[tuple[str, Path]]:
-    """Measure and write the comparison of each of `ENGINE_PRESETS`, or of those named, yielding each as it is written, and the runs of vLLM
-    that the page shows by themselves.
-
-    python: of an environment with vLLM. Raises InflightError, before anything is measured, where none is named, for an unknown name and
-    for a machine that is not quiet.
-    """
-    python = require_python(python)
-    if unknown := [name for name in names if name not in ENGINE_PRESETS]:
-        raise InflightError(f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(ENGINE_PRESETS)}.")
-    before = _load_of_a_quiet_machine(load)
-    made = ((name, _compare_engines(preset(name), python, traces, repeats, say)) for name in names or ENGINE_PRESETS)
-    return _save_all(made, folder, before)
-
-
-def _load_of_a_quiet_machine(load: Callable[[], float | None]) -> float | None:
+def load_of_a_quiet_machine(load: Callable[[], float | None]) -> float | None:
+    """The load average; raises InflightError where other work would be measured, too."""
     found, cpus = load(), os.cpu_count()
     if too_busy(found, cpus):
         raise InflightError(
@@ -181,7 +153,8 @@ def _load_of_a_quiet_machine(load: Callable[[], float | None]) -> float | None:
     return found
 
 
-def _save_all(made: Iterator[tuple[str, Shown]], folder: Path, load_before: float | None) -> Iterator[tuple[str, Path]]:
+def save_all(made: Iterator[tuple[str, Shown]], folder: Path, load_before: float | None) -> Iterator[tuple[str, Path]]:
+    """Write each comparison as it is made, with the load that was found before the first."""
     for name, shown in made:
         shown.environment["load_average"] = load_before  # later comparisons find the load of those before
         yield name, save(shown, folder / shown.workload)
@@ -202,7 +175,7 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
     if recording.outside:
         work, limits = baselines.jobs(workload, tokenizer), (asked.config.max_num_seqs, asked.config.max_num_batched_tokens)
         contenders += [baselines.contender(other, adapter.model, work, *limits) for other in recording.outside]
-    shown = _compared(contenders, name, asked, engines[0].trace.header, repeats, say)
+    shown = timed(contenders, name, asked, engines[0].trace.header, repeats, say)
     say("cost curve")
     shown.cost = cost_curve(adapter)
     for switch in ("honest", "leak"):
@@ -215,21 +188,7 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
     return shown
 
 
-def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, say: Say) -> Shown:
-    """vLLM, our `continuous` and transformers in rotated order, with as many threads each."""
-    adapter, tokenizer = ModelCache().get(chosen.model, "cpu")
-    asked = EngineTask.of(chosen, tokenizer)
-    engine = Engine(adapter, tokenizer, asked.config)
-    say(f"{chosen.name}: loading vLLM")
-    with VllmProcess(asked, python, torch.get_num_threads()) as other:
-        contenders = [vllm(asked, other), engine_contender(engine, asked.workload), transformers_batching(asked, adapter.model)]
-        shown = _compared(contenders, f"engines-{chosen.name}", chosen, engine.trace.header, repeats, say, "Other engines")
-    if (run := f"vllm-{chosen.name}") in OTHER_ENGINES and (trace := shown.comparison.runs["vLLM"].trace) is not None:
-        trace.save(traces / f"{run}.jsonl")
-    return shown
-
-
-def _compared(
+def timed(
     contenders: Sequence[Contender], name: str, chosen: Preset, header: Header, repeats: int, say: Say, group: str = ""
 ) -> Shown:
     """Timed in rotated order; their runs are marked as recorded."""

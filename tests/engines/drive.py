@@ -1,6 +1,6 @@
 """Runs vLLM in a process of its own, driven by lines of JSON; vLLM's own output is kept out of them.
 
-The first line says what is asked for (`core.recorders.engine_task.EngineTask`); the answer is `{"ready": version}` once the model is loaded. After that a
+The first line says what is asked for (`engines.task.EngineTask`); the answer is `{"ready": version}` once the model is loaded. After that a
 line names a file, and the answer is `{"seconds": …}` when the workload has run and its steps are recorded there.
 
 Every request is handed to `LLMEngine.add_request` just before the `LLMEngine.step` at which it arrives, in this one thread, so that vLLM
@@ -16,8 +16,8 @@ import time
 from typing import IO, Any
 
 from core.config import ASSETS
-from core.recorders.engine_task import ARRIVALS, EngineTask, drive
 from core.workload.request import Request
+from engines.task import ARRIVALS, EngineTask, drive
 
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler in this process, so that its steps can be taken one by one

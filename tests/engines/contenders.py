@@ -1,6 +1,6 @@
 """Other engines that leave a trace of what they did: vLLM in a process of its own, transformers in this one, each timed while it is recorded.
 
-Both are handed each request just before the step at which it arrives (`core.recorders.engine_task.drive`). Their times go from the first request
+Both are handed each request just before the step at which it arrives (`engines.task.drive`). Their times go from the first request
 handed over to the end of the last step; loading a model and making a KV pool are not in them, listening is.
 """
 
@@ -19,10 +19,10 @@ from core.measure.baselines.job import Job
 from core.measure.baselines.transformers_continuous import TransformersContinuous
 from core.measure.rounds import Contender, Run
 from core.recorders.convert import open_recording
-from core.recorders.engine_task import ARRIVALS, EngineTask, drive
 from core.recorders.transformers_batching import recording
-from core.recorders.vllm.record import VllmProcess
 from core.workload.request import Request
+from engines.task import ARRIVALS, EngineTask, drive
+from engines.vllm import VllmProcess
 
 
 class _Recorded(NamedTuple):

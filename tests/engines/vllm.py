@@ -1,6 +1,6 @@
 """vLLM's own steps on our presets, as traces: one command.
 
-    python -m core.recorders.vllm.record short-and-long kv-pressure --out FOLDER
+    PYTHONPATH=.:tests python -m engines.vllm short-and-long kv-pressure --out FOLDER
 
 vLLM needs an environment of its own: name its Python by `--python` or `INFLIGHT_VLLM_PYTHON`, or run the command by it. The raw
 recording and the trace of each preset are kept. `VllmProcess` is the engine as comparisons use it: a process that runs a workload on request.
@@ -20,13 +20,13 @@ from typing import IO, Any
 
 from core.errors import InflightError
 from core.recorders.convert import open_recording
-from core.recorders.engine_task import EngineTask
 from core.recorders.texts import tokenizer_of
 from core.workload.presets import preset
+from engines.task import EngineTask
 
 PYTHON = "INFLIGHT_VLLM_PYTHON"
 _START_S, _RUN_S = 300.0, 300.0  # after which it counts as stuck
-_ROOT = Path(__file__).resolve().parents[len((__package__ or "").split("."))]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 class VllmProcess:
@@ -39,10 +39,12 @@ class VllmProcess:
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._folder = tempfile.TemporaryDirectory()
         self._runs = 0
-        found = {**os.environ, "PYTHONPATH": str(_ROOT)} | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+        found = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'tests'}"} | (
+            {"OMP_NUM_THREADS": str(threads)} if threads else {}
+        )
         try:
             self._process = subprocess.Popen(
-                [python, "-m", f"{__package__}.drive"],
+                [python, "-m", "engines.drive"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, env=found, cwd=self._folder.name,
             )  # fmt: skip
         except OSError as error:
@@ -108,7 +110,7 @@ def require_python(python: str | None) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m core.recorders.vllm.record", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m engines.vllm", description=__doc__.partition("\n")[0])
     parser.add_argument("presets", nargs="+", metavar="PRESET")
     parser.add_argument("--out", type=Path, required=True, help="a folder")
     parser.add_argument("--python", default=vllm_python() or sys.executable, help=f"of a vLLM environment; by default ${PYTHON}")

@@ -1,0 +1,1 @@
+"""vLLM and transformers on our presets, beside our engine: how the comparisons of engines that ship with the page are recorded."""
