@@ -281,7 +281,7 @@ def test_the_likeliest_tokens_are_those_of_the_plain_engine_though_passes_are_la
         streams = [await made.submit(made.check(prompt, s), s, num_top_logprobs=count) for prompt, s, count in asked]
         found = await asyncio.gather(*map(whole, streams))
         await idle(made)
-        assert not made.engine.outputs._top_logprobs._asked and not made.engine.outputs._top_logprobs._found
+        assert not made.engine.outputs.top_logprobs._asked and not made.engine.outputs.top_logprobs._found
         return found
 
     expected = None

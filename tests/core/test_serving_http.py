@@ -174,7 +174,7 @@ def test_the_likeliest_tokens_are_told_to_who_asks_and_to_nobody_else(client, se
     streamed = [c.choices[0].logprobs.top_logprobs for c in client.completions.create(**asked, logprobs=3, stream=True)]
     assert [told for part in streamed for told in part] == choice.logprobs.top_logprobs
     assert client.completions.create(**asked, logprobs=0).choices[0].logprobs.top_logprobs is None
-    assert not server.serving.engine.outputs._top_logprobs._asked and not server.serving.engine.outputs._top_logprobs._found
+    assert not server.serving.engine.outputs.top_logprobs._asked and not server.serving.engine.outputs.top_logprobs._found
 
 
 def test_the_likeliest_tokens_of_a_chat(client):

@@ -182,7 +182,7 @@ def test_memory_is_flat_over_many_requests():
             made.event_log._kept = 200
             first, second, *_, last = asyncio.run(measured(made))
             assert last - second < 0.15 * second + 300_000, (first, second, last)
-            assert not made._thread._under_way and not made.engine.outputs._top_logprobs._asked
+            assert not made._thread._under_way and not made.engine.outputs.top_logprobs._asked
             assert made.num_requests == 0 and len(made.event_log._messages) <= 400
     finally:
         tracemalloc.stop()

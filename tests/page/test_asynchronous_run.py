@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from core.config import POLICIES
 from core.trace.trace import Trace
@@ -150,9 +151,12 @@ def test_graph_padding_stands_after_the_row(visit, ran, at):
     page = visit(replay=replay(ran))
     seek(page, at)
     assert page.evaluate("inflight.row.cells.map(c => c.text).at(-1)") == "+1 graph padding"
-    assert page.evaluate("(() => { const c = inflight.row.cells.at(-1); return inflight.row.hit(c.x + 2, c.y + 2).lines[0][0]; })()").startswith(
-        "Graph padding: the CUDA graph has 4 positions"
-    )  # fmt: skip
+    x, y = (
+        page.evaluate("""(() => { const c = inflight.row.cells.at(-1), box = inflight.row.surface.canvas.getBoundingClientRect();
+        return [box.x + c.x + 2, box.y + c.y + 2]; })()""")
+    )
+    page.mouse.move(x, y)
+    expect(page.locator(".tooltip")).to_contain_text("Graph padding: the CUDA graph has 4 positions, 1 of them for nobody")
     wide = next(i for i, e in enumerate(ran.events) if e.passes[0].bucket is None)
     seek(page, wide)
     assert not page.evaluate("inflight.row.cells.some(c => c.graph)")
