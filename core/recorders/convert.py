@@ -47,7 +47,7 @@ from core.trace.events import (
 )
 from core.trace.file import TokenizedRequest
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
-from core.trace.rules import REASONS, why_admitted, why_stalled, why_waiting
+from core.trace.inferred import REASONS, why_admitted, why_stalled, why_waiting
 from core.trace.run_state import RunState
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request

@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from itertools import groupby
 from typing import Any
 
-from core.config import EngineConfig
-from core.trace.events import NOTHING_BINDS, Arrived, BeforeOrAfter, Pass, Sampled, Segment, StepEvent, Why
-from core.trace.header import ExecutionFacts, Header
+from core.trace.bounds import in_order, parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_reason
+from core.trace.events import BeforeOrAfter, Segment, StepEvent
+from core.trace.header import Header
+from core.trace.inferred import REASONS, inferred_reasons
 from core.trace.run_state import RunState
 from core.trace.schema import misshapen
 from core.workload.request import Request, is_text
 
 _FINISH_REASONS = ("length", "stop", "cancelled", "error")
-_ROUNDING = 1e-5  # seconds: times are recorded in microseconds
-_APART = 1e-3  # seconds by which the clocks of a host and its device may differ
-_AHEAD = 1.0  # seconds that a host may still be busy with a step whose passes its device has computed
-_LOGITS = 1e-3  # by which rounded logits and probabilities may differ
-
-REASONS = "lanes if all are taken, else the token budget if it is spent, else KV blocks"
-"""The rule in words, as the header of a trace names it."""
 
 
 class Checker:
@@ -486,101 +480,3 @@ class Checker:
 
     def _max_tokens(self, request: str) -> int:
         return self._num_prompt[request] + self._requests[request].sampling.max_new_tokens
-
-
-# -- bounds for what was measured and cannot be computed again: times, and how probable a token was ----------------------
-
-
-def in_order(event: StepEvent, since: float) -> bool:
-    """Whether the step's times run forwards from `since`, the end of the step before."""
-    times = [since, event.t_start, *(t for p in event.passes for t in (p.t_start, p.t_end)), event.t_end]
-    return times == sorted(times)
-
-
-def parts_fit(event: StepEvent, one_clock: bool) -> bool:
-    """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling are the passes and nothing else, and scheduling lies
-    beside them; without it the device's parts alone fit, the host's lie beside another step.
-    """
-    schedule, prepare, forward, sample = (
-        getattr(event.timings, part) or 0.0 for part in ("schedule", "prepare", "forward", "sample")
-    )
-    whole = event.t_end - event.t_start
-    if min(schedule, prepare, forward, sample) < 0:
-        return False
-    if not one_clock:
-        return forward + sample <= whole + _APART and max(schedule, prepare) <= event.t_end + _AHEAD
-    passes = sum([p.t_end - p.t_start for p in event.passes])
-    rounding = _ROUNDING + 1e-6 * len(event.passes)
-    return abs(prepare + forward + sample - passes) <= rounding and schedule + passes <= whole + rounding
-
-
-def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
-    """Whether a request can have come at that time: before the first pass and, where arrivals count steps, within the step."""
-    latest = event.passes[0].t_start if event.passes and one_clock else event.t_end
-    earliest = event.t_start - _ROUNDING if by_step and one_clock else 0.0
-    return earliest <= arrived.t <= latest
-
-
-def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
-    """Whether a token can be the most probable one, given its probability and its margin: every other token is at most as probable as the
-    runner-up.
-    """
-    runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
-    least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)
-    return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
-
-
-def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
-    """Whether the pass can have been a CUDA graph of as many positions as it says: the next power of two, or these very rows."""
-    if execution is None or not execution.cuda_graphs:
-        return False
-    least, most = execution.min_graph_positions or 1, execution.max_graph_positions or 0
-    positions, bucket = forward.rows * forward.width, forward.bucket or 0
-    if forward.layout == "padded":
-        return forward.width == 1 and bucket == positions
-    return positions <= bucket <= min(most, max(least, 2 * positions - 1))
-
-
-def plausible_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
-    """Whether a reason is that of a limit that there is, with its numbers. totals: of each limit, all that there is of it."""
-    return (
-        why is None
-        or why == NOTHING_BINDS
-        or (why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)
-    )
-
-
-# -- reasons that another engine does not record: one rule, for those who convert its steps and those who check them ----
-
-
-def why_admitted(length: int, missing: int, budget: int) -> Why:
-    """What limits the first chunk of `length` tokens of a request that lacks so many."""
-    return Why("budget", length, missing, budget) if length < missing else NOTHING_BINDS
-
-
-def why_waiting(tokens: int, lanes: tuple[int, int], budget: tuple[int, int], blocks: tuple[int, int], block_size: int) -> Why:
-    """Why the head of the queue, of so many tokens, waits. lanes, budget, blocks: how much of each is free, and how much there is."""
-    if lanes[0] <= 0:
-        return Why("lanes", 0, 1, lanes[1])
-    if budget[0] <= 0:
-        return Why("budget", 0, tokens, budget[1])
-    return Why("blocks", blocks[0], -(-tokens // block_size), blocks[1])
-
-
-def why_stalled(budget: tuple[int, int], blocks: tuple[int, int]) -> Why:
-    """Why a running request computes nothing."""
-    return Why("budget", 0, 1, budget[1]) if budget[0] <= 0 else Why("blocks", blocks[0], 1, blocks[1])
-
-
-def inferred_reasons(event: StepEvent, state: RunState, config: EngineConfig, num_blocks: int) -> list[Why | None]:
-    """The reasons of a step: of the head of the queue, of those who join, of those who stall. state: while its passes run."""
-    spent = event.budget.decode + event.budget.prefill
-    budget = (event.budget.limit or 0) - spent, event.budget.limit or 0
-    blocks = num_blocks - event.kv.used, num_blocks
-    lanes = config.num_lanes - len(state.lanes), config.num_lanes
-    head, chunks = event.waiting.request, {s.request: s for s in event.segments}
-    reasons = [None if head is None else why_waiting(state.num_tokens[head], lanes, budget, blocks, config.block_size)]
-    for request in [a.request for a in event.admitted]:
-        chunk = chunks.get(request)
-        reasons.append(why_admitted(chunk.length, state.num_tokens[request] - chunk.start, budget[1]) if chunk else None)
-    return [*reasons, *[why_stalled(budget, blocks) for _ in event.stalled]]

@@ -1,0 +1,73 @@
+"""Bounds for what was measured and cannot be computed again: times, graphs, and how probable a token was. Knows no run's state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from core.trace.events import NOTHING_BINDS, Arrived, Pass, Sampled, StepEvent, Why
+from core.trace.header import ExecutionFacts
+
+_ROUNDING = 1e-5  # seconds: times are recorded in microseconds
+_APART = 1e-3  # seconds by which the clocks of a host and its device may differ
+_AHEAD = 1.0  # seconds that a host may still be busy with a step whose passes its device has computed
+_LOGITS = 1e-3  # by which rounded logits and probabilities may differ
+
+
+def in_order(event: StepEvent, since: float) -> bool:
+    """Whether the step's times run forwards from `since`, the end of the step before."""
+    times = [since, event.t_start, *(t for p in event.passes for t in (p.t_start, p.t_end)), event.t_end]
+    return times == sorted(times)
+
+
+def parts_fit(event: StepEvent, one_clock: bool) -> bool:
+    """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling are the passes and nothing else, and scheduling lies
+    beside them; without it the device's parts alone fit, the host's lie beside another step.
+    """
+    schedule, prepare, forward, sample = (
+        getattr(event.timings, part) or 0.0 for part in ("schedule", "prepare", "forward", "sample")
+    )
+    whole = event.t_end - event.t_start
+    if min(schedule, prepare, forward, sample) < 0:
+        return False
+    if not one_clock:
+        return forward + sample <= whole + _APART and max(schedule, prepare) <= event.t_end + _AHEAD
+    passes = sum([p.t_end - p.t_start for p in event.passes])
+    rounding = _ROUNDING + 1e-6 * len(event.passes)
+    return abs(prepare + forward + sample - passes) <= rounding and schedule + passes <= whole + rounding
+
+
+def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
+    """Whether a request can have come at that time: before the first pass and, where arrivals count steps, within the step."""
+    latest = event.passes[0].t_start if event.passes and one_clock else event.t_end
+    earliest = event.t_start - _ROUNDING if by_step and one_clock else 0.0
+    return earliest <= arrived.t <= latest
+
+
+def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
+    """Whether a token can be the most probable one, given its probability and its margin: every other token is at most as probable as the
+    runner-up.
+    """
+    runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
+    least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)
+    return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
+
+
+def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
+    """Whether the pass can have been a CUDA graph of as many positions as it says: the next power of two, or these very rows."""
+    if execution is None or not execution.cuda_graphs:
+        return False
+    least, most = execution.min_graph_positions or 1, execution.max_graph_positions or 0
+    positions, bucket = forward.rows * forward.width, forward.bucket or 0
+    if forward.layout == "padded":
+        return forward.width == 1 and bucket == positions
+    return positions <= bucket <= min(most, max(least, 2 * positions - 1))
+
+
+def plausible_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
+    """Whether a reason is that of a limit that there is, with its numbers. totals: of each limit, all that there is of it."""
+    return (
+        why is None
+        or why == NOTHING_BINDS
+        or (why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)
+    )
