@@ -127,7 +127,7 @@ def test_every_command_of_the_readme_runs(tmp_path):
     # A comparison is recorded on a quiet machine alone.
     in_prose = re.findall(r"`(python -m visualizer (?!record-comparisons)[^`]+)`", README)
     walked = [*commands(), *[command.replace("FOLDER", "site") for command in in_prose]]
-    assert len([c for c in walked if c.startswith("python -m ")]) >= 8
+    assert len([c for c in walked if c.startswith("python -m ")]) >= 5
     for command in walked:
         for pattern, cheaper in CHEAPER:
             command = re.sub(pattern, cheaper, command)

@@ -39,7 +39,7 @@ class ColdStart:
     paint: float
     picture: float
 
-    def print_line(self) -> str:
+    def line(self) -> str:
         return "".join(f"{value:>14.1f} s" for value in (self.listening, self.paint, self.picture))
 
 

@@ -64,7 +64,7 @@ class Row:
     browser: float | None
     refusals: tuple[str, ...]
 
-    def print_line(self) -> str:
+    def line(self) -> str:
         times = "".join(f"{value:>14.1f} s" for value in (self.picture_p95, self.first_step_p95, self.end_p95))
         drawn = "–" if self.browser is None else f"{self.browser:.1f} s"
         return "\n".join((f"{self.visitors:>8}{self.served:>8}{self.in_line:>9}{times}{drawn:>12}", *self.refusals))

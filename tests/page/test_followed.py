@@ -54,7 +54,11 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     with writing(VLLM, folder / "run.raw.jsonl"):
         for page in (ada, bo):
             settled(page, "inflightLive.batch.run?.length > 8 && inflight.run === inflightLive.batch.run")
-        for words in ("vLLM 0.32.0", "watched, not steered", "Not recorded by vLLM, and absent here: prepare, sample."):
+        for words in (
+            "vLLM 0.32.0",
+            "you can watch it, but not control it",
+            "Not recorded by vLLM, and absent here: prepare, sample.",
+        ):
             expect(ada.locator(".followed")).to_contain_text(words)
         for selector in (".ask", ".teacher-button", ".qr-button", ".save-button", ".own"):
             assert ada.locator(f".live {selector}").is_hidden(), selector

@@ -157,7 +157,7 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     for hidden in ("hide_texts", "hide_nicknames"):
         with teacher.expect_response("**/control"):
             teacher.check(f"[name={hidden}]")
-    settled(pupil, "document.querySelector('.live-says').textContent.includes('hides texts')")
+    settled(pupil, "document.querySelector('.live-says').textContent.includes('has hidden the texts')")
     late = opened(visit, live_url)
     ask(late, "Zounds and gadzooks", 12, "Ethelred")
     control(live_url, steps=3)

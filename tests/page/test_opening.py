@@ -153,7 +153,7 @@ def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit
     give(page, "talk.jsonl", MOONCAKE)
     settled(page, "document.querySelector('.preset-shows').textContent.includes('talk')")
     says = page.locator(".preset-shows").inner_text()
-    assert "2 requests within 4.0 s" in says and "% of those on record" in says and "Prefixes are shared" in says
+    assert "Requests: 2 within 4.0 s" in says and "% of those on record" in says and "Prefixes are shared" in says
     said = page.evaluate("() => inflight.editor.spec()")
     assert said["config"]["prefix_caching"] and said["workload"]["arrival_unit"] == "s"
     first, second = (r["prompt_token_ids"] for r in said["workload"]["requests"])

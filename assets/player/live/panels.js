@@ -57,10 +57,10 @@ export class FollowedView {
 }
 
 /** Which rank of how many, as far as that is known. */
-function whose({ ranks, count, of }, all) {
+function whose({ ranks, count: numRanks, of }, all) {
   if (all) return t(`, ${count(ranks.length)} [rank|ranks]`);
   const mine = ranks.find((rank) => rank.of === of);
-  return mine && count > 1 ? t(`, rank ${mine.rank} of ${count}`) : "";
+  return mine && numRanks > 1 ? t(`, rank ${mine.rank} of ${numRanks}`) : "";
 }
 
 /** A recording by its rank, where no other engine's has the same. */
