@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -33,7 +33,6 @@ Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to wa
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables; docs/command-line.md has the schema.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing.")]
-Order = Literal["request", "cached-new"]
 SLO = Annotated[
     list[str] | None,
     typer.Option("--slo", help="A goodput limit in seconds: ttft=0.5, tpot=0.05 or e2e=3; repeatable."),

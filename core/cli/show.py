@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import SLO, Json, Order, TraceFile, parse_slos, require_file
+from core.cli.options import SLO, Json, TraceFile, parse_slos, require_file
 from core.cli.output import finish, out, print_line
 from core.cli.report import headline, print_steps, print_summary, summary
 from core.cli.terminal import mask_lines, step_json
 from core.errors import InflightError
+from core.trace.mask import Order
 from core.trace.trace import Trace
 
 
