@@ -16,10 +16,9 @@ from core.trace.mask import mask_of
 from core.trace.messages import english
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
-from core.workload.request import Request as Asked
-from core.workload.request import SamplingParams
+from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from exercises.given import Piece, Request
+from exercises.given import Chunk, RequestProgress
 
 ROUNDS = 12
 
@@ -45,27 +44,27 @@ def continuous(answers: ModuleType) -> Result:
 def mask(answers: ModuleType) -> Result:
     draw = random.Random(1)
     for _ in range(ROUNDS):
-        pieces, segments = [], []
+        chunks, segments = [], []
         for lane in range(draw.randint(1, 4)):
             start = draw.choice((0, 0, draw.randint(1, 6)))
             end = start + (1 if start and draw.random() < 0.6 else draw.randint(1, 5))
-            pieces.append(Piece("ABCD"[lane], start, end))
+            chunks.append(Chunk("ABCD"[lane], start, end))
             segments.append(Segment(0, "ABCD"[lane], lane, "prefill" if end - start > 1 else "decode", start, end - start, end))
         tokens = sum(s.length for s in segments)
         expected = mask_of(Pass("packed", 1, tokens, tokens, 0, 0.0, 0.0), segments, lambda request, position: "")
-        found = answers.block_diagonal_mask(pieces)
+        found = answers.block_diagonal_mask(chunks)
         if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
             return Result(f"It returned {found!r}, not a list of rows, each a list of True and False.")
         shape = [len(row) for row in found]
         if shape != [len(expected.keys)] * len(expected.queries):
-            return Result(f"For {pieces} the mask must have {len(expected.queries)} rows of {len(expected.keys)} cells.")
+            return Result(f"For {chunks} the mask must have {len(expected.queries)} rows of {len(expected.keys)} cells.")
         for q, row in enumerate(found):
             for k, cell in enumerate(row):
                 if bool(cell) != expected.allowed[q][k]:
                     query, key = expected.queries[q], expected.keys[k]
                     may = "may look" if expected.allowed[q][k] else "must not look"
                     return Result(
-                        f"For {pieces}: position {query.position} of {query.request} {may} at key {key.position} of {key.request}."
+                        f"For {chunks}: position {query.position} of {query.request} {may} at key {key.position} of {key.request}."
                     )
     return Result(None)
 
@@ -129,7 +128,7 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
     for _ in range(ROUNDS):
         config = EngineConfig(policy=policy, max_num_seqs=draw.randint(1, 4), max_num_batched_tokens=draw.randint(4, 20))
         requests = [
-            Asked(
+            Request(
                 f"r{i}",
                 prompt_token_ids=tuple(range(1, draw.randint(2, 24))),
                 sampling=SamplingParams(max_new_tokens=draw.randint(1, 9), ignore_eos=True),
@@ -162,8 +161,8 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
     return Result(None, trace)
 
 
-def _seen(state: RunState, request: str) -> Request:
-    return Request(request, state.num_tokens[request], state.computed.get(request, 0))
+def _seen(state: RunState, request: str) -> RequestProgress:
+    return RequestProgress(request, state.num_tokens[request], state.computed.get(request, 0))
 
 
 def _computed(event: StepEvent) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What the exercises are given: requests as a scheduler sees them, and pieces of a packed row."""
+"""What the exercises are given: requests as a scheduler sees them, and chunks of a packed row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestProgress:
     """tokens: prompt and generated so far. computed: how many of them are in the cache. It decodes once only the newest is missing."""
 
     id: str
@@ -24,7 +24,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """Positions `start` … `end - 1` of a request, computed now; those before are cached."""
 
     request: str

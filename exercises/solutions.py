@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from exercises.given import Piece, Request
+from exercises.given import Chunk, RequestProgress
 
 
-def schedule_static(waiting: list[Request], running: list[Request], lanes: int) -> dict[str, int]:
+def schedule_static(waiting: list[RequestProgress], running: list[RequestProgress], lanes: int) -> dict[str, int]:
     wave = running or waiting[:lanes]
     return {request.id: request.left for request in wave}
 
 
-def schedule_continuous(waiting: list[Request], running: list[Request], lanes: int, budget: int) -> dict[str, int]:
+def schedule_continuous(
+    waiting: list[RequestProgress], running: list[RequestProgress], lanes: int, budget: int
+) -> dict[str, int]:
     plan: dict[str, int] = {}
     in_order = [r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[: lanes - len(running)]
     for request in in_order:
@@ -22,9 +24,9 @@ def schedule_continuous(waiting: list[Request], running: list[Request], lanes: i
     return plan
 
 
-def block_diagonal_mask(pieces: list[Piece]) -> list[list[bool]]:
-    keys = [(piece.request, position) for piece in pieces for position in range(piece.end)]
-    queries = [(piece.request, position) for piece in pieces for position in range(piece.start, piece.end)]
+def block_diagonal_mask(chunks: list[Chunk]) -> list[list[bool]]:
+    keys = [(chunk.request, position) for chunk in chunks for position in range(chunk.end)]
+    queries = [(chunk.request, position) for chunk in chunks for position in range(chunk.start, chunk.end)]
     return [[request == of and key <= position for of, key in keys] for request, position in queries]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exercises.given import Piece, Request
+from exercises.given import Chunk, RequestProgress
 
 
-def schedule_static(waiting: list[Request], running: list[Request], lanes: int) -> dict[str, int]:
+def schedule_static(waiting: list[RequestProgress], running: list[RequestProgress], lanes: int) -> dict[str, int]:
     """Static batching: how many positions each request computes in this step, by its id.
 
     waiting: in order of arrival. running: the unfinished requests of the current wave. A wave begins only when none is
@@ -14,7 +14,9 @@ def schedule_static(waiting: list[Request], running: list[Request], lanes: int) 
     raise NotImplementedError
 
 
-def schedule_continuous(waiting: list[Request], running: list[Request], lanes: int, budget: int) -> dict[str, int]:
+def schedule_continuous(
+    waiting: list[RequestProgress], running: list[RequestProgress], lanes: int, budget: int
+) -> dict[str, int]:
     """Continuous batching: how many positions each request computes in this step, by its id.
 
     running: those that hold a lane, in order of admission. Together they may compute at most `budget` positions. First every
@@ -24,10 +26,10 @@ def schedule_continuous(waiting: list[Request], running: list[Request], lanes: i
     raise NotImplementedError
 
 
-def block_diagonal_mask(pieces: list[Piece]) -> list[list[bool]]:
+def block_diagonal_mask(chunks: list[Chunk]) -> list[list[bool]]:
     """The mask of a packed row: one row per position computed now, one column per key.
 
-    Rows: the pieces one after the other, positions `start` … `end - 1` of each. Columns: for each piece its keys 0 … `end - 1`. A
+    Rows: the chunks one after the other, positions `start` … `end - 1` of each. Columns: for each chunk its keys 0 … `end - 1`. A
     position may look at the keys of its own request up to and including itself.
     """
     raise NotImplementedError

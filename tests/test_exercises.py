@@ -9,7 +9,7 @@ import pytest
 from exercises import solutions, yours
 from exercises.__main__ import main
 from exercises.checks import EXERCISES
-from exercises.given import Request
+from exercises.given import RequestProgress
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -19,7 +19,7 @@ def test_the_solution_is_right_and_the_stub_is_not_written(name):
         EXERCISES[name](yours)
 
 
-def refills_at_once(waiting: list[Request], running: list[Request], lanes: int) -> dict[str, int]:
+def refills_at_once(waiting: list[RequestProgress], running: list[RequestProgress], lanes: int) -> dict[str, int]:
     return {r.id: r.left for r in (*running, *waiting[: lanes - len(running)])}
 
 
@@ -29,10 +29,10 @@ def prompts_first(waiting, running, lanes, budget):
     )
 
 
-def not_causal(pieces):
+def not_causal(chunks):
     return [
-        [query.request == key.request for key in pieces for _ in range(key.end)]
-        for query in pieces
+        [query.request == key.request for key in chunks for _ in range(key.end)]
+        for query in chunks
         for _ in range(query.start, query.end)
     ]
 

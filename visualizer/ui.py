@@ -41,7 +41,7 @@ from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
-from visualizer.server.middleware import SILENT, Guard, address_of, body_guard, origins_of
+from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, origins_of
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
@@ -179,7 +179,7 @@ def launch(
     served = page.launch(
         app_kwargs={
             "middleware": [
-                Middleware(Guard, origins=elsewhere, hosts=LOOPBACK if is_home else None),
+                Middleware(PageGuard, origins=elsewhere, hosts=LOOPBACK if is_home else None),
                 Middleware(body_guard, question=here.question_bytes, file=here.upload_bytes),
                 Middleware(
                     ResponseCache, is_everybodys=store.is_pinned, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"

@@ -21,10 +21,10 @@ from core.config import DEFAULT_MODEL, EngineConfig
 from core.measure import baselines
 from core.measure.baselines.article import article_rows, article_step
 from core.measure.baselines.generate import generate_waves
-from core.measure.baselines.job import BaselineRun
+from core.measure.baselines.records import BaselineRun
 from core.measure.baselines.transformers_continuous import TransformersContinuous
 from core.measure.compare import engine_contender
-from core.measure.rounds import Contender, Run
+from core.measure.rounds import Contender, RunResult
 from core.models import load as models
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
@@ -48,7 +48,7 @@ def decode_step(options: Options) -> Report:
     prompts = [low + (high - low) * i // (count - 1) for i in range(count)]
     new = steps * (options.repeats + 1) + 8
     workload = requests(prompts, [new] * count, vocab)
-    work = baselines.jobs(workload, None)
+    work = baselines.baseline_requests(workload, None)
 
     options.on_run("prompts, inflight")
     engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=1024))
@@ -74,7 +74,7 @@ def decode_step(options: Options) -> Report:
                 step()
             return (options.clock() - started) / steps
 
-        return Contender.of(name, steps_of_a_turn, lambda seconds: Run({}, seconds=seconds), about)
+        return Contender.of(name, steps_of_a_turn, lambda seconds: RunResult({}, seconds=seconds), about)
 
     contenders = [
         stepping("inflight", lambda: next(events), {"steps a run": steps, "requests": count, "vocabulary": vocab}),
@@ -84,7 +84,7 @@ def decode_step(options: Options) -> Report:
     title = "One decode step, GPT-2 shape of 4 layers × 768, 32 requests of context 200 to 600"
     bars = (SpeedBar("inflight", "transformers-continuous", 3.5), SpeedBar("inflight", "article", 6.0))
     report = race("decode-step", title, contenders, bars, options)
-    ours, other, article = engine.trace.outputs, theirs.outputs, {row.job.request: row.output for row in rows}
+    ours, other, article = engine.trace.outputs, theirs.outputs, {row.request.id: row.output for row in rows}
     report.outputs_identical = all(_agree(ours[r], other[r]) and _agree(ours[r], article[r]) for r in ours)
     events.close()  # type: ignore[attr-defined]
     theirs.close()
@@ -105,15 +105,15 @@ def static_step(options: Options) -> Report:
     adapter, _ = _built_in()
     rows, new = (8, 48) if not options.quick else (3, 6)
     workload = requests([6 + 5 * i for i in range(rows)], [new] * rows, adapter.vocab_size)
-    work = baselines.jobs(workload, None)
+    work = baselines.baseline_requests(workload, None)
     engine = Engine(adapter, None, EngineConfig(policy="static", max_num_seqs=rows))
 
-    def of_static(trace: Trace) -> Run:
-        return Run(trace.outputs, seconds=_median_gap([event.t_start for event in trace.events][1:]))
+    def of_static(trace: Trace) -> RunResult:
+        return RunResult(trace.outputs, seconds=_median_gap([event.t_start for event in trace.events][1:]))
 
-    def of_generate(run: BaselineRun) -> Run:
+    def of_generate(run: BaselineRun) -> RunResult:
         assert run.token_times is not None
-        return Run(run.outputs, seconds=_median_gap(run.token_times["r0"]))
+        return RunResult(run.outputs, seconds=_median_gap(run.token_times["r0"]))
 
     contenders = [
         Contender.of("static", lambda: engine.run(workload), of_static, {"rows": rows, "steps": new}),
@@ -147,7 +147,7 @@ def gpt2_124m(options: Options) -> Report:
 
 def _mixed_requests(name: str, title: str, model, count: int, prompts, new, bars: Sequence[SpeedBar], options: Options) -> Report:
     workload, budget = mixed(count, model.config.vocab_size, prompts, new), 256
-    work = baselines.jobs(workload, None)
+    work = baselines.baseline_requests(workload, None)
     engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=budget))
     others = [baselines.contender(name, model, work, count, budget) for name in dict.fromkeys(bar.than for bar in bars)]
     return race(name, title, [engine_contender(engine, workload, name="inflight"), *others], bars, options)
@@ -158,7 +158,7 @@ def gpt2_six(options: Options) -> Report:
     adapter, tokenizer = _built_in()
     chosen = preset("gpt2-six")
     workload = greedy(chosen.workload, most_tokens=4 if options.quick else None)
-    lanes, work = chosen.config.max_num_seqs, baselines.jobs(workload, tokenizer)
+    lanes, work = chosen.config.max_num_seqs, baselines.baseline_requests(workload, tokenizer)
     ours = [
         engine_contender(Engine(adapter, tokenizer, replace(chosen.config, policy=name)), workload)
         for name in ("continuous", "static")

@@ -23,8 +23,8 @@ from core.cli.output import ProgressReporter, finish, number, percent, print_lin
 from core.cli.report import measured_on
 from core.errors import InflightError
 from core.measure.baselines import NAMES as BASELINES
+from core.measure.baselines import baseline_requests
 from core.measure.baselines import contender as baseline_contender
-from core.measure.baselines import jobs
 from core.measure.compare import Comparison, engine_contender, environment, greedily
 from core.measure.compare import compare as timed
 from core.measure.rounds import Progress
@@ -75,7 +75,7 @@ def compare(
     requests = greedily(asked.workload) if outside else asked.workload
     contenders = [engine_contender(engine, requests) for engine in engines]
     if outside:
-        work, limits_of_all = jobs(requests, first.tokenizer), configs[-1]
+        work, limits_of_all = baseline_requests(requests, first.tokenizer), configs[-1]
         lanes, budget = limits_of_all.max_num_seqs, limits_of_all.max_num_batched_tokens
         contenders += [baseline_contender(name, first.adapter.model, work, lanes, budget) for name in outside]
     where = environment(first.trace.header)

@@ -12,7 +12,7 @@ from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
 from core.engine.outputs import Outputs, StopStrings
-from core.engine.recorder import Recorder
+from core.engine.recorder import TraceRecorder
 from core.engine.requests import Pending, validate_request
 from core.engine.runner import Executor, PassResult, Runner
 from core.engine.step import Step
@@ -51,13 +51,13 @@ class EngineCore:
         config: EngineConfig | None = None,
         *,
         policy: PolicyOrName | None = None,
-        recorder: Recorder | None = None,
+        recorder: TraceRecorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         limits = config or EngineConfig()
         self.model, self.tokenizer, self.config = executor.model, tokenizer, limits.under(policy) if policy else limits
-        self.recorder = recorder or Recorder()
+        self.recorder = recorder or TraceRecorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # another may take its place between runs
         self._executor, self._clock, self._sleep = executor, clock, sleep
         executor.check_config(self.config)

@@ -12,7 +12,7 @@ from core.trace.trace import Trace
 from core.workload.request import Request
 
 
-class Recorder:
+class TraceRecorder:
     """Keeps a run whole."""
 
     trace: Trace
@@ -36,7 +36,7 @@ class Recorder:
         return made
 
 
-class Window(Recorder):
+class Window(TraceRecorder):
     """Keeps the end of a run: the steps of its last `tokens` tokens at least, and the requests in them or still to come."""
 
     def __init__(self, tokens: int) -> None:

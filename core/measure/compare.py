@@ -16,7 +16,7 @@ from itertools import zip_longest
 from math import comb
 from typing import Any
 
-from core.measure.rounds import Contender, Progress, Run, Turn, load_average, rounds, summary
+from core.measure.rounds import Contender, Progress, RunResult, Turn, load_average, rounds, summary
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
@@ -79,7 +79,7 @@ class Comparison:
 
     names: list[str]
     walls: dict[str, list[float]]
-    runs: dict[str, Run]
+    runs: dict[str, RunResult]
     medians: dict[str, dict[str, Any]]
     differences: list[dict[str, Any]]
     about: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -159,7 +159,7 @@ def compare(
     names = [c.name for c in contenders]
     turns: dict[str, list[Turn]] = {name: [] for name in names}
     differences: list[dict[str, Any]] = []
-    reference: Run | None = None
+    reference: RunResult | None = None
     for turn in rounds(contenders, repeats, warmup=warmup, clock=clock, on_turn=on_run):
         reference = reference or turn.run
         differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]
@@ -204,7 +204,7 @@ def engine_contender(
 
         yield start
 
-    return Contender(name or engine.config.policy.name, ready, Run.of, engine.config.to_json())
+    return Contender(name or engine.config.policy.name, ready, RunResult.of, engine.config.to_json())
 
 
 def greedily(workload: Workload) -> Workload:
@@ -223,7 +223,7 @@ def median_of(values: Sequence[Any]) -> Any:
     return statistics.median(values)
 
 
-def first_differences(reference: Run, run: Run, name: str) -> list[dict[str, Any]]:
+def first_differences(reference: RunResult, run: RunResult, name: str) -> list[dict[str, Any]]:
     """Where each request's output first departs from the reference: position, both tokens, and the reference's margin there."""
     found = []
     for request, expected in reference.outputs.items():

@@ -21,7 +21,7 @@ from core.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class Run:
+class RunResult:
     """What one timed run left behind.
 
     outputs: generated ids by request. metrics: the numbers of `core.measure.metrics`, None for what cannot be observed. margins: for each
@@ -36,7 +36,7 @@ class Run:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, trace: Trace) -> Run:
+    def of(cls, trace: Trace) -> RunResult:
         margins: dict[str, list[float]] = {request: [] for request in trace.asked}
         for event in trace.events:
             for sampled in event.sampled:
@@ -49,16 +49,22 @@ class Run:
 class Contender:
     """Entering `ready` is the setup, calling what it hands over is the run, leaving it is the teardown.
 
-    read: turns what the run returned into a `Run`, off the clock, before the teardown. about: settings worth printing.
+    read: turns what the run returned into a `RunResult`, off the clock, before the teardown. about: settings worth printing.
     """
 
     name: str
     ready: Callable[[], AbstractContextManager[Callable[[], Any]]]
-    read: Callable[[Any], Run] = Run.of
+    read: Callable[[Any], RunResult] = RunResult.of
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, start: Callable[[], Any], read: Callable[[Any], Run] = Run.of, about: Mapping[str, Any] | None = None):
+    def of(
+        cls,
+        name: str,
+        start: Callable[[], Any],
+        read: Callable[[Any], RunResult] = RunResult.of,
+        about: Mapping[str, Any] | None = None,
+    ):
         """One that needs no setup."""
         return cls(name, lambda: nullcontext(start), read, about or {})
 
@@ -82,7 +88,7 @@ class Turn(NamedTuple):
 
     contender: str
     round: int
-    run: Run
+    run: RunResult
     seconds: float
     setup_s: float
     teardown_s: float

@@ -12,7 +12,7 @@ import torch
 from core.attention.spec import Backend
 from core.config import EngineConfig, Execution, PolicyOrName
 from core.engine.engine import EngineCore
-from core.engine.recorder import Recorder
+from core.engine.recorder import TraceRecorder
 from core.engine.runner import Runner
 from core.models import load as models
 from core.models import tensor_parallel
@@ -58,7 +58,7 @@ class Engine(EngineCore):
         execution: Execution | None = None,
         backend: Backend | None = None,
         runner: Callable[[int], Runner] | None = None,
-        recorder: Recorder | None = None,
+        recorder: TraceRecorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.engine.recorder import Recorder
+from core.engine.recorder import TraceRecorder
 from core.errors import InflightError
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -24,7 +24,7 @@ from core.workload.request import Request
 _REQUEST = 16  # a request takes the room of this many tokens beside its prompt
 
 
-class Session(Recorder):
+class Session(TraceRecorder):
     """tokens: prompts' and new ones', of all runs together; a step without any counts as one."""
 
     def __init__(self, tokens: int) -> None:

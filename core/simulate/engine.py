@@ -17,7 +17,7 @@ from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
 from core.engine.engine import EngineCore
-from core.engine.recorder import Recorder, Window
+from core.engine.recorder import TraceRecorder, Window
 from core.engine.runner import PassResult, Sample
 from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Linear, Load
@@ -150,7 +150,7 @@ class SimulatedEngine(EngineCore):
             tokenizer,
             config,
             policy=policy,
-            recorder=Window(window) if window else Recorder(),
+            recorder=Window(window) if window else TraceRecorder(),
             clock=clock,
             sleep=clock.advance,
         )

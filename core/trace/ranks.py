@@ -52,7 +52,9 @@ class Ranks:
         """traces: with the names of their files. refused: a sentence for each file that could not be opened. Raises InvalidTrace for files that
         are not of one engine.
         """
-        named = [(Place(name, trace.header, trace.events[0].t_start if trace.events else 0.0), trace) for name, trace in traces]
+        named = [
+            (RankPlace(name, trace.header, trace.events[0].t_start if trace.events else 0.0), trace) for name, trace in traces
+        ]
         placement = Placement.of(place for place, _ in named)
         by_rank = {place.rank: trace for place, trace in named}
         ranks = tuple(
@@ -64,7 +66,7 @@ class Ranks:
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """What a recording says of its place among others. name: of its file. begin: when its first step starts, in seconds of its own time.
 
     Raises InvalidTrace where it cannot be one of several.
@@ -103,12 +105,12 @@ class Placement:
     places: by rank. offsets: seconds on that clock at which each one's time 0 lies. count: of all ranks, as far as one says so.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[RankPlace, ...]
     offsets: tuple[float, ...]
     alignment: Alignment
 
     @classmethod
-    def of(cls, places: Iterable[Place]) -> Placement:
+    def of(cls, places: Iterable[RankPlace]) -> Placement:
         """Raises InvalidTrace for recordings that are not of one engine."""
         by_rank = tuple(sorted(places, key=lambda place: place.rank))
         if not by_rank:
@@ -135,7 +137,7 @@ class Placement:
         ]
 
 
-def _refuse_strangers(places: Sequence[Place]) -> None:
+def _refuse_strangers(places: Sequence[RankPlace]) -> None:
     first = places[0]
     for before, place in pairwise(places):
         if before.rank == place.rank:
@@ -148,7 +150,7 @@ def _refuse_strangers(places: Sequence[Place]) -> None:
                 raise InvalidTrace(f"{first.name} and {place.name} are recordings of two engines: their {fact} differs.")
 
 
-def _aligned(places: Sequence[Place]) -> tuple[Alignment, list[float]]:
+def _aligned(places: Sequence[RankPlace]) -> tuple[Alignment, list[float]]:
     """How, and the offset of each: the first clock that all of them have."""
     clocks = [place.clock for place in places]
     monotonic = [clock.monotonic_ns for clock in clocks if clock.monotonic_ns is not None and clock.boot]

@@ -63,7 +63,7 @@ def test_mask_of_the_cache_plug_shows_the_same_keys(scheduled):
     assert seen == oracle
 
 
-class Recorder:
+class MaskRecorder:
     """The oracle, keeping the masks that it used, pass by pass: one for each layer."""
 
     def __init__(self, num_layers):
@@ -80,7 +80,7 @@ class Recorder:
 @pytest.mark.parametrize("run", RUNS)
 def test_masks_on_record_are_those_that_were_used(name, run):
     w = world(name)
-    recorder = Recorder(2)
+    recorder = MaskRecorder(2)
     trace = w.run(backend=Backend(recorder), **RUNS[run])
     passes = [(event.step, index) for event in trace.events for index in range(len(event.passes))]
     assert len(passes) == len(recorder.masks) > 10

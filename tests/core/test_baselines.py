@@ -10,10 +10,10 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Workload
-from core.measure.baselines import contender, jobs
+from core.measure.baselines import baseline_requests, contender
 from core.measure.baselines.article import article
 from core.measure.baselines.generate import generate_serial, generate_waves
-from core.measure.baselines.job import BaselineRun, Job
+from core.measure.baselines.records import BaselineRequest, BaselineRun
 from core.measure.baselines.transformers_continuous import (
     TransformersContinuous,
     Variant,
@@ -81,7 +81,7 @@ def _workload() -> Workload:
 def test_every_baseline_writes_what_our_engine_writes(build):
     model, workload = build(), _workload()
     expected = Engine(model, None, EngineConfig(max_num_seqs=3, max_num_batched_tokens=16)).run(workload).outputs
-    work = jobs(workload, None)
+    work = baseline_requests(workload, None)
     runs = [
         generate_serial(model, work),
         generate_waves(model, work, 3),
@@ -96,7 +96,7 @@ def test_every_baseline_writes_what_our_engine_writes(build):
 @pytest.mark.parametrize("build", [_gpt2, _llama])
 def test_generate_costs_a_prompt_pass_and_one_position_a_row_for_each_token_after_it(build):
     """With its cache, that is: without it, every pass would compute all that came before again."""
-    model, work = build(), jobs(_workload(), None)
+    model, work = build(), baseline_requests(_workload(), None)
     with passes_of(model) as waves:
         generate_waves(model, work, 3)
     assert waves == [(3, 9)] + [(3, 1)] * 19 + [(2, 14)] + [(2, 1)] * 14
@@ -107,7 +107,7 @@ def test_generate_costs_a_prompt_pass_and_one_position_a_row_for_each_token_afte
 
 @pytest.mark.parametrize("build", [_gpt2, _llama])
 def test_transformers_continuous_computes_each_token_once_and_never_sleeps(build, monkeypatch):
-    model, work = build(), jobs(_workload(), None)
+    model, work = build(), baseline_requests(_workload(), None)
     with ready(model, work, 3, 16) as run:
         monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"it slept {seconds} s"))
         with passes_of(model) as shapes:
@@ -133,7 +133,7 @@ def test_transformers_continuous_with_an_attention_of_choice(attention):
     model, workload = _llama(), _workload()
     expected = Engine(model, None, EngineConfig(max_num_seqs=5)).run(workload).outputs
     before = model.config._attn_implementation
-    driver = TransformersContinuous(model, jobs(workload, None), 5, 64, Variant(attention))
+    driver = TransformersContinuous(model, baseline_requests(workload, None), 5, 64, Variant(attention))
     assert model.config._attn_implementation == paged_name(attention)
     driver.submit()
     seen = []
@@ -148,7 +148,7 @@ def test_transformers_continuous_with_an_attention_of_choice(attention):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU all of these run")
 def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
     model = _llama()
-    before, work = model.config._attn_implementation, jobs(_workload(), None)
+    before, work = model.config._attn_implementation, baseline_requests(_workload(), None)
     with pytest.raises(Exception, match=r"(?i)flash"):
         TransformersContinuous(model, work, 5, 64, Variant("flash_attention_2"))
     with pytest.raises(RuntimeError, match="(?i)async"):
@@ -160,14 +160,14 @@ def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
 
 def test_waves_are_cut_when_their_time_is_up():
     ticks = iter(range(1000))
-    run = generate_waves(_gpt2(), jobs(_workload(), None), 3, clock=lambda: float(next(ticks)), limit_s=8)
+    run = generate_waves(_gpt2(), baseline_requests(_workload(), None), 3, clock=lambda: float(next(ticks)), limit_s=8)
     assert run.about["cut"] and run.steps == 8
     assert {request: len(ids) for request, ids in run.outputs.items()} == {"r0": 6, "r1": 8, "r2": 8}
 
 
 def test_steps_and_times_are_those_of_the_waves():
     ticks = iter(range(1000))
-    run = generate_waves(_gpt2(), jobs(_workload(), None), 3, clock=lambda: float(next(ticks)))
+    run = generate_waves(_gpt2(), baseline_requests(_workload(), None), 3, clock=lambda: float(next(ticks)))
     assert run.steps == 20 + 15  # each wave as long as its longest
     assert run.token_times["r0"] == [1, 2, 3, 4, 5, 6]
     assert run.token_times["r3"] == [float(t) for t in range(21, 30)]
@@ -175,7 +175,7 @@ def test_steps_and_times_are_those_of_the_waves():
 
 
 def test_the_article_refills_a_lane_at_once():
-    run = article(_gpt2(), jobs(_workload(), None), 3)
+    run = article(_gpt2(), baseline_requests(_workload(), None), 3)
     assert run.steps == 27  # r2 ends after 12, r4 takes its lane for 15; waves would take 35
     assert {request: len(times) for request, times in run.token_times.items()} == {f"r{i}": n for i, (_, n) in enumerate(LENGTHS)}
 
@@ -194,7 +194,7 @@ def test_metrics_leave_out_what_cannot_be_seen():
 def test_a_baseline_stands_beside_a_policy():
     model, workload = _gpt2(), _workload()
     engine = Engine(model, None, EngineConfig(max_num_seqs=3))
-    work = jobs(workload, None)
+    work = baseline_requests(workload, None)
     result = compare([engine_contender(engine, workload), contender("generate-waves", model, work, 3)], repeats=1, warmup=0)
     assert result.outputs_identical
     assert result.medians["generate-waves"]["padding_waste"] is None
@@ -204,7 +204,7 @@ def test_a_baseline_stands_beside_a_policy():
 def test_the_models_own_settings_survive():
     model = _gpt2()
     generation, attention = model.generation_config, model.config._attn_implementation
-    work = jobs(_workload(), None)
+    work = baseline_requests(_workload(), None)
     generate_waves(model, work, 3)
     in_turns(model, work, 3, 16)
     assert model.generation_config is generation and model.config._attn_implementation == attention
@@ -216,11 +216,11 @@ def test_the_models_own_settings_survive():
 )
 def test_requests_that_a_baseline_cannot_serve_are_refused(sampling, arrival):
     with pytest.raises(InflightError, match="outside baselines run greedily"):
-        jobs(Workload([Request("r0", prompt_token_ids=[1], sampling=sampling, arrival=arrival)]), None)
+        baseline_requests(Workload([Request("r0", prompt_token_ids=[1], sampling=sampling, arrival=arrival)]), None)
 
 
 def test_unknown_baseline_and_pool_that_just_fits():
-    work = [Job("a", (1,) * 40, 30)]
+    work = [BaselineRequest("a", (1,) * 40, 30)]
     with pytest.raises(InflightError, match="no baseline 'magic'"):
         contender("magic", None, work, 2)
     assert continuous_settings(work, 4, 16)["num_blocks"] == 5  # three pages of 32 and one spare, and one more

@@ -10,17 +10,17 @@ from typer.testing import CliRunner
 from core.bench.report import Limit, Options, Ratio, Report, SpeedBar, race
 from core.bench.speed import BENCHMARKS
 from core.cli import app
-from core.measure.rounds import Contender, Run
+from core.measure.rounds import Contender, RunResult
 from worlds.clock import Clock
 
 
 def _contender(name: str, clock: Clock, costs, log: list[str], outputs=None) -> Contender:
     turns = iter(costs)
 
-    def start() -> Run:
+    def start() -> RunResult:
         log.append(name)
         clock.now += next(turns)
-        return Run(outputs or {})
+        return RunResult(outputs or {})
 
     return Contender.of(name, start, lambda run: run)
 
@@ -38,7 +38,7 @@ def test_contenders_take_turns_and_ratios_are_taken_round_by_round():
 def test_own_seconds_replace_the_stopwatch():
     clock = Clock()
     report = race(
-        "x", "X", [Contender.of("a", lambda: Run({}, seconds=0.25), lambda run: run)], [], Options(repeats=2, clock=clock)
+        "x", "X", [Contender.of("a", lambda: RunResult({}, seconds=0.25), lambda run: run)], [], Options(repeats=2, clock=clock)
     )
     assert report.times == {"a": [0.25, 0.25]}
 

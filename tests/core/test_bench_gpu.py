@@ -22,7 +22,7 @@ from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_rea
 from core.cli.bench import print_gpu
 from core.config import EngineConfig, Execution
 from core.errors import InflightError
-from core.measure.baselines import jobs
+from core.measure.baselines import baseline_requests
 from core.models.probe import probe
 from core.runner.engine import Engine
 from core.simulate.cost import cost_named
@@ -292,7 +292,7 @@ def test_a_run_is_cut_and_counted_up_to_there():
 
 
 def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
-    model, work = _model(), jobs(TINY.workload(4), None)
+    model, work = _model(), baseline_requests(TINY.workload(4), None)
     context = PartContext(replace(TINY, lanes=4, baseline_s=3.0), Device(CPU, Ticking()))
     tried = [
         {"attention": "sdpa", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.2, "error": None},
@@ -316,7 +316,7 @@ def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
 
 
 def test_probing_ends_when_its_time_is_up():
-    work, said = jobs(TINY.workload(2, 4), None), []
+    work, said = baseline_requests(TINY.workload(2, 4), None), []
     context = PartContext(replace(TINY, lanes=2, probe_s=1000.0, probes_s=5.0), Device(CPU, Ticking()), say=said.append)
     found = try_settings(context, _model(), work)
     assert any("the time for trying was up" in (p["error"] or "") for p in found)

@@ -10,7 +10,7 @@ import pytest
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
 from core.measure.compare import Verdict, compare, first_differences, median_of, nearest_to_median
-from core.measure.rounds import Contender, Run
+from core.measure.rounds import Contender, RunResult
 
 OUTPUTS = {"r0": [1, 2, 3], "r1": [4, 5]}
 
@@ -27,10 +27,10 @@ class Track:
     def contender(self, name: str, seconds: list[float], outputs=OUTPUTS, margins=None, **metrics) -> Contender:
         times = iter(seconds)
 
-        def start() -> Run:
+        def start() -> RunResult:
             self.order.append(name)
             self.now += next(times)
-            return Run(outputs, {"steps": len(self.order), **metrics}, margins or {})
+            return RunResult(outputs, {"steps": len(self.order), **metrics}, margins or {})
 
         return Contender.of(name, start, lambda run: run)
 
@@ -62,10 +62,10 @@ def test_setup_and_teardown_are_timed_apart_from_the_run():
     @contextmanager
     def ready():
         track.now += next(setups)
-        yield lambda: setattr(track, "now", track.now + 2) or Run(OUTPUTS)
+        yield lambda: setattr(track, "now", track.now + 2) or RunResult(OUTPUTS)
         track.now += 7
 
-    def read(run: Run) -> Run:
+    def read(run: RunResult) -> RunResult:
         track.now += 1000  # off every clock
         return run
 
@@ -91,7 +91,7 @@ def test_every_run_is_compared_not_the_first_alone(turn):
     outputs = [OUTPUTS] * 4
     outputs[turn] = {**OUTPUTS, "r1": [4, 6]}
     turns = iter(outputs)
-    wrong = Contender.of("b", lambda: Run(next(turns)), lambda run: run)
+    wrong = Contender.of("b", lambda: RunResult(next(turns)), lambda run: run)
     result = compare([track.contender("a", [1] * 4), wrong], 3, clock=track.clock)
     assert [(d["policy"], d["request"], d["position"]) for d in result.differences] == [("b", "r1", 1)]
 
@@ -133,8 +133,8 @@ def test_a_difference_is_named_with_its_margin():
 
 
 def test_longer_and_missing_outputs_differ_too():
-    assert first_differences(Run({"r": [1]}, {}), Run({"r": [1, 2]}, {}), "b")[0]["position"] == 1
-    assert first_differences(Run({"r": [1]}, {}), Run({}, {}), "b")[0]["got"] is None
+    assert first_differences(RunResult({"r": [1]}, {}), RunResult({"r": [1, 2]}, {}), "b")[0]["position"] == 1
+    assert first_differences(RunResult({"r": [1]}, {}), RunResult({}, {}), "b")[0]["got"] is None
 
 
 def test_medians_go_number_by_number():

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import InflightError
-from core.measure.baselines.job import Job
+from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import TransformersContinuous
-from core.measure.rounds import Contender, Run
+from core.measure.rounds import Contender, RunResult
 from core.recorders.convert import open_recording
 from core.recorders.transformers_batching import recording
 from core.workload.request import Request
@@ -41,8 +41,8 @@ def transformers_batching(asked: EngineTask, model: Any) -> Contender:
     """transformers' continuous batching on a loaded model, under the same limits; a prompt is cut wherever its budget ends."""
     config = asked.config
     limits = {"num_blocks": config.num_blocks, "allow_block_sharing": config.prefix_caching}
-    work = [Job(r.id, tuple(asked.prompts[r.id]), r.sampling.max_new_tokens) for r in asked.workload]
-    jobs = {job.request: job for job in work}
+    work = [BaselineRequest(r.id, tuple(asked.prompts[r.id]), r.sampling.max_new_tokens) for r in asked.workload]
+    by_id = {request.id: request for request in work}
 
     @contextmanager
     def ready() -> Iterator[Callable[[], _Recorded]]:
@@ -53,7 +53,7 @@ def transformers_batching(asked: EngineTask, model: Any) -> Contender:
             stack.callback(driver.close)
 
             def add(request: Request) -> None:
-                driver.add(jobs[request.id])
+                driver.add(by_id[request.id])
 
             def step() -> None:
                 if not driver.step():
@@ -71,5 +71,5 @@ def transformers_batching(asked: EngineTask, model: Any) -> Contender:
     return Contender("transformers", ready, _read, {**config.to_json(), "policy": "transformers"})
 
 
-def _read(recorded: _Recorded) -> Run:
-    return replace(Run.of(open_recording(recorded.path)), seconds=recorded.seconds)
+def _read(recorded: _Recorded) -> RunResult:
+    return replace(RunResult.of(open_recording(recorded.path)), seconds=recorded.seconds)

@@ -16,7 +16,7 @@ from core import Engine, EngineConfig, Workload
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.equivalence import equivalence
-from core.measure.rounds import Run
+from core.measure.rounds import RunResult
 from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import RECORDINGS
@@ -217,7 +217,7 @@ def test_the_files_are_named_by_content(tmp_path):
 def shown() -> Shown:
     workload = Workload(requests(*ROWS), name="gpt2-six")
     runs = {
-        p: Run.of(
+        p: RunResult.of(
             Engine(Plain(), None, EngineConfig(policy=p, max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).run(workload)
         )
         for p in ("static", "continuous")

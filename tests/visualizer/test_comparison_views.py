@@ -17,7 +17,7 @@ from core.measure.cost_curve import CostCurve, StepCost
 from core.measure.divergence import difference as difference_of
 from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
-from core.measure.rounds import Run
+from core.measure.rounds import RunResult
 from core.trace.trace import Trace
 from visualizer.charts.comparison import FIGURES, bars, kv_use, lane_steps, latency, pressure, throughput, total_time
 from visualizer.charts.cost import cost, load
@@ -38,9 +38,9 @@ def run(policy: str) -> Trace:
 
 
 def compared(walls: dict[str, list[float]], unseen: str = "") -> Comparison:
-    runs = {name: Run.of(run(name)) for name in walls if name != unseen}
+    runs = {name: RunResult.of(run(name)) for name in walls if name != unseen}
     if unseen:
-        runs[unseen] = Run({}, {"wall_s": 1.0, "steps": None, "ttft_s": None, "itl_s": None, "output_tok_s": 9.0})
+        runs[unseen] = RunResult({}, {"wall_s": 1.0, "steps": None, "ttft_s": None, "itl_s": None, "output_tok_s": 9.0})
     return Comparison(list(walls), walls, runs, {n: dict(runs[n].metrics) for n in walls}, [])
 
 
@@ -117,7 +117,7 @@ def zoo() -> Comparison:
     """The rules of other engines on a pool that is too small."""
     names = ("stall", "continuous", "no-evict", "nano-vllm", "transformers")
     limits = {"max_num_seqs": 3, "block_size": 4, "num_blocks": 6, "max_num_batched_tokens": 16}
-    runs = {name: Run.of(record(EngineConfig(policy=name, **limits), *REQUESTS)) for name in names}
+    runs = {name: RunResult.of(record(EngineConfig(policy=name, **limits), *REQUESTS)) for name in names}
     return Comparison(list(names), {n: [1.0] for n in names}, runs, {n: dict(runs[n].metrics) for n in names}, [])
 
 

@@ -186,7 +186,7 @@ def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch
 def test_comparisons_stay_on_the_cpu_and_the_page_says_so(spaces, tmp_path: Path):
     store = Store(tmp_path, SPACE.kept_bytes)
     assert comparisons.catalogue(SPACE)["note"] == lent_gpu.COMPARISONS
-    assert comparisons.Equivalence(lent(), SPACE, ModelCache(), store).spec.device == "cpu"
+    assert comparisons.EquivalenceJob(lent(), SPACE, ModelCache(), store).spec.device == "cpu"
 
 
 def test_elsewhere_than_on_zerogpu_the_package_changes_nothing(runs: Visits):

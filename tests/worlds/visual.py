@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.config import EngineConfig
-from core.engine.recorder import Recorder
+from core.engine.recorder import TraceRecorder
 from core.engine.runner import PassResult, Sample
 from core.runner.engine import Engine
 from core.trace.trace import Texts, Trace
@@ -36,7 +36,7 @@ class _Inventing:
         return PassResult(samples=samples, t_start=start, t_end=self.now, prepare=0.0002, forward=0.0005, sample=0.0003)
 
 
-class _EvenSteps(Recorder):
+class _EvenSteps(TraceRecorder):
     """A step begins every ten milliseconds and lasts nine, one of them for scheduling."""
 
     def __init__(self, clock: _Inventing) -> None:

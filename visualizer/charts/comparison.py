@@ -52,7 +52,7 @@ _PRICES = (
 )
 
 
-class Contender(NamedTuple):
+class TracedRun(NamedTuple):
     """One that left a trace, as the figures over time draw it. start: the time that its axis begins with."""
 
     name: str
@@ -65,12 +65,12 @@ def colour(name: str, comparison: Comparison) -> str:
     return HUES[contender_hues(comparison.names)[name]]
 
 
-def traced(comparison: Comparison) -> list[Contender]:
+def traced(comparison: Comparison) -> list[TracedRun]:
     """The contenders that left a trace; raises InflightError if none did."""
     runs = [(name, run.trace) for name, run in comparison.runs.items() if run.trace is not None and run.trace.events]
     if not runs:
         raise InflightError("None of these runs left a trace, so there is nothing to draw over time.")
-    return [Contender(name, trace, trace.events[0].t_start, colour(name, comparison)) for name, trace in runs]
+    return [TracedRun(name, trace, trace.events[0].t_start, colour(name, comparison)) for name, trace in runs]
 
 
 # -- times -----------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def kv_use(comparison: Comparison) -> go.Figure:
     return titled(picture, findings.kv_use(comparison), ("kv_use", "kv_blocks"))
 
 
-def _over_time(run: Contender, times: Iterable[float], values: Iterable[float], digits: int) -> dict[str, Any]:
+def _over_time(run: TracedRun, times: Iterable[float], values: Iterable[float], digits: int) -> dict[str, Any]:
     """A contender's line, in steps."""
     return {
         "x": [round(float(x), 6) for x in times],

@@ -24,7 +24,7 @@ from core.measure.compare import Comparison, fault_of
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import divergence, knobs
 from core.measure.metrics import DEFINITIONS
-from core.measure.rounds import Run
+from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of
 from core.trace.phrases import letter
 from core.trace.trace import Trace
@@ -323,7 +323,7 @@ def load(folder: Path) -> Shown:
             )
         names, entries = plain["names"], plain["policies"]
         traces = {name: Trace.from_lines(map(str.rstrip, lines_of(folder / file))) for name, file in plain["traces"].items()}
-        runs = {name: Run.of(traces[name]) if name in traces else Run({}, entries[name]["metrics"]) for name in names}
+        runs = {name: RunResult.of(traces[name]) if name in traces else RunResult({}, entries[name]["metrics"]) for name in names}
         comparison = Comparison(
             names,
             {name: entries[name]["wall_s"]["runs"] for name in names},

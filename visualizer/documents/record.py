@@ -173,7 +173,10 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
         engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)
     ]
     if recording.outside:
-        work, limits = baselines.jobs(workload, tokenizer), (asked.config.max_num_seqs, asked.config.max_num_batched_tokens)
+        work, limits = (
+            baselines.baseline_requests(workload, tokenizer),
+            (asked.config.max_num_seqs, asked.config.max_num_batched_tokens),
+        )
         contenders += [baselines.contender(other, adapter.model, work, *limits) for other in recording.outside]
     shown = timed(contenders, name, asked, engines[0].trace.header, repeats, say)
     say("cost curve")

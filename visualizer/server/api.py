@@ -18,7 +18,7 @@ from core.models.cache import ModelCache
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
-from visualizer.server.jobs import Job, JobQueue, Jobs, LeakyRun
+from visualizer.server.jobs import Job, JobQueue, Jobs, LeakyRunJob
 from visualizer.server.lent_gpu import is_lent, run_for
 from visualizer.server.limits import Limits, Refused, check
 from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
@@ -108,7 +108,7 @@ class Server:
             return run_for(check(spec, self._limits), self._limits, self._models, self.store)
         if kind == "leak":
             checked = check(spec, self._limits)
-            return LeakyRun(checked._replace(device="cpu") if is_lent() else checked, self._limits, self._models, self.store)
+            return LeakyRunJob(checked._replace(device="cpu") if is_lent() else checked, self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
             raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
         return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)

@@ -47,7 +47,7 @@ class Measurement(Job):
         return engine.trace
 
 
-class Comparison(Measurement):
+class ComparisonJob(Measurement):
     """The same requests under several policies. spec: also "policies" and "repeats"."""
 
     noun = "comparison"
@@ -93,7 +93,7 @@ class Comparison(Measurement):
         self.progress = asdict(progress)
 
 
-class Equivalence(Measurement):
+class EquivalenceJob(Measurement):
     """Each request alone and in company. spec: also "leak", whether requests may look at each other."""
 
     noun = "check"
@@ -122,7 +122,7 @@ class Equivalence(Measurement):
         return {"result": lettered(found.to_json())}
 
 
-class Fork(Measurement):
+class ForkJob(Measurement):
     """The same requests twice, one limit changed. spec: also "knob" and its "value"."""
 
     noun = "fork"
@@ -141,9 +141,9 @@ class Fork(Measurement):
 
 
 KINDS: dict[str, Callable[[dict[str, Any], Limits, Any, Store], Measurement]] = {
-    "compare": Comparison,
-    "equivalence": Equivalence,
-    "fork": Fork,
+    "compare": ComparisonJob,
+    "equivalence": EquivalenceJob,
+    "fork": ForkJob,
 }
 
 

@@ -25,7 +25,7 @@ from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
-from core.trace.ranks import Place, Placement
+from core.trace.ranks import Placement, RankPlace
 from visualizer.server.limits import Refused
 from visualizer.server.live import Live
 from visualizer.server.live_routes import PERIOD, live_app
@@ -43,7 +43,7 @@ class Followed:
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
         import_tokenizers()  # while there is one thread: of two that import transformers at once, one finds half of it
         self._lives: dict[str, Live] = {}
-        self._begun: dict[str, tuple[int, Place]] = {}  # by stream: the number of the run that it shows, and that run's place
+        self._begun: dict[str, tuple[int, RankPlace]] = {}  # by stream: the number of the run that it shows, and that run's place
         self._letters = itertools.count()  # no two requests of all ranks have the same one
         self._lock = threading.Lock()
 
@@ -145,7 +145,7 @@ class Followed:
         """Keep where its run lies in time: its first step tells when it begins."""
         if isinstance(news, Begun):
             with suppress(InvalidTrace):  # then it has no place among others
-                self._begun[name] = run, Place(name, news.header, 0.0)
+                self._begun[name] = run, RankPlace(name, news.header, 0.0)
         elif isinstance(news, StepEvent) and news.step == 0 and name in self._begun:
             self._begun[name] = run, replace(self._begun[name][1], begin=news.t_start)
 

@@ -189,7 +189,7 @@ class Job:
             self._loop.call_soon_threadsafe(self._moved.set)
 
 
-class Run(Job):
+class RunJob(Job):
     """One run, which is streamed while it goes on. trace, tokenizer: there once the requests are accepted."""
 
     noun = "run"
@@ -240,7 +240,7 @@ class Run(Job):
         return {**body, "progress": self.progress} if body else None
 
 
-class LeakyRun(Run):
+class LeakyRunJob(RunJob):
     """A run with the mask's wall taken away: every request also reads the keys of the next one in the pass."""
 
     def engine(self, config: EngineConfig, device: str) -> Engine:

@@ -17,7 +17,7 @@ from typing import Any
 
 from core.models.cache import ModelCache
 from core.trace.trace import Trace
-from visualizer.server.jobs import Cancelled, Run
+from visualizer.server.jobs import Cancelled, RunJob
 from visualizer.server.limits import Limits, Refused, Spec
 from visualizer.server.store import Store
 
@@ -44,7 +44,7 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
     import torch
 
     torch.set_num_threads(torch.get_num_threads())  # renews torch's pool after the fork, at which two loading threads can trip
-    run = Run(spec, limits, _models())
+    run = RunJob(spec, limits, _models())
     run.start()
     taken, ended = 0, False
     try:
@@ -83,12 +83,12 @@ def is_lent() -> bool:
     return _LENT is not None
 
 
-def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> Run:
+def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> RunJob:
     """The run, on a lent GPU where there is one, unless it asks for another device."""
-    return (LentRun if is_lent() and spec.device in ("auto", "cuda") else Run)(spec, limits, models, store)
+    return (LentRunJob if is_lent() and spec.device in ("auto", "cuda") else RunJob)(spec, limits, models, store)
 
 
-class LentRun(Run):
+class LentRunJob(RunJob):
     """A run whose engine is in a lent process; its trace grows here as parts arrive. It ends when its visitor leaves, whose quota pays."""
 
     outlives_reader = False

@@ -100,7 +100,7 @@ _OUR_OWN = (b"same-origin", b"none")  # `none`: by the visitor's own hand
 _PORT = re.compile(r":\d*$")
 
 
-class Guard:
+class PageGuard:
     """Answers in a sentence, 404, to every address that the page does not use; and 403 where a page of another site asks by a visitor's browser,
     which may reach what that site cannot: one that sends something here, as browsers say, or one that has its own name point here (DNS
     rebinding). The rest is sent with headers for its safety.

@@ -14,7 +14,7 @@ from core.trace.header import Header
 from core.trace.phrases import bound, letter, reason
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
-from visualizer.words.context import StepContext
+from visualizer.words.context import CaptionContext
 from visualizer.words.language import t
 from visualizer.words.narration import MAX_CHARACTERS, sentence
 from visualizer.words.reasons import reasons
@@ -80,7 +80,7 @@ class Captioner:
         self.state.begin(event)
         for arrived in event.arrived:
             self.letters[arrived.request] = letter(next(self._numbers))
-        context = StepContext(event, self.state, self._config, self._prompt, self._asked, self.letters, waited)
+        context = CaptionContext(event, self.state, self._config, self._prompt, self._asked, self.letters, waited)
         made = make(lambda: _composed(context))
         self.state.end(event)
         self._last_end = event.t_end
@@ -93,7 +93,7 @@ class Captioner:
         return max(0.0, event.t_start - self._last_end)
 
 
-def _composed(context: StepContext) -> dict[str, Any]:
+def _composed(context: CaptionContext) -> dict[str, Any]:
     event = context.event
     return {
         "say": sentence(context),

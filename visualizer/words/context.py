@@ -10,7 +10,7 @@ from core.trace.run_state import RunState
 
 
 @dataclass
-class StepContext:
+class CaptionContext:
     """An event while its passes run.
 
     state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. waited: seconds that the device

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from core.trace.events import Segment
 from core.trace.phrases import brief, reason
-from visualizer.words.context import StepContext
+from visualizer.words.context import CaptionContext
 from visualizer.words.vocabulary import NAMED, Sentence, joined, names, once_more, padding_causes, plain
 
 Clause = tuple[Sentence, Sentence]  # a part of the one sentence: without and with its reason
 MAX_CHARACTERS = 140
 
 
-def sentence(m: StepContext) -> Sentence:
+def sentence(m: CaptionContext) -> Sentence:
     """The step in one sentence: clauses are chosen by how much they tell, and put in the order in which things happened."""
     computed = {"prefills": _prefills(m), "decodes": _decodes(m)}
     parts = {
@@ -35,7 +35,7 @@ def sentence(m: StepContext) -> Sentence:
     return joined([chosen[name] for name in parts if name in chosen] or [["Nothing is computed in this step"]], "; ", ".")
 
 
-def _fits(m: StepContext, chosen: dict[str, Sentence]) -> bool:
+def _fits(m: CaptionContext, chosen: dict[str, Sentence]) -> bool:
     text = plain(joined(list(chosen.values()), "; ", "."), lambda r: m.letters.get(r, "?"))
     return len(text) <= MAX_CHARACTERS
 
@@ -48,14 +48,14 @@ def _clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | Non
     return short, [*short, cause] if cause else short
 
 
-def _preempted(m: StepContext) -> Clause | None:
+def _preempted(m: CaptionContext) -> Clause | None:
     lost = sum(p.tokens_lost for p in m.event.preempted)
     does = f"[=# loses its|lose their] cache of {lost:,} [token|tokens]"
     cause = f", because the {m.event.kv.total:,} KV [block|blocks] ran out"
     return _clause([p.request for p in m.event.preempted], does, cause)
 
 
-def _decodes(m: StepContext) -> Clause | None:
+def _decodes(m: CaptionContext) -> Clause | None:
     writing = [s.request for s in m.decodes if s.request in m.sampled]
     if not writing:
         return _clause([s.request for s in m.decodes], "[=# computes|compute] without a new token")
@@ -71,7 +71,7 @@ def _decodes(m: StepContext) -> Clause | None:
     return short, [*short, ", and nobody waits"] if nothing_else else short
 
 
-def _prefills(m: StepContext) -> Clause | None:
+def _prefills(m: CaptionContext) -> Clause | None:
     if not m.prefills:
         return None
     reading = m.prefills
@@ -88,7 +88,7 @@ def _prefills(m: StepContext) -> Clause | None:
     return short, [*short, first, _room(m)]
 
 
-def _one_prefill(m: StepContext, s: Segment, who: Sentence) -> Clause:
+def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
     end, all_of_it = m.pending_end(s), s.kv_len == m.pending_end(s)
     limit = f", all that the budget of {m.event.budget.limit} leaves" if m.cut_by_budget(s) else ""
     if m.recomputed(s):
@@ -107,7 +107,7 @@ def _one_prefill(m: StepContext, s: Segment, who: Sentence) -> Clause:
     return short, [*short, _room(m)]
 
 
-def _room(m: StepContext) -> str:
+def _room(m: CaptionContext) -> str:
     """Why new prompts could be read at all."""
     if not m.event.admitted:
         return ""
@@ -117,13 +117,13 @@ def _room(m: StepContext) -> str:
     return f", as lane {lanes[0]} was free" if len(lanes) == 1 else f", as {len(lanes)} lanes were free"
 
 
-def _stalled(m: StepContext) -> Clause | None:
+def _stalled(m: CaptionContext) -> Clause | None:
     stalled = m.event.stalled
     cause = f", as {brief(stalled[0].why)}" if stalled else ""
     return _clause([s.request for s in stalled], "[=# computes|compute] nothing", cause)
 
 
-def _padding(m: StepContext) -> Clause | None:
+def _padding(m: CaptionContext) -> Clause | None:
     padding = sum(p.padding for p in m.event.passes)
     if not padding:
         return None
@@ -132,12 +132,12 @@ def _padding(m: StepContext) -> Clause | None:
     return short, [*short, ", ", *padding_causes(m.event.passes)]
 
 
-def _overrun(m: StepContext) -> Clause | None:
+def _overrun(m: CaptionContext) -> Clause | None:
     over = [o.request for o in m.event.overrun]
     return _clause(over, "[=# is|are] computed for nothing", f", as [={len(over)} it|they] had stopped")
 
 
-def _ends(m: StepContext) -> Clause | None:
+def _ends(m: CaptionContext) -> Clause | None:
     ended = m.event.finished
     reasons = {f.finish_reason for f in ended}
     verbs = {"length": "finishes|finish", "stop": "stops|stop", "cancelled": "leaves|leave", "error": "fails|fail"}
@@ -149,7 +149,7 @@ def _ends(m: StepContext) -> Clause | None:
     return _clause([f.request for f in ended], f"[=# {verb}]", cause)
 
 
-def _wait(m: StepContext) -> Clause | None:
+def _wait(m: CaptionContext) -> Clause | None:
     waiting = m.event.waiting
     if waiting.request is None or waiting.why is None:
         return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from core.trace.events import Admitted, Draft, Finished, Overrun, Preempted, Segment, Stalled, Why
 from core.trace.phrases import bound, reason
-from visualizer.words.context import StepContext
+from visualizer.words.context import CaptionContext
 from visualizer.words.vocabulary import Sentence, milliseconds, names, padding_causes
 
 
-def reasons(m: StepContext) -> list[Sentence]:
+def reasons(m: CaptionContext) -> list[Sentence]:
     """A sentence for each decision of the step, in the order in which they were taken."""
     event = m.event
     sentences = [_arrived(m, a.request) for a in event.arrived]
@@ -33,13 +33,13 @@ def reasons(m: StepContext) -> list[Sentence]:
     return sentences
 
 
-def _arrived(m: StepContext, request: str) -> Sentence:
+def _arrived(m: CaptionContext, request: str) -> Sentence:
     asked = m.asked.get(request)
     wants = f", asking for up to {asked:,} [token|tokens]" if asked else ""
     return [{"r": request}, f" arrives with a prompt of {m.prompt.get(request, 0):,} [token|tokens]{wants}."]
 
 
-def _preempted(m: StepContext, p: Preempted) -> Sentence:
+def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
     growing = [c.request for c in m.event.kv.changes if c.added]
     taken: Sentence = [", and ", *names(growing), f" [={len(growing)} takes|take] its place"] if growing else []
     return [
@@ -58,14 +58,14 @@ def _gives_way(victim: str) -> Sentence:
     return [known[victim]] if victim in known else [victim[:1].upper() + victim[1:], " gives way"]
 
 
-def _decodes(m: StepContext) -> list[Sentence]:
+def _decodes(m: CaptionContext) -> list[Sentence]:
     limit, tokens = m.event.budget.limit, sum(s.length for s in m.decodes)
     cost = f", {tokens:,} [token|tokens] of the budget of {limit}" if limit else ""
     does = f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the next{cost}."
     return [[*names([s.request for s in m.decodes], limit=12), does]] if m.decodes else []
 
 
-def _admitted(m: StepContext, a: Admitted) -> Sentence:
+def _admitted(m: CaptionContext, a: Admitted) -> Sentence:
     segment = m.by_request.get(a.request)
     freed = m.state.freed.get(a.lane)
     origin: Sentence = [", not used before"]
@@ -77,7 +77,7 @@ def _admitted(m: StepContext, a: Admitted) -> Sentence:
     return [*head, "; ", *_share(m, segment, a.why), "."]
 
 
-def _share(m: StepContext, s: Segment, why: Why) -> Sentence:
+def _share(m: CaptionContext, s: Segment, why: Why) -> Sentence:
     """How much of its prompt a newly admitted request computes, and what limits it."""
     need = m.pending_end(s) - s.start
     limit = m.event.budget.limit
@@ -89,7 +89,7 @@ def _share(m: StepContext, s: Segment, why: Why) -> Sentence:
     return [room + (f"its first chunk is {s.length} of {need}" if s.length < need else f"its {need:,} [token|tokens] fit")]
 
 
-def _budget_before(m: StepContext, s: Segment) -> int:
+def _budget_before(m: CaptionContext, s: Segment) -> int:
     """Budget left when this prompt was considered: decodes come first, then prompts already begun, then those admitted before it."""
     admitted = [a.request for a in m.event.admitted]
     earlier = set(admitted[: admitted.index(s.request)])
@@ -97,14 +97,14 @@ def _budget_before(m: StepContext, s: Segment) -> int:
     return (m.event.budget.limit or 0) - (0 if m.config.prefill_first else len(m.old_decodes)) - ahead
 
 
-def _chunk(m: StepContext, s: Segment) -> Sentence:
+def _chunk(m: CaptionContext, s: Segment) -> Sentence:
     end, chunk = m.pending_end(s), m.state.chunks.get(s.request, 0) + 1
     cause = f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
     done = f"{s.kv_len} of its {end} are done" if s.kv_len < end else f"all its {end} are done"
     return [{"r": s.request}, f" computes chunk {chunk}, {s.length:,} [token|tokens]{cause}; {done}."]
 
 
-def _hit(m: StepContext, request: str, cached: int) -> Sentence:
+def _hit(m: CaptionContext, request: str, cached: int) -> Sentence:
     known = m.state.num_tokens.get(request, 0)
     blocks = cached // m.config.block_size
     return [
@@ -114,11 +114,11 @@ def _hit(m: StepContext, request: str, cached: int) -> Sentence:
     ]
 
 
-def _stalled(m: StepContext, s: Stalled) -> Sentence:
+def _stalled(m: CaptionContext, s: Stalled) -> Sentence:
     return [{"r": s.request}, " keeps its lane but computes nothing: ", reason(s.why), "."]
 
 
-def _waiting(m: StepContext) -> list[Sentence]:
+def _waiting(m: CaptionContext) -> list[Sentence]:
     waiting = m.event.waiting
     if waiting.request is None or waiting.why is None:
         return []
@@ -131,7 +131,7 @@ def _waiting(m: StepContext) -> list[Sentence]:
     return [[{"r": waiting.request}, f"{again} waits{how_long}: ", reason(waiting.why), f".{behind}"]]
 
 
-def _budget(m: StepContext) -> list[Sentence]:
+def _budget(m: CaptionContext) -> list[Sentence]:
     budget = m.event.budget
     if budget.limit is None:
         return []
@@ -142,7 +142,7 @@ def _budget(m: StepContext) -> list[Sentence]:
     ]]  # fmt: skip
 
 
-def _padding(m: StepContext) -> list[Sentence]:
+def _padding(m: CaptionContext) -> list[Sentence]:
     sentences: list[Sentence] = []
     for forward in m.event.passes:
         positions = forward.rows * forward.width
@@ -163,14 +163,14 @@ def _padding(m: StepContext) -> list[Sentence]:
     return sentences
 
 
-def _graph(m: StepContext) -> list[Sentence]:
+def _graph(m: CaptionContext) -> list[Sentence]:
     """What a CUDA graph computes beyond the pass: graphs come in a few sizes only."""
     beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
     said = "The pass runs as a CUDA graph of {:,} [position|positions]: {} of them [is|are] padding that belongs to no request."
     return [[said.format(p.bucket, pads)] for p, pads in beyond if pads > 0]
 
 
-def _draft(m: StepContext, d: Draft) -> Sentence:
+def _draft(m: CaptionContext, d: Draft) -> Sentence:
     got = sum(s.request == d.request for s in m.event.sampled)
     forgotten = d.drafted - d.accepted
     then = "" if not forgotten else f"; the [={forgotten} other is|others are] forgotten"
@@ -183,7 +183,7 @@ def _draft(m: StepContext, d: Draft) -> Sentence:
     ]
 
 
-def _overrun(m: StepContext, o: Overrun) -> Sentence:
+def _overrun(m: CaptionContext, o: Overrun) -> Sentence:
     ended = m.state.finished.get(o.request)
     launched = f"stopped in step {ended}, when this step was already launched"
     when = "was cancelled while this step ran" if ended is None else launched
@@ -193,7 +193,7 @@ def _overrun(m: StepContext, o: Overrun) -> Sentence:
     return [{"r": o.request}, f" {when}: {o.rows:,} [position|positions] [was|were] computed for nothing{then}."]
 
 
-def _finished(m: StepContext, f: Finished) -> Sentence:
+def _finished(m: CaptionContext, f: Finished) -> Sentence:
     written = m.written(f.request)
     cause = {
         "length": f"it has the {written:,} [token|tokens] it asked for",

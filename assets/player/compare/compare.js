@@ -9,7 +9,7 @@ import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
 import { fillPart, fillTabs, hideToast, isDarkBeside, isOurKey, isTyping, layoutOf, onTheme, paintTheme, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
-import { Equivalence } from "./equivalence.js";
+import { EquivalencePanel } from "./equivalence.js";
 import { Race, RaceBar } from "./race.js";
 import { Server, comparisonUrl, fetchJson } from "../parts/server.js";
 import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
@@ -54,7 +54,7 @@ export class Compare {
     this.race = new Race($(".race"), this, this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null, () => this._moment());
     this.bar = new RaceBar($(".transport"), $(".table-button"), this.race);
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
-    this.equivalence = new Equivalence($(".equivalence"), { ask, base: () => this.spec, server: Boolean(this.server) });
+    this.equivalence = new EquivalencePanel($(".equivalence"), { ask, base: () => this.spec, server: Boolean(this.server) });
     this.chooser = new Chooser(root, { open: (entry) => this.open(entry), share: () => this._share() });
     this._top();
     this._keys();

@@ -20,7 +20,7 @@ function textOf(prompt, text, other, parted, of) {
   return h("p", { class: "saying", tabindex: "0", "data-of": of }, before, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
 }
 
-export class Equivalence {
+export class EquivalencePanel {
   /** el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, server}. */
   constructor(el, options) {
     this.el = el;

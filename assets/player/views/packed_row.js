@@ -12,7 +12,7 @@ const GAP = 2;
 /**
  * A token, or what stands for several: pads of a row or of a graph, tokens folded.
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?: number, bucket?: number | null}} Cell
- * @typedef {Cell & {x: number, y: number, w: number, h: number}} Placed
+ * @typedef {Cell & {x: number, y: number, w: number, h: number}} PlacedCell
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
@@ -21,7 +21,7 @@ export class PackedRow extends CanvasView {
   constructor(panel, actions) {
     super(panel, actions);
     this.title = find(panel, ".title");
-    /** @type {Placed[]} */
+    /** @type {PlacedCell[]} */
     this.cells = [];
   }
 
@@ -157,7 +157,7 @@ export class PackedRow extends CanvasView {
     return [];
   }
 
-  /** @param {Ink} g @param {ViewState} state @param {Placed} cell @param {Style} style */
+  /** @param {Ink} g @param {ViewState} state @param {PlacedCell} cell @param {Style} style */
   _ink(g, { palette, focus, hot }, cell, style) {
     const colours = palette.of(cell.item.request);
     const strength = dims(focus, cell.item.request) || (focus && cell.graph) ? 0.2 : 1;

@@ -8,7 +8,7 @@ import { chip, wasAdmitted } from "../parts/chips.js";
 
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 
-/** @typedef {{el: HTMLElement, box: HTMLElement, text: HTMLElement, since: HTMLElement, why: HTMLElement, request?: RunRequest | null, run?: Run, seen?: boolean}} Row */
+/** @typedef {{el: HTMLElement, box: HTMLElement, text: HTMLElement, since: HTMLElement, why: HTMLElement, request?: RunRequest | null, run?: Run, seen?: boolean}} QueueRow */
 
 export class QueueView {
   /** @param {HTMLElement} panel */
@@ -32,7 +32,7 @@ export class QueueView {
       return { name, bar, value };
     });
     this.waited = $(".waited");
-    /** @type {Row[]} */
+    /** @type {QueueRow[]} */
     this.rows = [];
     /** @type {HTMLElement[]} */
     this.parts = [];

@@ -27,14 +27,14 @@ function tail(pieces, end, most) {
 /** @param {string} text */
 const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
 
-/** @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" | "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} Row */
+/** @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" | "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} TextRow */
 
 export class TextsView {
   /** @param {HTMLElement} panel */
   constructor(panel) {
     this.key = find(panel, ".key");
     this.box = find(panel, ".texts");
-    /** @type {Row[]} */
+    /** @type {TextRow[]} */
     this.rows = [];
     this._at = 0;
     /** @type {number | undefined} */

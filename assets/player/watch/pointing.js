@@ -49,11 +49,11 @@ export function pointElements(app) {
 const HOW = "arrow keys move, Enter selects the request, Escape leaves";
 const MOST = 20000; // places that arrow keys can walk through
 
-/** @typedef {{x: number, y: number, w: number, h: number}} Place */
+/** @typedef {{x: number, y: number, w: number, h: number}} Target */
 
 /**
  * The place next to `at` in a direction: along a row the nearest that overlaps it in height, between rows the nearest row's nearest.
- * @param {Place[]} places
+ * @param {Target[]} places
  * @param {number} at
  * @param {string} key
  */

@@ -27,13 +27,13 @@ from core.bench.gpu.scale import ModelShape, Scale, lengths_of, weight_bytes_rea
 from core.config import Execution
 from core.engine.runner import SamplingRow, observing
 from core.errors import InflightError, first_sentence
-from core.measure.baselines import jobs
+from core.measure.baselines import baseline_requests
 from core.measure.baselines.generate import generate_serial, generate_waves
-from core.measure.baselines.job import Job
+from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import TransformersContinuous, Variant, continuous_settings
 from core.measure.compare import first_differences
 from core.measure.metrics import metrics as metrics_of
-from core.measure.rounds import Run
+from core.measure.rounds import RunResult
 from core.models.probe import probe
 from core.trace.trace import Trace
 from core.workload.workload import Workload
@@ -99,8 +99,8 @@ def _accuracy(context: PartContext) -> dict[str, Any]:
 def greedy_tokens(model: PreTrainedModel, workload: Workload, scale: Scale) -> dict[str, Any]:
     """Whether packed requests get the tokens that `generate` gives each alone: how many do not, and where they part."""
     trace = _packed(model, workload, scale)
-    alone = generate_serial(model, jobs(workload, None))
-    differences = first_differences(Run.of(trace), Run(alone.outputs, {}), "generate")
+    alone = generate_serial(model, baseline_requests(workload, None))
+    differences = first_differences(RunResult.of(trace), RunResult(alone.outputs, {}), "generate")
     return {
         "requests": len(workload),
         "tokens": sum(map(len, alone.outputs.values())),
@@ -243,8 +243,12 @@ def _ablation(context: PartContext) -> dict[str, Any]:
 def _continuous(context: PartContext) -> dict[str, Any]:
     scale = context.scale
     model, workload = context.model(scale.main), scale.workload(scale.compared)
-    probes = try_settings(context, model, jobs(scale.workload(scale.compared, scale.probe_tokens), None))
-    return {"workload": lengths_of(workload), "probes": probes, **continuous(context, model, jobs(workload, None), probes)}
+    probes = try_settings(context, model, baseline_requests(scale.workload(scale.compared, scale.probe_tokens), None))
+    return {
+        "workload": lengths_of(workload),
+        "probes": probes,
+        **continuous(context, model, baseline_requests(workload, None), probes),
+    }
 
 
 def _waves(context: PartContext) -> dict[str, Any]:
@@ -252,7 +256,7 @@ def _waves(context: PartContext) -> dict[str, Any]:
     scale, device = context.scale, context.device
     model, workload = context.model(scale.main), scale.workload(scale.compared)
     for most_tokens, limit_s in ((4, scale.probe_s), (None, scale.baseline_s)):  # the first to warm up
-        work = jobs(scale.workload(scale.compared, most_tokens), None)
+        work = baseline_requests(scale.workload(scale.compared, most_tokens), None)
         device.free()
         run = generate_waves(model, work, scale.lanes, device.clock, context.limit(limit_s))
     measured = speed(run.wall_s, sum(map(len, run.outputs.values())), bool(run.about.get("cut")))
@@ -260,7 +264,7 @@ def _waves(context: PartContext) -> dict[str, Any]:
     return {"workload": lengths_of(workload), **measured, **about, "peak_bytes": device.peak_bytes()}
 
 
-def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[Job]) -> list[dict[str, Any]]:
+def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest]) -> list[dict[str, Any]]:
     """Every setting on the same short answers: the seconds of a step in which all requests decode, a median, or why there is none.
 
     Every attention first plainly; one that does not run so is not tried with graphs or running ahead.
@@ -286,7 +290,7 @@ def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[Jo
 
 
 def continuous(
-    context: PartContext, model: PreTrainedModel, work: Sequence[Job], tried: Sequence[Mapping[str, Any]]
+    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], tried: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """All of it under the best setting; under the next best if that one fails after all. Raises InflightError if none runs.
 
@@ -308,7 +312,9 @@ def continuous(
     raise InflightError("transformers' continuous batching ran in none of its settings.")
 
 
-def _run(context: PartContext, model: PreTrainedModel, work: Sequence[Job], limit_s: float, variant: Variant) -> dict[str, Any]:
+def _run(
+    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], limit_s: float, variant: Variant
+) -> dict[str, Any]:
     """One run from a clean device. step_s: the median of the steps in which all requests decode, None without one."""
     device, times, cut = context.device, [], False
     device.free()
@@ -323,7 +329,7 @@ def _run(context: PartContext, model: PreTrainedModel, work: Sequence[Job], limi
             before, cut = now, now - started > limit_s
         seconds = device.now() - started
         results = driver.finished()
-        lost = [job.request for job in work if job.request not in results or results[job.request].error]
+        lost = [request.id for request in work if request.id not in results or results[request.id].error]
         if lost and not cut:
             raise InflightError(f"It lost request {lost[0]}.")
         measured = speed(seconds, sum(map(len, driver.outputs.values())), cut)

@@ -22,7 +22,7 @@ from torch.utils.benchmark import Timer
 
 from core.bench.gpu.scale import ModelShape, Scale
 from core.config import EngineConfig, Execution
-from core.engine.recorder import Recorder
+from core.engine.recorder import TraceRecorder
 from core.errors import InflightError
 from core.models import load as models
 from core.models.adapter import ModelAdapter
@@ -173,10 +173,10 @@ def median_run(runs: Sequence[TimedRun]) -> TimedRun:
 
 
 @contextmanager
-def events_made_by(engine: Engine, make: Callable[[Callable[[], StepEvent]], StepEvent]) -> Iterator[Recorder]:
+def events_made_by(engine: Engine, make: Callable[[Callable[[], StepEvent]], StepEvent]) -> Iterator[TraceRecorder]:
     """For a while every event of an engine is what `make` returns, which is given the function that would make it."""
 
-    class Given(Recorder):
+    class Given(TraceRecorder):
         def record(self, event: Callable[[], StepEvent]) -> StepEvent:
             return super().record(lambda: make(event))
 

@@ -12,20 +12,20 @@ from typing import Any
 from core.errors import InflightError
 from core.measure.baselines.article import article
 from core.measure.baselines.generate import generate_serial, generate_waves
-from core.measure.baselines.job import BaselineRun, Job, jobs
+from core.measure.baselines.records import BaselineRequest, BaselineRun, baseline_requests
 from core.measure.baselines.transformers_continuous import continuous_settings, ready
 from core.measure.rounds import Contender
 
 NAMES = ("generate-waves", "generate-serial", "transformers-continuous", "article")
 
-__all__ = ["NAMES", "contender", "jobs"]
+__all__ = ["NAMES", "contender", "baseline_requests"]
 
 
-def contender(name: str, model: Any, work: Sequence[Job], lanes: int, budget: int = 256) -> Contender:
+def contender(name: str, model: Any, work: Sequence[BaselineRequest], lanes: int, budget: int = 256) -> Contender:
     """A baseline by name, for `core.measure.rounds`; raises InflightError for an unknown one."""
     if name == "transformers-continuous":
         about = continuous_settings(work, lanes, budget)
-        return Contender(name, lambda: ready(model, work, lanes, budget), lambda run: run.run, about)
+        return Contender(name, lambda: ready(model, work, lanes, budget), lambda run: run.result, about)
     starts: dict[str, Callable[[], BaselineRun]] = {
         "generate-waves": lambda: generate_waves(model, work, lanes),
         "generate-serial": lambda: generate_serial(model, work),
@@ -33,4 +33,4 @@ def contender(name: str, model: Any, work: Sequence[Job], lanes: int, budget: in
     }
     if name not in starts:
         raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(NAMES)}.")
-    return Contender.of(name, starts[name], lambda run: run.run, {"lanes": lanes})
+    return Contender.of(name, starts[name], lambda run: run.result, {"lanes": lanes})

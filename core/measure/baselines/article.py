@@ -11,14 +11,14 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from core.measure.baselines.job import BaselineRun, Job, prompt_lengths
+from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_lengths
 
 
 @dataclass(eq=False)
 class Row:
     """A running request: the tokens to feed next, and its own cache, per layer keys and values `[1, H, n, D]`."""
 
-    job: Job
+    request: BaselineRequest
     feed: list[int]
     layers: list[tuple[torch.Tensor, torch.Tensor]] | None = None
     output: list[int] = field(default_factory=list)
@@ -28,11 +28,13 @@ class Row:
         return 0 if self.layers is None else self.layers[0][0].shape[2]
 
 
-def article(model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
+def article(
+    model: Any, work: Sequence[BaselineRequest], lanes: int, clock: Callable[[], float] = time.perf_counter
+) -> BaselineRun:
     """Continuous batching as the GPT-2 article writes it; see `article_step`."""
-    waiting = [Row(job, list(job.prompt)) for job in work]
+    waiting = [Row(request, list(request.prompt)) for request in work]
     running: list[Row] = []
-    times: dict[str, list[float]] = {job.request: [] for job in work}
+    times: dict[str, list[float]] = {request.id: [] for request in work}
     outputs, steps = {}, 0
     started = clock()
     while waiting or running:
@@ -41,10 +43,10 @@ def article(model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], flo
         article_step(model, running)
         steps, now = steps + 1, clock() - started
         for row in running:
-            times[row.job.request].append(now)
-            if len(row.output) == row.job.max_new_tokens:
-                outputs[row.job.request] = row.output
-        running = [row for row in running if len(row.output) < row.job.max_new_tokens]
+            times[row.request.id].append(now)
+            if len(row.output) == row.request.max_new_tokens:
+                outputs[row.request.id] = row.output
+        running = [row for row in running if len(row.output) < row.request.max_new_tokens]
     return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes})
 
 
@@ -89,6 +91,6 @@ def article_step(model: Any, rows: Sequence[Row]) -> None:
         at += count
 
 
-def article_rows(work: Sequence[Job]) -> list[Row]:
+def article_rows(work: Sequence[BaselineRequest]) -> list[Row]:
     """Rows to drive `article_step` by hand."""
-    return [Row(job, list(job.prompt)) for job in work]
+    return [Row(request, list(request.prompt)) for request in work]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, StoppingCriteria
 
-from core.measure.baselines.job import BaselineRun, Job, prompt_lengths
+from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
@@ -27,7 +27,11 @@ class _Clock(StoppingCriteria):
 
 
 def generate_waves(
-    model: Any, work: Sequence[Job], lanes: int, clock: Callable[[], float] = time.perf_counter, limit_s: float = math.inf
+    model: Any,
+    work: Sequence[BaselineRequest],
+    lanes: int,
+    clock: Callable[[], float] = time.perf_counter,
+    limit_s: float = math.inf,
 ) -> BaselineRun:
     """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
 
@@ -41,26 +45,28 @@ def generate_waves(
             observer = _Clock(len(wave), model.device, clock, started + limit_s)
             rows = _generate(model, wave, observer)
             steps += len(observer.times)
-            for job, row in zip(wave, rows, strict=True):
-                outputs[job.request] = row[: job.max_new_tokens]
-                times[job.request] = [t - started for t in observer.times[: job.max_new_tokens]]
-            cut = any(len(outputs[job.request]) < job.max_new_tokens for job in wave)
+            for request, row in zip(wave, rows, strict=True):
+                outputs[request.id] = row[: request.max_new_tokens]
+                times[request.id] = [t - started for t in observer.times[: request.max_new_tokens]]
+            cut = any(len(outputs[request.id]) < request.max_new_tokens for request in wave)
             if cut:
                 break
     about = {"lanes": lanes, "padding": "left", **({"cut": True} if cut else {})}
     return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, about)
 
 
-def generate_serial(model: Any, work: Sequence[Job], clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
+def generate_serial(model: Any, work: Sequence[BaselineRequest], clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
     """`model.generate` on one request after the other."""
     return generate_waves(model, work, 1, clock)
 
 
-def _generate(model: Any, wave: Sequence[Job], observer: _Clock) -> list[list[int]]:
-    width = max(len(job.prompt) for job in wave)
-    ids = torch.tensor([[0] * (width - len(job.prompt)) + list(job.prompt) for job in wave], device=model.device)
-    mask = torch.tensor([[0] * (width - len(job.prompt)) + [1] * len(job.prompt) for job in wave], device=model.device)
-    longest = max(job.max_new_tokens for job in wave)
+def _generate(model: Any, wave: Sequence[BaselineRequest], observer: _Clock) -> list[list[int]]:
+    width = max(len(request.prompt) for request in wave)
+    ids = torch.tensor([[0] * (width - len(request.prompt)) + list(request.prompt) for request in wave], device=model.device)
+    mask = torch.tensor(
+        [[0] * (width - len(request.prompt)) + [1] * len(request.prompt) for request in wave], device=model.device
+    )
+    longest = max(request.max_new_tokens for request in wave)
     out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=longest, stopping_criteria=[observer])
     return out[:, width:].tolist()
 

@@ -13,7 +13,7 @@ import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from core.errors import InflightError
-from core.measure.baselines.job import BaselineRun, Job, prompt_lengths
+from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_lengths
 
 _PAGE = 32  # tokens in a page of transformers' paged cache
 _FLASH_PAGE = 256  # what its flash attention's fast path for decodes asks for
@@ -30,11 +30,11 @@ class Variant(NamedTuple):
 _PLAIN = Variant()
 
 
-def continuous_settings(work: Sequence[Job], lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
+def continuous_settings(work: Sequence[BaselineRequest], lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
     """What serves these requests best: a pool that just fits, no prefix hashing, and the variant's own choices."""
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
-    each = max(-(-(len(job.prompt) + job.max_new_tokens) // page) + 1 for job in work)
+    each = max(-(-(len(request.prompt) + request.max_new_tokens) // page) + 1 for request in work)
     wanted = {
         "page_size": page,
         "block_size": page,  # what older versions call a page
@@ -70,7 +70,7 @@ class TransformersContinuous:
     def __init__(
         self,
         model: Any,
-        work: Sequence[Job],
+        work: Sequence[BaselineRequest],
         lanes: int,
         budget: int,
         variant: Variant = _PLAIN,
@@ -107,14 +107,14 @@ class TransformersContinuous:
             raise
 
     def submit(self) -> None:
-        for job in self.work:
-            self.add(job)
+        for request in self.work:
+            self.add(request)
 
-    def add(self, job: Job) -> None:
+    def add(self, request: BaselineRequest) -> None:
         self._manager.add_request(
-            list(job.prompt),
-            request_id=job.request,
-            max_new_tokens=job.max_new_tokens,
+            list(request.prompt),
+            request_id=request.id,
+            max_new_tokens=request.max_new_tokens,
             record_timestamps=True,
             eos_token_id=-1,
         )
@@ -170,7 +170,7 @@ class TransformersContinuous:
 
 @contextmanager
 def ready(
-    model: Any, work: Sequence[Job], lanes: int, budget: int = 256, clock: Callable[[], float] = time.perf_counter
+    model: Any, work: Sequence[BaselineRequest], lanes: int, budget: int = 256, clock: Callable[[], float] = time.perf_counter
 ) -> Iterator[Callable[[], BaselineRun]]:
     """Sets up a pool and a loop, and tears them down at the end; the function handed over runs the loop once.
 
@@ -184,11 +184,11 @@ def ready(
         while driver.step():
             pass
         wall, results = clock() - started, driver.finished()
-        lost = [job.request for job in work if job.request not in results or results[job.request].error]
+        lost = [request.id for request in work if request.id not in results or results[request.id].error]
         if lost:
             raise InflightError(f"transformers' continuous batching lost request {lost[0]}.")
-        outputs = {job.request: list(results[job.request].generated_tokens) for job in work}
-        stamps = {job.request: results[job.request].timestamps for job in work}
+        outputs = {request.id: list(results[request.id].generated_tokens) for request in work}
+        stamps = {request.id: results[request.id].timestamps for request in work}
         times = {r: [t - stamped for t in s] for r, s in stamps.items()} if all(stamps.values()) else None
         return BaselineRun(outputs, wall, prompt_lengths(work), times, driver.steps, continuous_settings(work, lanes, budget))
 

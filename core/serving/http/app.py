@@ -22,7 +22,7 @@ from core.serving.engine import ServingEngine
 from core.serving.http.control import control_routes
 from core.serving.http.errors import add_handlers
 from core.serving.http.generate import generate_routes
-from core.serving.http.guard import Guard
+from core.serving.http.guard import ApiGuard
 from core.serving.http.openai import openai_routes
 from core.serving.http.watch import watch_routes
 
@@ -55,7 +55,7 @@ def create_app(
     if teacher_token is not None:
         app.include_router(control_routes(serving, classroom, teacher_token))
     add_handlers(app, serving.metrics.refused)
-    app.add_middleware(Guard, limits=serving.limits, api_key=api_key, refused=serving.metrics.refused)
+    app.add_middleware(ApiGuard, limits=serving.limits, api_key=api_key, refused=serving.metrics.refused)
     if cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST"], allow_headers=["*"])
     if hosts is not None:

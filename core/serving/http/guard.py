@@ -87,7 +87,7 @@ class BodyGuard:
             await refused(scope, receive, send)
 
 
-class Guard:
+class ApiGuard:
     """ASGI middleware that answers in the shape of the other errors. api_key: what `Authorization: Bearer` must carry, None for no key. refused: told of each status."""
 
     def __init__(self, app: ASGIApp, limits: ServingLimits, api_key: str | None, refused: Callable[[int], None]) -> None:

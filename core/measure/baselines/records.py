@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from core.errors import InflightError
 from core.measure.metrics import distribution
-from core.measure.rounds import Run
+from core.measure.rounds import RunResult
 from core.workload.workload import Workload
 
 
-class Job(NamedTuple):
+class BaselineRequest(NamedTuple):
     """A request as a baseline sees it."""
 
-    request: str
+    id: str
     prompt: tuple[int, ...]
     max_new_tokens: int
 
@@ -36,9 +36,9 @@ class BaselineRun:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def run(self) -> Run:
+    def result(self) -> RunResult:
         """As `core.measure.rounds` takes it."""
-        return Run(self.outputs, self.metrics())
+        return RunResult(self.outputs, self.metrics())
 
     def metrics(self) -> dict[str, Any]:
         """The numbers of `core.measure.metrics` that can be seen from outside; None for the others. All requests arrive at 0."""
@@ -65,7 +65,7 @@ class BaselineRun:
         return numbers
 
 
-def jobs(workload: Workload, tokenizer: Any | None) -> list[Job]:
+def baseline_requests(workload: Workload, tokenizer: Any | None) -> list[BaselineRequest]:
     """A workload for the baselines, which know no arrivals, sampling or stops; raises InflightError for requests that ask for them."""
     found = []
     for request in workload:
@@ -77,10 +77,10 @@ def jobs(workload: Workload, tokenizer: Any | None) -> list[Job]:
         if request.prompt_token_ids is None and tokenizer is None:
             raise InflightError(f"Request {request.id}: a text prompt needs a tokenizer.")
         ids = request.prompt_token_ids or tokenizer(request.prompt)["input_ids"]  # type: ignore[misc]
-        found.append(Job(request.id, tuple(ids), sampling.max_new_tokens))
+        found.append(BaselineRequest(request.id, tuple(ids), sampling.max_new_tokens))
     return found
 
 
-def prompt_lengths(work: Sequence[Job]) -> dict[str, int]:
+def prompt_lengths(work: Sequence[BaselineRequest]) -> dict[str, int]:
     """Prompt tokens by request."""
-    return {job.request: len(job.prompt) for job in work}
+    return {request.id: len(request.prompt) for request in work}
