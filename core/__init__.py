@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from core.config import EngineConfig
     from core.errors import InflightError
     from core.measure.metrics import metrics
-    from core.policy import Policy, register_policy
+    from core.policy import Policy, Why, register_policy
     from core.runner.engine import Engine
     from core.trace.events import StepEvent
     from core.trace.trace import Trace
@@ -27,6 +27,7 @@ __all__ = [
     "SamplingParams",
     "StepEvent",
     "Trace",
+    "Why",
     "Workload",
     "metrics",
     "register_policy",
@@ -41,6 +42,7 @@ _HOMES = {
     "SamplingParams": "workload.request",
     "StepEvent": "trace.events",
     "Trace": "trace.trace",
+    "Why": "policy",
     "Workload": "workload.workload",
     "metrics": "measure.metrics",
     "register_policy": "policy",

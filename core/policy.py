@@ -31,8 +31,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from core.errors import InvalidConfig, shown
 
-Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "none"]
-LIMITS = frozenset(get_args(Limit))
+Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "policy", "none"]
+LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 
 class Why(NamedTuple):
@@ -42,7 +42,7 @@ class Why(NamedTuple):
     free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
     phase: the step computes prompts alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that the step
     may still read. recovery: somebody has given way, and nobody joins until somebody finishes.
-    none: nothing bound.
+    policy: a policy of one's own lets nobody join yet. none: nothing bound.
     """
 
     limit: Limit

@@ -165,7 +165,8 @@ def _why_not(run: SchedulerState, state: RequestState, room: Room) -> Why | None
         return room.lacks(state)
     if not isinstance(why, Why) or why.limit not in LIMITS:
         raise PolicyFailed(
-            f"The policy {run.policy.name} keeps {state.id!r} from joining because of {shown(why)}, which is no limit."
+            f"The policy {run.policy.name} answers `admit` for {state.id!r} with {shown(why)}; "
+            f"it must be None or a Why with one of these limits: {', '.join(LIMITS)}."
         )
     return why
 

@@ -29,6 +29,7 @@ LIMITS: dict[Limit, LimitWords] = {
     "reads": LimitWords("cached tokens read", "too many cached tokens would be read"),
     "recovery": LimitWords("recovery", "nobody joins until somebody finishes"),
     "phase": LimitWords("prompts before decodes", "the step computes prompts alone"),
+    "policy": LimitWords("the policy", "the policy lets nobody join yet"),
     "none": LimitWords("nothing", "nothing holds it back"),
 }
 
@@ -75,8 +76,8 @@ def reason(why: Why) -> str:
             return f"the step may read {why.have:,} more of {why.total:,} cached [token|tokens], and {needs}"
         case "recovery":
             return "somebody has given way for a KV block, and nobody joins until somebody finishes"
-        case "phase":
-            return LIMITS["phase"].brief
+        case "phase" | "policy":
+            return LIMITS[why.limit].brief
         case _:
             return LIMITS["none"].brief
 

@@ -184,6 +184,25 @@ def test_it_cannot_wave_through_what_has_no_room():
         assert max(len(p) for step in world.steps for p in step.passes) <= 2 and len(world.finish_steps) == 4
 
 
+@dataclass(frozen=True, kw_only=True)
+class TwoAtOnce(Policy):
+    name: str = "two-at-once"
+
+    def admit(self, request: RequestView, room: Room) -> Why | None:
+        return super().admit(request, room) or (Why("policy") if len(room.running) >= 2 else None)
+
+
+def test_a_limit_of_its_own_is_told_as_the_policys(tmp_path):
+    preset = PRESETS["kv-pressure"]
+    trace = Engine.from_pretrained(preset.model, preset.config, device="cpu", policy=TwoAtOnce()).run(preset.workload)
+    trace.save(tmp_path / "two.jsonl")
+    again = Trace.load(tmp_path / "two.jsonl")
+    assert max(len(event.segments) for event in again.events) == 2
+    step = next(index for index, event in enumerate(again.events) if event.waiting.why == Why("policy"))
+    said = replay(again)["captions"][step]
+    assert said["waits"] == "the policy lets nobody join yet" and said["bound"] == "Held back by: the policy"
+
+
 def failing(**rules) -> SchedulerWorld:
     return world_of(type("Own", (Strange,), rules)(), ROWS, 12, **{k: v for k, v in SHORT.items() if k != "num_blocks"})
 
@@ -192,8 +211,8 @@ def failing(**rules) -> SchedulerWorld:
     ("rules", "message"),
     [
         ({"admit": lambda self, request, room: Why("margin", 0, 1, 12)}, "The policy strange lets nobody go on: 0 run and 4 wait"),
-        ({"admit": lambda self, request, room: "no"}, "strange keeps 'r0' from joining because of 'no', which is no limit"),
-        ({"admit": lambda self, request, room: Why("mood")}, "which is no limit"),
+        ({"admit": lambda self, request, room: "no"}, "strange answers `admit` for 'r0' with 'no'; it must be None or a Why"),
+        ({"admit": lambda self, request, room: Why("mood")}, "one of these limits: lanes, budget"),
         ({"select_victim": lambda self, candidates: None}, "strange lets None give way, which is none of the requests that can"),
         ({"order": lambda self, request: "x" if request.id == "r1" else 0}, "orders request 'r1' by 'x', which cannot be compared"),
     ],
