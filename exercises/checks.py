@@ -144,16 +144,16 @@ def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
             answer = ask(config, waiting, running)
             if not isinstance(answer, dict):
                 return Result(f"It returned {answer!r}, not the number of positions by request: {{'r0': 3, 'r1': 1}}, say.")
-            told = {r: n for r, n in answer.items() if n}
+            theirs = {r: n for r, n in answer.items() if n}
             engine = _computed(event)
-            if told != engine:
+            if theirs != engine:
                 upto = dataclasses.replace(trace, events=trace.events[: number + 1], complete=False)
-                note = f"Step {event.step} is where the exercise differs: {told}."
+                note = f"Step {event.step} is where the exercise differs: {theirs}."
                 upto.header = dataclasses.replace(upto.header, notes=(note,))
                 return Result(
                     english(f"Step {event.step} with {config.max_num_seqs:,} [lane|lanes]")
                     + (f" and a budget of {config.max_num_batched_tokens}" if policy == "continuous" else "")
-                    + f": the engine computes {engine}, yours {told}. Waiting were {waiting}, running {running}.",
+                    + f": the engine computes {engine}, yours {theirs}. Waiting were {waiting}, running {running}.",
                     upto,
                 )
             state.begin(event)

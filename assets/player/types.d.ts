@@ -256,7 +256,7 @@ interface ViewActions {
 }
 
 /** Whose requests a sentence names, as far as the step on screen. */
-interface Told {
+interface SentenceContext {
   readonly run: { request(id: string): RunRequest | undefined; letters?: Record<string, string> };
   readonly index?: number;
 }

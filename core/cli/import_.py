@@ -31,8 +31,8 @@ def import_(
 ) -> None:
     """Convert a recording by `inflight-vllm` or another recorder into a trace that the page and `show` open, and check it."""
     recordings = read_raw(raw)
-    told = named_tokenizer(tokenizer) if tokenizer else None
-    opened = those_that_open((recording.name, partial(to_trace, recording, told)) for recording in recordings)
+    given = named_tokenizer(tokenizer) if tokenizer else None
+    opened = those_that_open((recording.name, partial(to_trace, recording, given)) for recording in recordings)
     ranks = Ranks.of(opened.traces, opened.refused)
     by_rank = {recording.rank: recording for recording in recordings}
     rows = []

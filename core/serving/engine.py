@@ -177,14 +177,14 @@ class ServingEngine:
     ) -> TokenStream:
         """Queue a request whose prompt `check` returned; returns as soon as the engine has queued it.
 
-        num_top_logprobs: how many of the likeliest tokens are told beside each one. even_if_closed: also while no requests are taken.
+        num_top_logprobs: how many top tokens to report for each token. even_if_closed: also while no requests are taken.
         Raises Unavailable while the server takes no requests, TooManyRequests when it is full, InvalidRequest for a request that the KV pool
         cannot hold and for a nickname that is not allowed.
         """
         nickname = self._validator.nickname(nickname)
         if num_top_logprobs and sampling.looks_back and self.engine.trace.header.is_asynchronous:
             raise InvalidRequest(
-                "Here the likeliest tokens cannot be told beside penalties: a step is launched before the last is read."
+                "Top log-probabilities cannot be combined with penalties here: a step is launched before the previous one is read."
             )
         if self.status == "draining":
             raise Unavailable("The server is closing and takes no more requests.", retry_after=10)

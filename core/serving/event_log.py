@@ -205,21 +205,21 @@ class EventLog:
     def take(self, after: int | None, chapters: int | None = None) -> tuple[Excerpt | None, bool]:
         """What comes next for a reader, see `read`, and whether there is more than is taken at once."""
         with self._lock:
-            told: list[_Entry] = []
+            catch_up: list[_Entry] = []
             first = self._first
             if after is None or not first - 1 <= after < self._next:
                 start = self._begins[-chapters] if chapters and chapters <= len(self._begins) else first
                 since = after if after is not None and after < self._next else None if self._chapters else -1
                 missed = first - since - 1 if since is not None and since + 1 >= self._anew else 0
                 if missed or self._chapters is not None or (after is not None and after < self._next):
-                    told.append(_Entry(start - 1, {"kind": "skipped", "messages": missed}))
-                    told += [state for state in self._states.values() if state.number < start]
+                    catch_up.append(_Entry(start - 1, {"kind": "skipped", "messages": missed}))
+                    catch_up += [state for state in self._states.values() if state.number < start]
                 after = start - 1
             taken = self._messages[after + 1 - first :][:_MOST_AT_ONCE]
             last = taken[-1].number if taken else after
-            if not taken and not told:
+            if not taken and not catch_up:
                 return None, False
-            return Excerpt(last, (*told, *taken), self.shown), last < self._next - 1
+            return Excerpt(last, (*catch_up, *taken), self.shown), last < self._next - 1
 
     def _take_together(self, after: int | None, chapters: int | None, tick: int) -> tuple[Excerpt | None, bool]:
         """The excerpt that the first reader woken at this tick took, for readers that are equally far."""
@@ -311,17 +311,17 @@ async def events_together(
     places: dict[str, int | None] = {name: (after or {}).get(name) for name in logs}
     silent = 0.0
     while True:
-        is_over, told = all(log.closed for log in logs.values()), []
+        is_over, parts = all(log.closed for log in logs.values()), []
         for name, log in logs.items():
             more = True
             while more:
                 excerpt, more = log.take(places[name], chapters)
                 if excerpt is not None:
                     places[name] = excerpt.last
-                    told.append(f'{{"of":{_encoded(name)},"last":{excerpt.last},"messages":{excerpt.messages}}}')
-        silent = 0.0 if told else silent + period
-        if told:
-            yield f"data: [{','.join(told)}]\n\n".encode("ascii")
+                    parts.append(f'{{"of":{_encoded(name)},"last":{excerpt.last},"messages":{excerpt.messages}}}')
+        silent = 0.0 if parts else silent + period
+        if parts:
+            yield f"data: [{','.join(parts)}]\n\n".encode("ascii")
         elif silent >= KEEP_ALIVE_S:
             silent = 0.0
             yield COMMENT

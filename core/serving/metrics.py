@@ -72,8 +72,8 @@ class ServingMetrics:
     def configured(self, config: EngineConfig, num_blocks: int) -> None:
         """A run begins with these limits."""
         self._prefix_caching = config.prefix_caching
-        told = {"block_size": config.block_size, "num_gpu_blocks": num_blocks, "enable_prefix_caching": config.prefix_caching}
-        self._cache.info({name: str(value) for name, value in told.items()} | {"engine": "0"})
+        info = {"block_size": config.block_size, "num_gpu_blocks": num_blocks, "enable_prefix_caching": config.prefix_caching}
+        self._cache.info({name: str(value) for name, value in info.items()} | {"engine": "0"})
 
     def step(self, event: StepEvent) -> None:
         self._step_tokens.observe(sum(p.tokens for p in event.passes))

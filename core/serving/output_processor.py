@@ -68,7 +68,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TopLogprobs:
-    """The likeliest tokens at each position, for requests that ask for them: computed beside the passes, from the logits that the choice was made
+    """The most probable tokens at each position, for requests that ask for them: computed beside the passes, from the logits that the choice was made
     from, and only while somebody asks. A pass that is launched before its tokens are read leaves what it computed on the device until then."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class TopLogprobs:
         self._found.pop(request, None)
 
     def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
-        """Those for the token with this index, likeliest first; empty if nobody asked."""
+        """Those for the token with this index, most probable first; empty if nobody asked."""
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()
@@ -201,8 +201,8 @@ class OutputProcessor:
                     piece, shown = piece + rest, shown + answer.shown.finish(rest)
                 texts.setdefault(stream.id, []).append(piece)
                 t = event.passes[sampled.pass_index].t_end
-                likeliest = self.top_logprobs.take(stream.id, len(stream.prompt) + stream.num_tokens)
-                handed.append((stream, Piece(stream.num_tokens, sampled.token_id, shown, sampled.logprob, reason, likeliest)))
+                top_logprobs = self.top_logprobs.take(stream.id, len(stream.prompt) + stream.num_tokens)
+                handed.append((stream, Piece(stream.num_tokens, sampled.token_id, shown, sampled.logprob, reason, top_logprobs)))
                 self.metrics.token(stream, t)
                 stream.took(t)
             for request, reason in reasons.items():

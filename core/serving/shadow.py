@@ -67,8 +67,8 @@ class Shadow:
             config = header.config.under(self.policy, num_blocks=header.num_blocks)
             rerun = Rerun(header, config, lambda: self._serving.engine.now, twin)
             rerun.hear({"kind": "pace", "steps_per_s": self._steps_per_s, "t": 0.0})
-        told: Any = None
-        told_at = -_TELL
+        said: Any = None
+        said_at = -_TELL
         while not self._ends:
             is_idle = self._serving.is_idle  # asked first: what was said until then is in the log
             for entry in self._news():
@@ -78,9 +78,9 @@ class Shadow:
                     self._steps_per_s = entry["steps_per_s"]
                 if rerun is not None:
                     rerun.hear(entry)
-            if rerun is not None and rerun.state != told and time.monotonic() - told_at >= _TELL:
-                told, told_at = rerun.state, time.monotonic()
-                self._say(told)
+            if rerun is not None and rerun.state != said and time.monotonic() - said_at >= _TELL:
+                said, said_at = rerun.state, time.monotonic()
+                self._say(said)
             if rerun is None or not (is_idle and rerun.advance()):
                 time.sleep(_LOOK)
         return None

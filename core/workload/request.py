@@ -40,7 +40,7 @@ class SamplingParams:
     Logits are changed first: `logit_bias` (token id to what is added) is added; `repetition_penalty` divides the positive logits of
     every token in prompt and answer so far and multiplies the negative ones; `frequency_penalty` is subtracted for each time that a
     token was generated, `presence_penalty` once. Then temperature 0 takes the best; any other draws from softmax(logits ÷ temperature)
-    over the `top_k` likeliest, of these over the fewest that reach `top_p` of their mass, of these over tokens at least `min_p` times
+    over the `top_k` most probable, of these over the fewest that reach `top_p` of their mass, of these over tokens at least `min_p` times
     as likely as the best. Noise is keyed by (seed, position), so the text does not depend on who shares the batch.
 
     `stop` strings end the request once they appear in its text; `ignore_eos` goes on past the end-of-sequence token. Defaults switch

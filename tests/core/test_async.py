@@ -259,7 +259,7 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
     assert engine._scheduler.pool.num_used == 0
 
 
-def test_the_likeliest_tokens_are_those_of_the_plain_engine_though_passes_are_launched_ahead():
+def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched_ahead():
     """Joining, stopping early, preempted and reading graphs' buffers: each token's alternatives are its own, and none are left over."""
     import asyncio
 

@@ -13,7 +13,7 @@ from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
 from core.workload.demo_workloads import DEMO_WORKLOADS
-from worlds.serving import between_two_steps, char_engine, checked, greedy, idle, serving, tokens, told, whole
+from worlds.serving import all_messages, between_two_steps, char_engine, checked, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
 
 SHOWN = Hidden(texts=False, nicknames=False)
@@ -29,7 +29,7 @@ def test_an_idle_engine_has_other_limits_at_once():
         room.configure(policy="static", max_num_seqs=3)
         pieces = await whole(await made.submit((4, 5, 6), greedy(7)))
         await idle(made)
-        return tokens(pieces), await told(made)
+        return tokens(pieces), await all_messages(made)
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         found, messages = asyncio.run(change(made))
@@ -56,7 +56,7 @@ def test_at_a_barrier_those_in_lanes_finish_and_those_waiting_are_carried_over()
         made.set_pace(None)
         pieces = await asyncio.gather(*map(whole, [*streams, late]))
         await idle(made)
-        return [tokens(p) for p in pieces], [s.id for s in streams], await told(made)
+        return [tokens(p) for p in pieces], [s.id for s in streams], await all_messages(made)
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         found, ids, messages = asyncio.run(change(made))
@@ -89,7 +89,7 @@ def test_who_is_held_can_leave_and_a_barrier_with_nobody_in_a_lane_is_none():
 
 
 def test_who_left_before_a_change_does_not_come_back_in_the_new_run():
-    """Though the batch stands still, so that no step has told of the leaving yet."""
+    """Though the batch stands still, so that no step reports the leaving yet."""
 
     async def change(made: ServingEngine):
         room = Classroom(made)
@@ -134,7 +134,7 @@ def test_a_change_when_idle_keeps_nobody_out():
         room.configure(start="idle", max_num_seqs=5)
         await asyncio.gather(*map(whole, streams))
         await idle(made)
-        messages = await told(made)
+        messages = await all_messages(made)
         (begun,) = [i for i, m in enumerate(messages) if m["kind"] == "run" and m["run"] == 1]
         assert not [m for m in messages if m["kind"] == "carried"] and messages[begun]["header"]["config"]["max_num_seqs"] == 5
         assert sum(len(m["finished"]) for m in messages[:begun] if m["kind"] == "step") == 6
@@ -238,7 +238,7 @@ def test_nicknames_are_told_trimmed():
     async def ask(made: ServingEngine):
         for name in ("  Zoë O'Neil-3 ", "", None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"):
             await whole(await made.submit((4, 5), greedy(1), nickname=name))
-        return [m["nickname"] for m in await told(made) if m["kind"] == "request"]
+        return [m["nickname"] for m in await all_messages(made) if m["kind"] == "request"]
 
     with serving(memory_engine(), hidden=SHOWN) as made:
         assert asyncio.run(ask(made)) == ["Zoë O'Neil-3", None, None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"]

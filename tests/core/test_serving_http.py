@@ -147,7 +147,7 @@ def test_penalties_bias_and_min_p_are_the_engines(client, server, asked):
 
 
 def by_the_model(prompt: str, text: str, count: int) -> list[dict[str, float]]:
-    """The likeliest tokens at each position of an answer, by transformers alone."""
+    """The most probable tokens at each position of an answer, by transformers alone."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -163,7 +163,7 @@ def by_the_model(prompt: str, text: str, count: int) -> list[dict[str, float]]:
     ]
 
 
-def test_the_likeliest_tokens_are_told_to_who_asks_and_to_nobody_else(client, server):
+def test_top_logprobs_go_only_to_those_who_ask(client, server):
     asked = {"model": MODEL, "prompt": PROMPT, "max_tokens": 12, "temperature": 0.9, "seed": 4}
     (choice,) = client.completions.create(**asked, logprobs=3).choices
     expected = by_the_model(PROMPT, choice.text, 3)
@@ -177,7 +177,7 @@ def test_the_likeliest_tokens_are_told_to_who_asks_and_to_nobody_else(client, se
     assert not server.serving.engine.outputs.top_logprobs._asked and not server.serving.engine.outputs.top_logprobs._found
 
 
-def test_the_likeliest_tokens_of_a_chat(client):
+def test_top_logprobs_of_a_chat(client):
     asked = {"model": MODEL, "messages": [{"role": "user", "content": "Speak"}], "max_completion_tokens": 6, "temperature": 0}
     (choice,) = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2).choices
     expected = by_the_model("user: Speak\nassistant: ", choice.message.content, 2)

@@ -15,7 +15,7 @@ from core.measure.verify import verify
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.limits import ServingLimits
-from worlds.serving import Fragile, char_engine, checked, greedy, idle, serving, told, whole
+from worlds.serving import Fragile, all_messages, char_engine, checked, greedy, idle, serving, whole
 from worlds.small import memory_engine
 
 
@@ -120,7 +120,7 @@ def test_of_a_run_without_a_pause_the_beginning_is_kept_and_says_so():
         assert room.state["record_is_full"]
         cut = made.session()
         await whole(await made.submit((4, 5), greedy(3)))
-        return cut, made.session(), await told(made)
+        return cut, made.session(), await all_messages(made)
 
     with serving(memory_engine(max_num_seqs=2), ServingLimits(kept_tokens=600)) as made:
         cut, after, messages = asyncio.run(ask(made))

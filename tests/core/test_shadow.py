@@ -149,13 +149,13 @@ def test_once_idle_the_same_requests_are_run_for_real_with_the_same_tokens(polic
 
 def test_who_comes_in_the_middle_of_its_pass_waits_for_nothing_and_is_served_as_without_it():
     """The rerun stands in a pass of its own until the newcomer has been served whole; then it goes on, and both agree."""
-    in_pass, go_on = threading.Event(), threading.Event()
+    in_pass, released = threading.Event(), threading.Event()
 
     class Stalls(MemoryModel):
         def forward(self, batch, pool, backend=None):
-            if threading.current_thread().name == "inflight-shadow" and not go_on.is_set():
+            if threading.current_thread().name == "inflight-shadow" and not released.is_set():
                 in_pass.set()
-                assert go_on.wait(60)
+                assert released.wait(60)
             return super().forward(batch, pool, backend)
 
     async def served(made: ServingEngine, shadow: bool) -> tuple[list[int], list, list[dict]]:
@@ -169,7 +169,7 @@ def test_who_comes_in_the_middle_of_its_pass_waits_for_nothing_and_is_served_as_
         newcomer = await whole(await made.submit((7, 7, 7, 7), greedy(40, temperature=0.9, seed=3), id="new"))
         await idle(made)
         steps = [without_times(event) for event in made.session().events]
-        go_on.set()
+        released.set()
         return tokens(newcomer), steps, await shadows(made, measured) if shadow else []
 
     with serving(memory_engine(model=Stalls(), max_num_seqs=2)) as made:

@@ -257,11 +257,11 @@ def test_the_race_says_which_rounds_it_shows(comparison):
     assert "from its first step on: round 3 of static, round 1 of continuous." in verdicts.method(shown)
 
 
-def test_a_comparison_of_drawn_tokens_does_not_say_that_the_likeliest_are_chosen(comparison):
+def test_a_comparison_of_drawn_tokens_does_not_claim_greedy_choice(comparison):
     """A policy may be called as another engine is; what was asked decides."""
-    assert verdicts.method(comparison).endswith("Everybody chooses the likeliest token.")
+    assert verdicts.method(comparison).endswith("All of them choose the most probable token.")
     zoo = document(load_comparison(RECORDED / "scheduler-zoo"))
-    assert "likeliest" not in zoo["says"]["method"] and zoo["about"]["transformers"] == POLICIES["transformers"].shows
+    assert "most probable" not in zoo["says"]["method"] and zoo["about"]["transformers"] == POLICIES["transformers"].shows
 
 
 def test_a_tint_is_found_again_by_the_browser():

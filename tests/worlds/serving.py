@@ -130,22 +130,22 @@ def checked(trace: Trace) -> CheckResult:
 @contextmanager
 def between_two_steps(made: ServingEngine) -> Iterator[None]:
     """The engine's thread stands until this ends: what is asked inside is seen at once."""
-    go_on = threading.Event()
+    released = threading.Event()
 
     class Gate:
         @property
         def id(self) -> str:
-            assert go_on.wait(60)
+            assert released.wait(60)
             return "nobody's"
 
     made.send(Cancel(Gate()))
     try:
         yield
     finally:
-        go_on.set()
+        released.set()
 
 
-async def told(made: ServingEngine) -> list[dict]:
+async def all_messages(made: ServingEngine) -> list[dict]:
     """All messages of a server, which ends here."""
     await asyncio.to_thread(made.close)
     return [message async for batch in made.event_log.read(coalesce_s=0) for message in json.loads(batch.messages)]

@@ -114,7 +114,7 @@ class Followed:
         }
 
     async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[LogEntry]]:
-        runs, told = 0, None
+        runs, last_state = 0, None
         while True:
             messages: list[LogEntry] = []
             for news in follower.look():
@@ -134,9 +134,9 @@ class Followed:
                 "streams": list(streams),
                 **self._together(name, streams),
             }
-            if state != told:
+            if state != last_state:
                 messages.append(state)
-            told = state
+            last_state = state
             yield messages
             if not follower.has_more:
                 await asyncio.sleep(PERIOD)

@@ -146,7 +146,7 @@ def method(comparison: Comparison) -> str:
     )
     traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
     greedy = traces and all(not request.sampling.temperature for trace in traces for request in trace.workload)
-    everybody = t(" Everybody chooses the likeliest token.") if greedy else ""
+    everybody = t(" All of them choose the most probable token.") if greedy else ""
     return f"{t('After a warm-up, {runs}; setup and teardown are not in these times', runs=runs)}{race}.{everybody}"
 
 
@@ -200,12 +200,12 @@ def load(data: Mapping[str, Any]) -> str:
     top = data["capacity_requests_per_s"] or max(p["rate"] for p in points)
     rate = max((p["rate"] for p in points if p["rate"] <= top * 1.001), default=points[0]["rate"])
     at = {p["policy"]: p["numbers"] for p in points if p["rate"] == rate}
-    told = [
+    by_policy = [
         t(f"with {{name}} within {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish", name=n, wait=_wait(at[n]))
         for n in names
         if n in at
     ]
-    return t(f"At {rate:.3g} requests a second, 99 of 100 get their first token {{told}}.", told="; ".join(told))
+    return t(f"At {rate:.3g} requests a second, 99 of 100 get their first token {{policies}}.", policies="; ".join(by_policy))
 
 
 def _wait(numbers: Mapping[str, Any]) -> str:

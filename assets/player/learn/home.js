@@ -40,8 +40,8 @@ export class Home {
         h("h2", {}, lesson.title), h("p", {}, lesson.question),
         h("p", { class: "papers-of" }, `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops}`,
           ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) => h("button", { type: "button", class: "link", onclick: () => this._paper(lesson, kind) }, words[kind])))),
-      h("button", { type: "button", class: "button primary start-button", "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.go_on : done ? words.again : words.start}`,
-        onclick: () => learn.open(lesson, begun ? at : 0) }, begun ? words.go_on : done ? words.again : words.start));
+      h("button", { type: "button", class: "button primary start-button", "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.continue : done ? words.again : words.start}`,
+        onclick: () => learn.open(lesson, begun ? at : 0) }, begun ? words.continue : done ? words.again : words.start));
   }
 
   _hasPapers(lesson) {

@@ -93,25 +93,25 @@ export class ShadowView {
     const on = set && set.shadow;
     this.section.hidden = !on;
     if (!on) return;
-    const told = shadow && shadow.policy === set.shadow ? shadow : null;
+    const rerun = shadow && shadow.policy === set.shadow ? shadow : null;
     setText(this.title, t("{policy} on the same requests", { policy: set.shadow }));
-    setText(this.note, noteOf(told));
-    this.table.hidden = told?.status !== "done";
+    setText(this.note, noteOf(rerun));
+    this.table.hidden = rerun?.status !== "done";
     if (this.table.hidden) return;
     for (const [n, name] of this.names.entries()) tell(name, ROWS[n]);
     setText(this.heads[0], t("{policy} (served)", { policy: set.policy }));
     setText(this.heads[1], t("{policy} (run again)", { policy: set.shadow }));
-    const columns = [column(told.real, told.mean_e2e_s[0]), column(told.shadow, told.mean_e2e_s[1])];
+    const columns = [column(rerun.real, rerun.mean_e2e_s[0]), column(rerun.shadow, rerun.mean_e2e_s[1])];
     this.cells.forEach((cells, row) => cells.forEach((cell, side) => setText(cell, columns[side][row])));
   }
 }
 
-/** What the numbers are, or how far they have come; told: the server's latest message about this policy. */
-function noteOf(told) {
-  if (told?.sentence) return t(told.sentence);
-  if (!told?.finished) return t("The same requests are run again under this policy as soon as the engine is idle.");
-  const { requests, finished, other_texts: other } = told;
-  if (told.status !== "done") return t(`Run again whenever the engine is idle: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
+/** What the numbers are, or how far they have come; rerun: the server's latest message about this policy. */
+function noteOf(rerun) {
+  if (rerun?.sentence) return t(rerun.sentence);
+  if (!rerun?.finished) return t("The same requests are run again under this policy as soon as the engine is idle.");
+  const { requests, finished, other_texts: other } = rerun;
+  if (rerun.status !== "done") return t(`Run again whenever the engine is idle: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
   const texts = t(other ? `${count(other)} [text|texts] came out differently` : "with the same texts");
   const mean = t(`Time to answer: the mean of the ${count(finished)} [request|requests] that both have answered.`);
   return `${mean} ${t("Run again while the engine was idle: same model, same arrivals, {texts}.", { texts })}`;

@@ -38,7 +38,7 @@ export class Teacher {
     const dialog = bareCard(this.live.root, "Teacher", "teacher-card");
     const field = h("input", { type: "password", class: "link-field", autocomplete: "off", "aria-label": t("Token") });
     const form = h("form", { method: "dialog" }, h("h2", {}, t("Teacher")), h("p", {}, t(sentence || "The token was printed where the page was started.")), field,
-      h("div", { class: "card-buttons" }, h("button", { class: "button primary" }, t("Go on")), h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel"))));
+      h("div", { class: "card-buttons" }, h("button", { class: "button primary" }, t("Continue")), h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel"))));
     form.addEventListener("submit", (/** @type {any} */ e) => {
       if (e.submitter?.value !== "no" && field.value) this._begin(field.value.trim(), true);
     });

@@ -8,7 +8,7 @@ export const wasAdmitted = (request, i) => request.laneSpans.length > 0 && reque
 
 /**
  * The tinted letter of a request; dashed while it holds no lane.
- * @param {Told} shown
+ * @param {SentenceContext} shown
  * @param {RunRequest} request
  */
 export function chip(shown, request, held = true) {
@@ -18,7 +18,7 @@ export function chip(shown, request, held = true) {
 }
 
 /**
- * @param {Told} shown
+ * @param {SentenceContext} shown
  * @param {Span[]} list
  * @param {(request: RunRequest) => boolean} held whether it is in a lane
  */
@@ -30,7 +30,7 @@ export function spans(shown, list, held = (_request) => true) {
   });
 }
 
-/** The same as text. @param {Told} shown @param {Span[]} list */
+/** The same as text. @param {SentenceContext} shown @param {Span[]} list */
 export function plain(shown, list) {
   return (list || []).map((span) => (typeof span === "string" ? span : (span.request || shown.run.request(span.r) || { letter: span.r }).letter)).join("");
 }

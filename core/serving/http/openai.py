@@ -108,7 +108,7 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
 
 @dataclass
 class _Shape:
-    """How answers are written. logprobs: whether to give the log-probability of each token, and how many of the likeliest beside it."""
+    """How answers are written. logprobs: whether to give the log-probability of each token, and how many top tokens with it."""
 
     serving: ServingEngine
     id: str
@@ -171,7 +171,7 @@ class _Completions(_Shape):
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
-        """The likeliest, and the chosen one."""
+        """The top tokens, and the chosen one."""
         return {self._token(i): logprob for i, logprob in piece.top_logprobs} | {self._token(token_id): piece.logprob}
 
 

@@ -19,7 +19,7 @@ Tokens = Annotated[int, Field(ge=1, lt=2**31)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Bias = Annotated[float, Field(ge=-100, le=100)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Likeliest = Annotated[int, Field(ge=0, le=20)]
+TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 Choices = Annotated[int, Field(ge=1, le=1024)]
 TokenIds = list[Annotated[int, Field(strict=True)]]
 
@@ -105,11 +105,11 @@ class _OpenAIBody(_SamplingBody):
 
 
 class CompletionBody(_OpenAIBody):
-    """`POST /v1/completions`. logprobs: of each token chosen, and of so many of the likeliest."""
+    """`POST /v1/completions`. logprobs: for each chosen token, and for this many top tokens."""
 
     prompt: str | list[str] | TokenIds | list[TokenIds]
     max_tokens: Tokens = 16
-    logprobs: Likeliest | None = None
+    logprobs: TopLogprobs | None = None
     echo: bool = False
     best_of: int | None = None
     suffix: str | None = None
@@ -149,7 +149,7 @@ class ChatBody(_OpenAIBody):
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     logprobs: bool = False
-    top_logprobs: Likeliest = 0
+    top_logprobs: TopLogprobs = 0
     tools: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 

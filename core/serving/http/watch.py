@@ -28,7 +28,7 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
     async def health() -> JSONResponse:
         engine = serving.engine
         used, total = engine.kv_blocks
-        told: dict[str, Any] = {
+        state: dict[str, Any] = {
             "status": serving.status,
             "model": serving.name,
             "requests": serving.num_requests,
@@ -39,7 +39,7 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
             "step_failures": serving.num_step_failures,
             "steps_per_s": serving.steps_per_s,
         }
-        return JSONResponse(told, 200 if serving.status == "ok" else 503)
+        return JSONResponse(state, 200 if serving.status == "ok" else 503)
 
     @router.get("/metrics", summary="Prometheus metrics: vLLM's names under the prefix inflight:")
     async def metrics() -> Response:
