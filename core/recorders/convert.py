@@ -23,6 +23,7 @@ from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
 from core.recorders.raw import Recording, gathered, is_raw, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
+from core.recorders.unshown import unshown
 from core.trace.events import (
     KV,
     Admitted,
@@ -448,7 +449,7 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
         workload=workload["name"],
         arrival_unit=workload["arrival_unit"],
         versions={name: recording.version},
-        notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *notes),
+        notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *unshown(facts), *notes),
     )
     return Header.from_json(header.to_json())  # what was recorded may be anything
 

@@ -15,9 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from core.errors import InvalidTrace
+from core.recorders.convert import trace_header
 from core.recorders.raw import read_raw
 from core.recorders.vllm import inflight_vllm
-from core.recorders.vllm.inflight_vllm import RawWriter, _Recording
+from core.recorders.vllm.inflight_vllm import RawWriter, Recorder, _Recording
 
 HEADER = {"kind": "header", "raw": 1, "engine": "vllm", "version": "0.32.0", "model": "m", "pid": 1, "created": "now"}
 
@@ -144,6 +145,29 @@ def test_a_recording_says_what_was_decided(path):
     assert second["finished"] == [["b", "length"], ["a", "length"]]
     assert first["blocks"] == [["a", [[3]], "table"], ["b", [[3]], "table"]]
     assert "vllm_config.model_config.model" in recording.header["missing"]  # the stand-in has none, and the header says so
+
+
+def test_what_an_engine_does_beside_its_steps_is_noted(path):
+    class Model:
+        runner_type = "pooling"
+
+        @property
+        def is_multimodal_model(self):
+            raise RuntimeError("another project's property")
+
+    engine = OneByOne()
+    engine.vllm_config = SimpleNamespace(
+        model_config=Model(), lora_config=None, kv_transfer_config=SimpleNamespace(kv_connector="Nixl")
+    )
+    Recorder(engine, "OneByOne").writer.close()
+    (recording,) = read_raw([path])
+    facts = recording.header
+    assert (facts["task"], facts["kv_connector"], facts["max_loras"], facts["multimodal"]) == ("pooling", "Nixl", None, None)
+    assert "vllm_config.model_config.is_multimodal_model" in facts["missing"]  # it failed
+    assert "vllm_config.lora_config.max_loras" not in facts["missing"]  # it is there: this engine has none
+    facts.update(max_num_seqs=1, max_num_batched_tokens=16, num_blocks=4)
+    notes = trace_header(recording, None, 0.0, absent=(), notes=()).notes
+    assert [note.partition(":")[0] for note in notes] == ["KV connector", "Pooling"]
 
 
 def test_an_engine_that_falls_idle_leaves_no_gap(path):

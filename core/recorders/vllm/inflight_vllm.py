@@ -165,17 +165,30 @@ class _Fields:
         self.missing: list[str] = []
 
     def __call__(self, of: Any, path: str) -> Any:
+        """The value at a dotted path; None where it is not there, or behind something that is None."""
         value = of
         for name in path.split("."):
-            value = getattr(value, name, _ABSENT)
-            if value is _ABSENT:
+            if value is None:
+                return None
+            try:
+                value = getattr(value, name)
+            except Exception:  # a property of another project's may fail in its own way
                 if path not in self.missing:
                     self.missing.append(path)
                 return None
         return value
 
 
-_ABSENT = object()
+_PARTS = {
+    "speculation": "speculative_config.method",
+    "tensor_parallel_size": "parallel_config.tensor_parallel_size",
+    "pipeline_parallel_size": "parallel_config.pipeline_parallel_size",
+    "kv_connector": "kv_transfer_config.kv_connector",
+    "max_loras": "lora_config.max_loras",
+    "task": "model_config.runner_type",
+    "multimodal": "model_config.is_multimodal_model",
+    "encoder_decoder": "model_config.is_encoder_decoder",
+}  # what else vLLM can be run with, and where its configuration says so
 
 
 class _Decisions(NamedTuple):
@@ -254,6 +267,7 @@ class Recorder:
             "first_block": 1,  # block 0 is vLLM's null block
             "kv_groups": None if groups is None else len(groups),
             "num_spec_tokens": read(scheduler, "num_spec_tokens"),
+            **{fact: read(scheduler, f"vllm_config.{path}") for fact, path in _PARTS.items()},
             "prompts": "hashed" if self._hashed else "ids",
             "pid": os.getpid(),
             "missing": read.missing,
