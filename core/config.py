@@ -1,4 +1,4 @@
-"""What an engine may do and where its files lie: the limits of an `EngineConfig`, how passes are computed, the models that ship with the code."""
+"""What configures an engine: the limits of an `EngineConfig`, how passes are computed, the models and files that ship with the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from core.errors import InvalidConfig, shown
 from core.policy import POLICIES, Policy
 
-_MOST = 2**31 - 1  # of anything that is counted
+_MOST = 2**31 - 1  # for any count
 
 PolicyOrName = Policy | str
 
@@ -38,14 +38,14 @@ def _installed(policy: PolicyOrName) -> Policy:
 class EngineConfig:
     """The limits of an engine.
 
-    policy: one of `POLICIES` by name, or a `Policy`; it is a `Policy` from then on.
+    policy: the name of one of `POLICIES`, or a `Policy`; stored as a `Policy`.
     max_num_seqs: lanes, i.e. requests running at once.
     max_num_batched_tokens: the token budget of a step, where the policy has one.
     block_size: tokens in a KV block.
     num_blocks: blocks in the KV pool; None sizes the pool so that every lane can hold the longest request.
-    chunked_prefill: a prompt may be computed in pieces; off, a prompt longer than the budget is refused.
-    prefix_caching: full blocks of equal prefixes are shared, where the policy can.
-    prefill_first: prefill chunks take budget before decodes.
+    chunked_prefill: a prompt may be computed in chunks; if off, a prompt longer than the budget is refused.
+    prefix_caching: full blocks of equal prefixes are shared, where the policy allows it.
+    prefill_first: prefill chunks get the budget before decodes.
 
     Raises InvalidConfig for an unknown policy or limits that contradict each other.
     """

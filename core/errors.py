@@ -9,12 +9,12 @@ def shown(value: object) -> str:
     """A value as an error message shows it, cut to a short length."""
     try:
         return reprlib.repr(value)
-    except Exception:  # a number of thousands of digits, a foreign object
+    except Exception:  # a number with thousands of digits, an object whose repr fails
         return f"a {type(value).__name__}"
 
 
 def first_sentence(error: BaseException) -> str:
-    """What went wrong, in one sentence without its full stop: others' exceptions bring whole pages."""
+    """What went wrong, in one sentence without its full stop: exceptions of other libraries can be pages long."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.split(". ")[0][:300].rstrip(".: ")
 
@@ -31,7 +31,7 @@ class InvalidRequest(InflightError, ValueError):
         self.message, self.request = message, request
 
     def called(self, name: str) -> InvalidRequest:
-        """The same refusal with another name for the request, the one that the reader knows it by."""
+        """The same refusal under the name by which the reader knows the request."""
         return type(self)(self.message, name)
 
 
@@ -40,11 +40,11 @@ class InvalidConfig(InflightError, ValueError):
 
 
 class PolicyFailed(InflightError):
-    """A policy of one's own gave an answer that no scheduler can follow, or lets nobody go on; the message names it."""
+    """A user's policy gave an answer that the scheduler cannot follow, or lets no request continue; the message names the policy."""
 
 
 class InvalidWorkload(InflightError, ValueError):
-    """A workload file that is not one."""
+    """A workload or workload file that is not valid."""
 
 
 class InvalidTrace(InflightError, ValueError):
@@ -60,11 +60,11 @@ class UnsupportedModel(InflightError):
 
 
 class ExecutionFailed(InflightError):
-    """A step that could not be computed: the device ran out of memory, or a kernel failed. What ran before it is on record."""
+    """A step that could not be computed: the device ran out of memory, or a kernel failed. Everything before it is recorded."""
 
 
 class Unavailable(InflightError):
-    """A server that takes no request now: it is full, or closing. retry_after: seconds after which to ask again."""
+    """A server that accepts no requests at the moment: it is full, or closing. retry_after: seconds to wait before trying again."""
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
@@ -72,4 +72,4 @@ class Unavailable(InflightError):
 
 
 class TooManyRequests(Unavailable):
-    """As many requests as a server holds, in all or of one client, are under way."""
+    """The server already holds its maximum number of requests, in total or for this client."""

@@ -1,8 +1,8 @@
 """What a batching policy is: data, and three questions that the scheduler asks it. The thirteen that come with the engine are at the end.
 
-    order          of those who wait, who is next
-    admit          may this one join now; if not, what keeps it
-    select_victim  KV blocks are short: who gives way
+    order          which waiting request is next
+    admit          may this request join now; if not, what prevents it
+    select_victim  KV blocks are short: which request gives way
 
 Everything else is data, which a trace's header carries: the page's sentences, the rules of `check` and the browser's queue read it from
 there, so none of them knows a policy by name. How a step is laid out (`layout`, `mixed_batches`) is data too: the layouts are the engine's.
@@ -18,7 +18,7 @@ there, so none of them knows a policy by name. How a step is laid out (`layout`,
     Engine(model, tokenizer, policy=LongestFirst())  # or, for `check` and by name:
     register_policy("longest-first", LongestFirst)
 
-A question must be answered from its arguments alone: the same run is decided again by `check`. Knows no torch, and no scheduler.
+Each answer must depend on its arguments alone, because `check` decides the same run again. Imports neither torch nor the scheduler.
 See docs/policies.md.
 """
 
@@ -41,8 +41,8 @@ class Why(NamedTuple):
     lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to compute). blocks: KV blocks
     free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
     phase: the step computes prompts alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that the step
-    may still read. recovery: somebody has given way, and nobody joins until somebody finishes.
-    policy: a policy of one's own lets nobody join yet. none: nothing bound.
+    may still read. recovery: a request has given way, and none joins until one finishes.
+    policy: a user's policy lets no request join yet. none: no limit bound.
     """
 
     limit: Limit
@@ -52,7 +52,7 @@ class Why(NamedTuple):
 
 
 class RequestView(Protocol):
-    """What a policy sees of a request. `num_tokens` are its prompt and what it has generated, `max_num_tokens` all it may come to."""
+    """What a policy sees of a request. `num_tokens`: its prompt and what it has generated; `max_num_tokens`: the most it may reach."""
 
     @property
     def id(self) -> str: ...
@@ -79,9 +79,9 @@ class Room(NamedTuple):
     """What is free at the moment in which a waiting request asks to join.
 
     running: in the order in which they were admitted. held: who holds a lane, finished rows included. wave: how many ran when the step
-    began. blocks_free: less the cached blocks found for this request, and those that running ones still need in this step.
-    cuts_prompts: a prompt may be computed in pieces. is_short: a running request lacks blocks. recovering: somebody has given way, and nobody
-    finished since.
+    began. blocks_free: without the cached blocks found for this request and those that running requests still need in this step.
+    cuts_prompts: a prompt may be computed in chunks. is_short: a running request lacks blocks. recovering: a request has given way, and none
+    has finished since.
     """
 
     running: Sequence[RequestView]
@@ -102,7 +102,7 @@ class Room(NamedTuple):
         return -(-tokens // self.block_size)
 
     def lacks(self, request: RequestView) -> Why | None:
-        """What keeps a request from joining whatever a policy says: no lane, no token of the budget, or no blocks for its first chunk."""
+        """What prevents a request from joining under any policy: no free lane, no budget left, or no blocks for its first chunk."""
         if len(self.held) >= self.num_lanes:
             return Why("lanes", 0, 1, self.num_lanes)
         cached = self.cached_blocks * self.block_size
@@ -117,28 +117,28 @@ class Policy:
     """A policy: by default vLLM's rules. Subclass it for a rule of your own; for a variation of its data `dataclasses.replace` is enough.
 
     shows: what it is, in a line for people.
-    order_by: who joins first: "arrival", "shortest" (prompt), or in words what `order` of your own goes by.
-    victim: who gives way: "newest", "blocked" (the last of those that lack a block), or in words whom `select_victim` of your own chooses:
-        the page says "Whoever holds most blocks gives way" of `victim="whoever holds most blocks"`.
+    order_by: who joins first: "arrival", "shortest" (prompt), or a description of your own `order`.
+    victim: who gives way: "newest", "blocked" (the last of those that lack a block), or a description of your own `select_victim`: for
+        `victim="whoever holds most blocks"` the page says "Whoever holds most blocks gives way".
     admission: "immediate" refills a lane in the step after it becomes free; "barrier" starts a wave only when every lane is free.
     layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
         pass for each joining request and then a left-padded decode pass.
-    mixed_batches: a packed pass may compute prompts and decodes together; else a step that computes a prompt computes prompts alone.
-    finished_rows: of a padded wave that goes on: the rows of those who have finished are "computed" as padding until it ends, or
-        "dropped" from the pass, which gives back their lanes and blocks; nobody joins the wave either way.
-    preemption: when requests give way for a KV block: "before" the pass, until all that run can go on; when the step would be "idle", nobody
-        being able to; "after" the pass, which has passed over those that lack one: the last of these, until the others will have room, and
-        nobody joins until somebody finishes; or "never", since room for the output is reserved.
-    requeue: who gives way joins the end of the queue, not its front. aging: where the order is not of arrival, once so many that came
-        later have left the queue before it, the oldest is next.
-    reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk", for all tokens that it has by now
-        ("prompt"), or for all that it may come to have ("output"). watermark: share of the pool that stays free when one joins others.
-    margin: share of the pool; while less is free, decodes go on, and of prompts only one with which nobody decodes. kv_reads: cached
-        tokens that a step may read, as a share of those that the pool holds; None: any number. Both where `preemption` is "after".
-    token_budget: `max_num_batched_tokens` limits a step. whole_prompts: a prompt that fits it is never cut. one_prefill: one prompt at a time.
+    mixed_batches: a packed pass may compute prompts and decodes together; otherwise a step that computes a prompt computes only prompts.
+    finished_rows: what happens to finished requests of a padded wave that continues: their rows are "computed" as padding until it ends, or
+        "dropped" from the pass, which releases their lanes and blocks; no request joins the wave either way.
+    preemption: when requests give way for a KV block: "before" the pass, until all running requests can continue; when the step would be
+        "idle" because none can; "after" the pass, which has skipped those that lack a block: the last of these give way until the others have
+        room, and no request joins until one finishes; or "never", because room for the output is reserved.
+    requeue: a preempted request joins the end of the queue, not its front. aging: where the order is not by arrival, the oldest request is
+        next once this many later ones have left the queue before it.
+    reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk", for all tokens that it has so
+        far ("prompt"), or for all it may ever have ("output"). watermark: share of the pool that stays free when a request joins others.
+    margin: share of the pool; while less is free, decodes continue, and a prompt is computed only if nothing decodes. kv_reads: cached
+        tokens that a step may read, as a share of the pool's capacity; None: any number. Both apply where `preemption` is "after".
+    token_budget: `max_num_batched_tokens` limits a step. whole_prompts: a prompt that fits the budget is never cut. one_prefill: one prompt at a time.
     one_lane: a single lane; `max_num_seqs` is ignored. prefix_caching: whether full blocks of equal prefixes can be shared.
 
-    Raises InvalidConfig for a rule of your own without its words.
+    Raises InvalidConfig for a rule of your own without a description.
     """
 
     name: str
@@ -173,12 +173,12 @@ class Policy:
         return self.name
 
     def order(self, request: RequestView) -> Any:
-        """A key: the smallest joins first, the older of equals. Asked once, on arrival; None leaves it to arrival."""
+        """A sort key: the smallest joins first; ties go to the older. Called once, on arrival; None means arrival order."""
         return request.num_prompt_tokens if self.order_by == "shortest" else None
 
     def admit(self, request: RequestView, room: Room) -> Why | None:
-        """What keeps the first of the queue from joining now; None lets it in, unless it `lacks` something. Those behind it are not asked before
-        it has joined. Of `Why` the page shows the limit in words, with its numbers.
+        """What prevents the head of the queue from joining now; None lets it in, unless it `lacks` something. Requests behind it are not
+        considered until it has joined. The page shows the limit of `Why` in words, with its numbers.
         """
         if self.admission == "barrier" and room.wave:
             return Why("barrier", room.wave, 0, room.num_lanes)
@@ -187,7 +187,7 @@ class Policy:
         if self.one_prefill and not all(r.is_decoding for r in room.running):
             return Why("prefill", 0, 1, 1)
         left, pending = room.tokens_left, request.num_tokens - room.cached_blocks * room.block_size
-        whole = not room.cuts_prompts and pending <= room.token_budget  # a longer recomputation has to be cut all the same
+        whole = not room.cuts_prompts and pending <= room.token_budget  # a longer recomputation has to be cut anyway
         if left <= 0 or (whole and left < pending):
             return Why("budget", max(0, left), pending, room.token_budget)
         if self.reserve == "output":
@@ -201,12 +201,12 @@ class Policy:
         return Why("blocks", max(0, free), need, room.num_blocks) if need > free else None
 
     def select_victim(self, candidates: Sequence[AnyRequest]) -> AnyRequest:
-        """Who of these gives way: all that run, in the order in which they joined; where `preemption` is "after", those passed over."""
+        """Which of these gives way: all running requests, in the order in which they joined; where `preemption` is "after", the skipped ones."""
         return candidates[-1]
 
     @property
     def keeps_arrival_order(self) -> bool:
-        """Those who run came before those who wait: nothing but arrival decides who joins, and the newest give way."""
+        """Whether running requests always arrived before waiting ones: only arrival decides who joins, and the newest give way."""
         return self.order_by == "arrival" and self.victim == "newest" and not self.requeue
 
     @property
@@ -216,7 +216,7 @@ class Policy:
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The limits of an `EngineConfig` that mean something only under some policies, this one among them."""
+        """The limits of an `EngineConfig` that matter only under some policies, including this one."""
         in_line = self.token_budget and self.preemption != "after"
         means = {
             "max_num_batched_tokens": self.token_budget,
@@ -227,13 +227,13 @@ class Policy:
         return tuple(name for name, does in means.items() if does)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that decide, as a trace's header carries them: without the name and what is shown of it."""
+        """The fields that affect decisions, as a trace's header carries them: all but the name and its description."""
         return {name: value for name, value in asdict(self).items() if name not in ("name", "shows")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformersFifo(Policy):
-    """Those that lack a block are passed over, and those behind them may go on: `FIFOScheduler` and `OffloadingManager` of transformers 5.23."""
+    """Requests that lack a block are skipped, and those behind them may continue: `FIFOScheduler` and `OffloadingManager` of transformers 5.23."""
 
     victim: str = "blocked"
     preemption: Literal["before", "idle", "after", "never"] = "after"
@@ -249,7 +249,7 @@ class TransformersFifo(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedPolicy(Policy):
-    """A policy of a trace that is not installed here: its data without its rules, so that nothing can run under it. own: fields of its class."""
+    """A trace's policy that is not installed here: its data without its rules, so nothing can run under it. own: fields of its class."""
 
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -262,9 +262,9 @@ POLICIES: dict[str, Policy] = {}
 
 
 def register_policy(name: str, policy: Policy | type[Policy]) -> Policy:
-    """Make a policy known by a name to `EngineConfig`, the command line, the page and `check`; the policy under that name.
+    """Make a policy available by name to `EngineConfig`, the command line, the page and `check`; returns the policy under that name.
 
-    Raises InvalidConfig for a name that is no word, or that a policy of the engine has.
+    Raises InvalidConfig for a name that is not a single word, or that a built-in policy has.
     """
     if not re.fullmatch(r"[\w.-]{1,40}", name):
         raise InvalidConfig(f"A policy's name is a word of at most 40 letters, digits, dots and hyphens, not {shown(name)}.")
@@ -275,7 +275,7 @@ def register_policy(name: str, policy: Policy | type[Policy]) -> Policy:
 
 
 def _reserved(name: str, shows: str, **fields: Any) -> Policy:
-    """Room for the whole answer is reserved: nobody ever gives way."""
+    """Room for the whole answer is reserved, so no request ever gives way."""
     return Policy(name=name, shows=shows, **{"reserve": "output", "preemption": "never", **fields})
 
 

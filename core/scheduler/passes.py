@@ -1,7 +1,7 @@
 """The passes of a step, layout by layout: who computes in which pass, who joins, and who makes room where KV blocks run out.
 
 A layout is a generator: run each pass and report it before asking for the next, since the split layout decides its decode pass by what
-its prefill passes wrote. The policy is asked who joins and who gives way; here is how a step is laid out.
+its prefill passes wrote. The policy decides who joins and who gives way; this module lays out the step.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import NOTHING_BINDS, Admitted, Stalled
 from core.workload.request import Phase
 
-Plan = list[tuple[int, RequestState, int]]  # lane, request, tokens; one entry a lane, so that sorting never looks further
+Plan = list[tuple[int, RequestState, int]]  # lane, request, tokens; one entry per lane, so sorting compares only lanes
 _PROMPTS_ALONE = Why("phase", 0, 1, 1)
 
 
 def passes(run: SchedulerState, in_flight: bool) -> Iterator[SchedulerOutput]:
     """The passes of this step under the policy's layout.
 
-    in_flight: another step is not settled yet; nobody is preempted then, since its tokens are needed to compute them again.
+    in_flight: another step is not settled yet; no request is preempted then, because recomputing it needs that step's tokens.
     """
     run.wave, is_idle = len(run.running), True
     for output in _LAYOUTS[run.policy.layout](run, in_flight):
@@ -45,7 +45,7 @@ def _packed(run: SchedulerState, in_flight: bool) -> Iterator[SchedulerOutput]:
         if run.policy.preemption == "before" and not _make_room(run, in_flight):
             return
         plan = _plan(run)
-        while not plan and run.running and not in_flight:  # nothing at all could go on
+        while not plan and run.running and not in_flight:  # no request could continue
             run.preempt(_victim(run, run.running))
             plan = _plan(run)
     if plan:
@@ -84,13 +84,13 @@ _LAYOUTS: dict[str, Callable[[SchedulerState, bool], Iterator[SchedulerOutput]]]
 
 
 def _plan(run: SchedulerState) -> Plan:
-    """What a packed pass may compute; an empty plan has changed nothing."""
+    """What a packed pass may compute; if the plan is empty, no state has changed."""
     run.facts.clear_plan()
     plan: Plan = []
     if not run.policy.mixed_batches:
         schedule_running(run, run.running, run.token_budget, plan)
         if run.facts.preempted:
-            admit(run, run.token_budget, plan)  # nobody joins: it records who is first in the queue now
+            admit(run, run.token_budget, plan)  # nothing can join: this records the reason for the head of the queue
         return plan
     decoding, prefilling = _by_phase(run)
     left, prefill_first = run.token_budget, run.config.prefill_first
@@ -104,7 +104,7 @@ def _plan(run: SchedulerState) -> Plan:
 
 
 def _prompts_alone(run: SchedulerState) -> Plan:
-    """Prompts, where there is one to compute; an empty plan has changed nothing."""
+    """A plan of prompts only; if it is empty, no state has changed."""
     plan: Plan = []
     decoding, prefilling = _by_phase(run)
     left = schedule_running(run, prefilling, run.token_budget, plan)
@@ -118,7 +118,7 @@ def _prompts_alone(run: SchedulerState) -> Plan:
 
 
 def schedule_running(run: SchedulerState, states: Sequence[RequestState], left: int, plan: Plan) -> int:
-    """Give each running request its next tokens, first come, first served; the budget that is left."""
+    """Give each running request its next tokens, first come, first served; returns the remaining budget."""
     size, facts, pool = run.config.block_size, run.facts, run.pool
     for state in states:
         count = pending = len(state.token_ids) - state.num_computed_tokens
@@ -144,7 +144,7 @@ def schedule_running(run: SchedulerState, states: Sequence[RequestState], left: 
 
 
 def admit(run: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int:
-    """Let the head of the queue join as long as the policy has nothing against it; the budget that is left.
+    """Let the head of the queue join as long as the policy does not object; returns the remaining budget.
 
     growing: blocks that running requests still need in this step.
     """
@@ -159,7 +159,7 @@ def admit(run: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int:
 
 
 def _why_not(run: SchedulerState, state: RequestState, room: Room) -> Why | None:
-    """What the policy has against a request that asks to join, or what it lacks whatever the policy says."""
+    """The policy's objection to a request that asks to join, or what it lacks under any policy."""
     why = run.policy.admit(state, room)
     if why is None:
         return room.lacks(state)
@@ -172,7 +172,7 @@ def _why_not(run: SchedulerState, state: RequestState, room: Room) -> Why | None
 
 
 def _first_chunk(run: SchedulerState, state: RequestState, left: int, plan: Plan) -> int:
-    """Schedule what fits of a request that has just been admitted; the tokens that takes."""
+    """Schedule as much as fits of a newly admitted request; returns the number of tokens."""
     count, why = state.num_uncomputed_tokens, NOTHING_BINDS
     if count > left:
         why = Why("budget", left, count, run.config.max_num_batched_tokens)
@@ -226,7 +226,7 @@ def _by_phase(run: SchedulerState) -> tuple[list[RequestState], list[RequestStat
 
 
 def _victim(run: SchedulerState, candidates: Collection[RequestState]) -> RequestState:
-    """Who of the candidates gives way, as the policy says."""
+    """The candidate that the policy selects to give way."""
     state = run.policy.select_victim((*candidates,))
     if not any(state is candidate for candidate in candidates):
         raise PolicyFailed(f"The policy {run.policy.name} lets {shown(state)} give way, which is none of the requests that can.")
@@ -234,7 +234,7 @@ def _victim(run: SchedulerState, candidates: Collection[RequestState]) -> Reques
 
 
 def _make_room(run: SchedulerState, in_flight: bool) -> bool:
-    """Preempt until everybody who goes on in this step has the blocks for it; False if that has to wait for a step in flight."""
+    """Preempt until every request that continues in this step has the blocks for it; False if that has to wait for a step in flight."""
     if run.pool.num_free >= len(run.running) + run.token_budget // run.config.block_size:
         return True
     while _blocks_needed(run) > run.pool.num_free:
@@ -259,8 +259,8 @@ def _blocks_needed(run: SchedulerState) -> int:
 
 
 def transformers_fifo(run: SchedulerState, in_flight: bool) -> Plan:
-    """A packed pass that passes over requests without KV blocks: decodes first, then prompts that have begun, then those who wait. Those of
-    the running that were passed over then give way, until there will be room for the others. in_flight: nobody can give way in this step.
+    """A packed pass that skips requests without KV blocks: decodes first, then prompts that have begun, then waiting requests. Running
+    requests that were skipped then give way until the others have room. in_flight: no request can give way in this step.
     """
     plan, blocked, why = _pass_over(run)
     while not plan and not in_flight and preempt_blocked(run, blocked):
@@ -273,7 +273,7 @@ def transformers_fifo(run: SchedulerState, in_flight: bool) -> Plan:
 
 
 def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why | None]:
-    """The plan, the running requests that lack blocks and how many, and why the first of those who wait does so."""
+    """The plan, the running requests that lack blocks and how many, and why the head of the queue waits."""
     run.facts.clear_plan()
     pool, policy = run.pool, run.policy
     left = run.token_budget
@@ -284,7 +284,7 @@ def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why 
     plan: Plan = []
     blocked: dict[RequestState, int] = {}
     first: Why | None = None
-    over: Limit | None = None  # what has ended the search
+    over: Limit | None = None  # what ended the search
     begun = sorted(run.running, key=lambda s: s.is_prefilling)
     for state in [*begun, *run.waiting]:
         runs, pending, why = state.status is RequestStatus.RUNNING, state.num_uncomputed_tokens, None
@@ -309,7 +309,7 @@ def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why 
         elif why:
             first = first or why
             if why.limit != "blocks":
-                break  # nor can anybody behind it join
+                break  # requests behind it cannot join either
         if why:
             continue
         if runs:
@@ -324,7 +324,7 @@ def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why 
 
 
 def preempt_blocked(run: SchedulerState, blocked: dict[RequestState, int]) -> bool:
-    """Preempt of those that lack blocks until the others have them; whether anybody gave way. One always goes on."""
+    """Preempt requests that lack blocks until the others have enough; whether any gave way. One always continues."""
     leaving: list[RequestState] = []
     free = run.pool.num_free
     while blocked and len(run.running) - len(leaving) > 1 and sum(blocked.values()) > free:

@@ -1,1 +1,1 @@
-"""A run on record: events, traces, and what follows from them alone. Knows no engine."""
+"""Recorded runs: events, traces, and what follows from them alone."""

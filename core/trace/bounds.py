@@ -1,4 +1,4 @@
-"""Bounds for what was measured and cannot be computed again: times, graphs, and how probable a token was. Knows no run's state."""
+"""Bounds for what was measured and cannot be recomputed: times, graphs, and token probabilities. Needs no run state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core.trace.header import ExecutionFacts
 
 _ROUNDING = 1e-5  # seconds: times are recorded in microseconds
 _APART = 1e-3  # seconds by which the clocks of a host and its device may differ
-_AHEAD = 1.0  # seconds that a host may still be busy with a step whose passes its device has computed
+_AHEAD = 1.0  # seconds for which a host may still be busy with a step after its device has finished the passes
 _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
 
 
@@ -21,8 +21,8 @@ def in_order(event: StepEvent, since: float) -> bool:
 
 
 def parts_fit(event: StepEvent, one_clock: bool) -> bool:
-    """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling are the passes and nothing else, and scheduling lies
-    beside them; without it the device's parts alone fit, the host's lie beside another step.
+    """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling make up the passes, and scheduling is
+    outside them; otherwise only the device's parts must fit, since the host's overlap another step.
     """
     schedule, prepare, forward, sample = (
         getattr(event.timings, part) or 0.0 for part in ("schedule", "prepare", "forward", "sample")
@@ -38,14 +38,14 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
 
 
 def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
-    """Whether a request can have come at that time: before the first pass and, where arrivals count steps, within the step."""
+    """Whether a request can have arrived at that time: before the first pass and, where arrivals count steps, within the step."""
     latest = event.passes[0].t_start if event.passes and one_clock else event.t_end
     earliest = event.t_start - _ROUNDING if by_step and one_clock else 0.0
     return earliest <= arrived.t <= latest
 
 
 def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
-    """Whether a token can be the most probable one, given its probability and its margin: every other token is at most as probable as the
+    """Whether a token can be the most probable one, given its probability and its margin: no other token is more probable than the
     runner-up.
     """
     runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
@@ -54,7 +54,7 @@ def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
 
 
 def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
-    """Whether the pass can have been a CUDA graph of as many positions as it says: the next power of two, or these very rows."""
+    """Whether the pass can have been a CUDA graph of the recorded size: the next power of two, or exactly these rows."""
     if execution is None or not execution.cuda_graphs:
         return False
     least, most = execution.min_graph_positions or 1, execution.max_graph_positions or 0
@@ -65,7 +65,7 @@ def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
 
 
 def plausible_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
-    """Whether a reason is that of a limit that there is, with its numbers. totals: of each limit, all that there is of it."""
+    """Whether a reason names an existing limit with possible numbers. totals: the total of each limit."""
     return (
         why is None
         or why == NOTHING_BINDS

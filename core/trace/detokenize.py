@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 _REPLACEMENT = "\ufffd"
-_WINDOW = 10  # tokens decoded at a time: the new one, and those before it that tokenizers look back at (spaces, accents, bytes)
+_WINDOW = 10  # tokens decoded at a time: the new one, and the ones before it that affect how it decodes (spaces, accents, bytes)
 _OWN = [
     "transformers.tokenization_utils_base",
     "transformers.tokenization_utils_tokenizers",
@@ -16,8 +16,8 @@ _PATIENCE = 3  # tokens that a character's bytes may stay incomplete: it has at 
 
 
 def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
-    """How a tokenizer turns ids into text. Where that is nothing but its Rust core's part, the core is asked itself: transformers takes three times as
-    long to look at the kind of its arguments.
+    """The tokenizer's function from ids to text. Where transformers adds nothing to the Rust core's decoding, the core is called directly:
+    transformers takes three times as long, checking argument types.
     """
     if tokenizer is None:
         return lambda ids: ""
@@ -28,7 +28,7 @@ def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
 
 
 class Detokenizer:
-    """Feeds on one sequence's ids; `tokenizer` is any transformers tokenizer, or None for models without one.
+    """Decodes one sequence's ids as they come; `tokenizer` is any transformers tokenizer, or None for models without one.
 
     context: the ids before the sequence; left out where they end inside a character.
     """
@@ -39,7 +39,7 @@ class Detokenizer:
         self._ids = list(context)[1 - _WINDOW :] if tokenizer is not None else []
         if self._decode(self._ids).endswith(_REPLACEMENT):
             self._ids = []
-        self._held = 0  # characters at the end of the text that were not handed out yet
+        self._held = 0  # characters at the end of the text that were not returned yet
         self._patience = _PATIENCE
 
     def add(self, token_id: int) -> str:
@@ -53,13 +53,13 @@ class Detokenizer:
         if not text.endswith(_REPLACEMENT):
             self._held, self._patience = 0, _PATIENCE
             return text
-        # An incomplete character decodes to one replacement, or to one for each byte; what is no character stays replaced.
+        # An incomplete character decodes to one replacement character or one per byte; invalid bytes stay replaced.
         self._held = len(text) - len(text.rstrip(_REPLACEMENT)) if self._patience else 1
         self._patience = max(0, self._patience - 1)
         return text[: len(text) - self._held]
 
     def finish(self) -> str:
-        """What was held back: a character that never became whole."""
+        """The text held back: a character that was never completed."""
         text = self._decode(self._ids)
         text, self._held = text[len(text) - self._held :], 0
         return text
@@ -89,7 +89,7 @@ class AnswerText:
         return piece
 
     def finish(self) -> str:
-        """What was held back: a character that never became whole."""
+        """The text held back: a character that was never completed."""
         return self._detokenizer.finish()
 
 

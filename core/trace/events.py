@@ -18,7 +18,7 @@ NOTHING_BINDS = Why("none")
 
 
 def to_microseconds(seconds: float) -> float:
-    """A time as it is on record: as `round(seconds, 6)`, in a fifth of the time. One so late that a float has no microseconds stays."""
+    """A time as recorded: equal to `round(seconds, 6)`, in a fifth of the time. Times too large for a float to hold microseconds stay as they are."""
     return round(seconds * 1e6) / 1e6 if seconds < _NO_MICROSECONDS else seconds
 
 
@@ -36,9 +36,9 @@ class Admitted(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """How many wait, and of the head of the queue alone who it is and why: the others wait behind it."""
+    """How many requests wait, and which one heads the queue and why: the others wait behind it."""
 
-    count: int  # type: ignore[assignment]  # of a tuple of these nobody counts
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which nothing needs here
     request: str | None = None
     why: Why | None = None
 
@@ -158,7 +158,7 @@ class KV(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The token budget (None where the policy has none), how it was split, and the name of the limit that kept the step from doing more."""
+    """The token budget (None where the policy has none), how it was split, and the name of the limit that bound the step."""
 
     limit: int | None
     decode: int
@@ -168,11 +168,11 @@ class Budget(NamedTuple):
 
 
 class Timings(NamedTuple):
-    """Seconds of the step by part; what is left of `t_end - t_start` is everything else.
+    """Seconds of the step by part; the rest of `t_end - t_start` is everything else.
 
     On CUDA forward and sample are the device's. With asynchronous execution the host's parts, schedule and prepare, run beside the
     device's work on the step before, and `t_start` and `t_end` are the device's: between one step's end and the next one's start
-    the device waited for the host. None is what another engine did not record; its forward then holds all that lies between.
+    the device waited for the host. None where another engine did not record it; its forward then includes everything in between.
     """
 
     schedule: float
@@ -182,14 +182,14 @@ class Timings(NamedTuple):
 
 
 class Overrun(NamedTuple):
-    """Positions computed for a request that had already stopped (asynchronous execution): its segment of this step was for nothing."""
+    """Positions computed for a request that had already stopped (asynchronous execution): its segment of this step was wasted."""
 
     request: str
     rows: int
 
 
 class Draft(NamedTuple):
-    """Tokens proposed by speculation: the last `drafted` positions of the request's segment, of which the first `accepted` stayed."""
+    """Tokens proposed by speculation: the last `drafted` positions of the request's segment, of which the first `accepted` were kept."""
 
     request: str
     drafted: int

@@ -1,13 +1,13 @@
 """A trace on disk: JSON lines, written and read one at a time.
 
-    header                          what ran
+    header                          what ran, and how
     a line for a request            what was asked, before the step in which it arrives
     a line for a step               its event
     a line for a request            the texts of its tokens, after the step in which it ended; at the end where it did not
     end                             how many steps, and whether the run is complete
 
 Every line ends with a checksum chained to the line before, so that a missing, moved or altered line is found and named. Reading checks
-the lines against the rules as they come and keeps none of them; of requests that are over it keeps only the ids.
+each line against the rules as it comes and keeps none; of finished requests it keeps only the ids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CRC_LENGTH = len(_CRC % 0)
 
 
 class TokenizedRequest(NamedTuple):
-    """A request that is to come, and its prompt as token ids."""
+    """A request of the workload, and its prompt as token ids."""
 
     request: Request
     prompt: list[int]
@@ -67,7 +67,7 @@ def records(
     texts: Callable[[str], TokenTexts],
     complete: bool,
 ) -> Iterator[dict[str, Any]]:
-    """A trace as plain data, line by line, to be `sealed`. texts: of a request, asked for once."""
+    """A trace as plain data, line by line, to be `sealed`. texts: returns a request's texts, called once for each."""
     yield {"kind": "header", "schema": SCHEMA, **header.to_json()}
     to_come, met, over = iter(asked.values()), set[str](), set[str]()
 
@@ -112,9 +112,9 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 class Reader:
-    """Reads a trace line by line; every record that it hands out has been checked against all before it.
+    """Reads a trace line by line; every record it yields has been checked against all records before it.
 
-    trusted: it is held against no rule, only against its checksums. header: what ran. Raises InvalidTrace naming the line at fault.
+    trusted: only checksums are checked, not the rules. header: what ran. Raises InvalidTrace naming the line at fault.
     """
 
     def __init__(self, lines: Iterable[str], trusted: bool = False) -> None:
@@ -223,7 +223,7 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
 
 
 class _Refused(ValueError):
-    """JSON that another reader might read in another way."""
+    """JSON that another parser might read differently."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

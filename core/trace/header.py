@@ -1,7 +1,6 @@
-"""The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file it is plain data, checked when read.
+"""The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file it is plain data, validated when read.
 
-Whatever else a newer version or another program wrote there stays plain data (`more`) and goes back into the file. Knows no events and no
-requests.
+Unknown fields, written by a newer version or another program, are kept as plain data (`more`) and written back to the file.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ SIMULATED = "simulated"
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts that are one object in a file. A field that is None is not on record, and the file does not name it.
+    """Facts that form one object in a file. A field that is None was not recorded and is left out of the file.
 
-    more: what this version does not know; in a file it stands last.
+    more: fields this version does not know; they come last in a file.
     """
 
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -39,9 +38,9 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts(Facts):
-    """The model that ran; of another engine's model less is known.
+    """The model that ran; less is known of another engine's model.
 
-    parameters: how many. context: the most tokens a request may have, prompt and answer. eos_token_ids: tokens that end a request unless it ignores them.
+    parameters: their number. context: the most tokens a request may have, prompt and answer. eos_token_ids: tokens that end a request unless it ignores them.
     windows: tokens that each layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
     """
 
@@ -61,7 +60,7 @@ class ModelFacts(Facts):
 class ClockFacts(Facts):
     """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
 
-    monotonic_ns: of the clock that all processes of the machine share until it restarts. boot: identifies that start of the machine.
+    monotonic_ns: of the clock that all processes of the machine share until it restarts. boot: identifies the machine's current boot.
     whole_seconds: the wall clock's time is known only to the second.
     """
 
@@ -96,9 +95,9 @@ class EngineFacts(Facts):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionFacts(Facts):
-    """How passes were computed, where not one by one at once.
+    """How passes were computed, where not eagerly and one at a time.
 
-    cuda_graphs: passes may have been CUDA graphs; of min_graph_positions at least where they compute prompts, of max_graph_positions at most.
+    cuda_graphs: passes may have been CUDA graphs of at most max_graph_positions, and of at least min_graph_positions if they compute prompts.
     asynchronous: a step was launched before the one before it had been read.
     """
 
@@ -116,10 +115,10 @@ class Header(Facts):
     """What ran, and under which limits. The requests are in the trace, not here.
 
     created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran, and tokens are invented). engine: None for
-    our own. inferred: what another engine did not say, and how it was worked out; absent: what nobody knows. threads: of the host.
-    config: its policy is as it was then. num_blocks: in the pool. workload: the name of what was asked; arrival_unit: what its arrivals count.
+    our own. inferred: what another engine did not record, and how it was inferred; absent: what is unknown. threads: on the host.
+    config: with the policy as it was then. num_blocks: in the pool. workload: its name; arrival_unit: the unit of its arrivals.
     tensor_parallel: processes that shared the model. leak: requests could read each other's keys. cost: the cost model of a simulated run.
-    memory: bytes, by what took them. notes: a sentence for each thing that is not as one would expect.
+    memory: bytes, by what took them. notes: a sentence for each unusual circumstance.
     """
 
     created: str = ""
@@ -229,7 +228,7 @@ class Header(Facts):
         return header
 
     def _fault(self) -> str | None:
-        """What the header contradicts in itself."""
+        """How the header contradicts itself, if it does."""
         if self.engine is None and (self.inferred or self.absent):
             return "a run of this engine leaves nothing absent or to be inferred."
         if self.engine is None and (missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]):
@@ -246,11 +245,11 @@ class Header(Facts):
         return None
 
 
-_MODEL_COUNTS = {"vocab_size": 1, "context": 1, "parameters": 0, "layers": 0, "kv_bytes_per_token": 0}  # and their least
-_ALWAYS_KNOWN = ("vocab_size", "windows")  # of the model of a run of ours
+_MODEL_COUNTS = {"vocab_size": 1, "context": 1, "parameters": 0, "layers": 0, "kv_bytes_per_token": 0}  # with their minimum
+_ALWAYS_KNOWN = ("vocab_size", "windows")  # for a model run by our own engine
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
 _SHARES = ("watermark", "margin", "kv_reads")  # of the pool
-_MOST_CHARACTERS = 80  # in the name and the words of a policy
+_MOST_CHARACTERS = 80  # in the name and descriptions of a policy
 _AnyFacts = TypeVar("_AnyFacts", bound=Facts)
 
 
@@ -266,7 +265,7 @@ def _facts(record: type[_AnyFacts], data: object, of: str) -> _AnyFacts:
 
 
 def _read(record: type[Facts], data: Mapping[str, Any], of: str) -> dict[str, Any]:
-    """The fields of a record that the data has, each of its kind; the rest is `more`."""
+    """The known fields in the data, each checked for its type; the rest goes into `more`."""
     hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items() if name != "more"}
     known: dict[str, Any] = {}
     for key, value in data.items():
@@ -304,8 +303,8 @@ def _model(data: object) -> ModelFacts:
 
 
 def _policy(name: str, data: object) -> Policy:
-    """The policy as it was when it ran. Of one that is installed here the fields of `_WHAT_IT_IS` must be today's, the others may be those of
-    another version; of one that is not, the header's data is all there is.
+    """The policy as it was when it ran. If it is installed here, the fields of `_WHAT_IT_IS` must match, while others may come from another
+    version; if not, the header's data is all there is.
     """
     found = POLICIES.get(name)
     known = (found or Policy(name=name)).to_json()

@@ -1,4 +1,4 @@
-"""Reasons that another engine does not record, inferred by one rule: for those who convert its steps and those who check them."""
+"""Reasons that another engine does not record, inferred by one rule, which both the conversion and the checks use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ REASONS = "lanes if all are taken, else the token budget if it is spent, else KV
 
 
 def why_admitted(length: int, missing: int, budget: int) -> Why:
-    """What limits the first chunk of `length` tokens of a request that lacks so many."""
+    """What limits the first chunk, of `length` tokens, of a request with `missing` tokens to compute."""
     return Why("budget", length, missing, budget) if length < missing else NOTHING_BINDS
 
 
 def why_waiting(tokens: int, lanes: tuple[int, int], budget: tuple[int, int], blocks: tuple[int, int], block_size: int) -> Why:
-    """Why the head of the queue, of so many tokens, waits. lanes, budget, blocks: how much of each is free, and how much there is."""
+    """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free, total) of each."""
     if lanes[0] <= 0:
         return Why("lanes", 0, 1, lanes[1])
     if budget[0] <= 0:
@@ -30,7 +30,7 @@ def why_stalled(budget: tuple[int, int], blocks: tuple[int, int]) -> Why:
 
 
 def inferred_reasons(event: StepEvent, state: RunState, config: EngineConfig, num_blocks: int) -> list[Why | None]:
-    """The reasons of a step: of the head of the queue, of those who join, of those who stall. state: while its passes run."""
+    """The reasons of a step: for the head of the queue, for admitted requests, for stalled ones. state: while its passes run."""
     spent = event.budget.decode + event.budget.prefill
     budget = (event.budget.limit or 0) - spent, event.budget.limit or 0
     blocks = num_blocks - event.kv.used, num_blocks

@@ -1,8 +1,8 @@
 """Sentences with numbers, in any language; assets/player/parts/messages.js does the same for the page.
 
-English is the key: in it every number, and every sum of numbers, stands as #, and quoted text as “…”. Where a form depends on a number, the forms
-stand side by side, one for each plural category of the language, in the order of `CATEGORIES`: "3 [token|tokens]". They go with the number before
-them (the first where none is before), or with one of their own, which is not shown: "[=3 waits|wait]". Knows no word.
+English is the key: in it every number, and every sum of numbers, becomes #, and quoted text “…”. Where a form depends on a number, the forms are
+listed side by side, one for each plural category of the language, in the order of `CATEGORIES`: "3 [token|tokens]". They agree with the number before
+them (or the first number, if none comes before), or with a number of their own, which is not shown: "[=3 waits|wait]".
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CATEGORIES = ("zero", "one", "two", "few", "many", "other")
 
 
 def key_of(text: str) -> tuple[str, list[str]]:
-    """A text as a key, and what stands in its holes."""
+    """A text as a key, and the values of its placeholders."""
     return _PARTS.sub(lambda part: "“…”" if part[0].startswith("“") else "#", text), _PARTS.findall(text)
 
 
 def fill(template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str) -> str:
-    """A template with its holes filled, in order. written: how a number or a quote is written."""
+    """A template with its placeholders filled, in order. written: how a number or a quote is written."""
     parts, number = iter(given), next(iter(given), "0")
 
     def filled(hole: re.Match[str]) -> str:
@@ -37,14 +37,14 @@ def fill(template: str, given: Sequence[str], language: str, written: Callable[[
 
 
 def english(text: str) -> str:
-    """An English text with the forms that its numbers ask for."""
+    """An English text with the plural forms that its numbers require."""
     return fill(*key_of(text), "en") if "[" in text else text
 
 
 @cache
 def _place_of(language: str) -> Callable[[float], int]:
-    """The place of a number's form among the forms."""
-    from babel import Locale  # an engine computes without a sentence
+    """Maps a number to the index of its plural form."""
+    from babel import Locale  # imported late: an engine needs no sentences
 
     rule = Locale.parse(language).plural_form
     used = [category for category in CATEGORIES if category in rule.tags or category == "other"]

@@ -1,6 +1,6 @@
 """A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each lane, counters for budget and KV.
 
-Times are microseconds since the run began. Knows the trace alone.
+Times are microseconds since the run began.
 """
 
 from __future__ import annotations

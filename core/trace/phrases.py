@@ -1,6 +1,6 @@
-"""The words for what a trace records: limits, reasons, settings, letters of requests. Terminal, sentences and page all take them here.
+"""The words for what a trace records: limits, reasons, settings, letters of requests. Used by the terminal, the captions and the page.
 
-A phrase has no subject and no full stop. Knows no step, no sentence and no page.
+A phrase has no subject and no full stop.
 """
 
 from __future__ import annotations

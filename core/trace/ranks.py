@@ -1,7 +1,7 @@
-"""The data-parallel ranks of one engine: a trace each, and where each lies on one clock. Knows traces, and no recorder and no page.
+"""The data-parallel ranks of one engine: a trace for each, and where each lies on a common clock.
 
 Each rank's file is a trace like any other; it says in its header which rank it is and what the clocks showed at its time 0. That is all it
-takes to put files together, so no format holds several of them: what is sent, checked and kept is a trace.
+takes to combine files, so no format holds several ranks: whatever is sent, checked or kept is a single trace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from core.trace.trace import Trace
 
 _MOST = 2**16  # ranks
 Alignment = Literal["machine", "wall", "second", "first step"]
-"""What puts ranks on one clock, the best that all have: the monotonic clock of their machine, the wall's, the wall's to the second, nothing."""
+"""What aligns ranks on one clock, the best that all of them have: the monotonic clock of their machine, the wall's, the wall's to the second, nothing."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks at hand, by number, out of `count`. The common clock begins with the earliest of them.
+    """The ranks that were opened, by number, out of `count`. The common clock begins with the earliest of them.
 
     faults: a sentence for each fault that does not keep them from being shown.
     """
@@ -67,9 +67,9 @@ class Ranks:
 
 @dataclass(frozen=True)
 class RankPlace:
-    """What a recording says of its place among others. name: of its file. begin: when its first step starts, in seconds of its own time.
+    """What a recording says of its place among the ranks. name: of its file. begin: when its first step starts, in seconds of its own time.
 
-    Raises InvalidTrace where it cannot be one of several.
+    Raises InvalidTrace if it cannot be one of several.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Placement:
     def count(self) -> int:
         return max(
             max(p.engine.ranks or 1, p.rank + 1) for p in self.places
-        )  # of a dense model's ranks none knows how many there are
+        )  # ranks of a dense model do not know how many there are
 
     @property
     def faults(self) -> list[str]:
@@ -151,7 +151,7 @@ def _refuse_strangers(places: Sequence[RankPlace]) -> None:
 
 
 def _aligned(places: Sequence[RankPlace]) -> tuple[Alignment, list[float]]:
-    """How, and the offset of each: the first clock that all of them have."""
+    """The alignment and the offset of each: by the best clock that all of them have."""
     clocks = [place.clock for place in places]
     monotonic = [clock.monotonic_ns for clock in clocks if clock.monotonic_ns is not None and clock.boot]
     if len(monotonic) == len(clocks) and len({clock.boot for clock in clocks}) == 1:
@@ -168,7 +168,7 @@ def _after_the_first(times: list[int]) -> list[float]:
 
 
 def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
-    """That they were never at work together, where a clock says so."""
+    """A sentence if, by a shared clock, they never ran at the same time."""
     begins = max(ranks, key=lambda rank: rank.span[0])
     ends = min(ranks, key=lambda rank: rank.span[1])
     if alignment == "first step" or ends.span[1] >= begins.span[0]:

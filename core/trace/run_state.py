@@ -1,8 +1,8 @@
-"""A run as plain rows: who waits, who holds which lane, how long each cache is, whose each block is. Geometry before ink.
+"""A run as plain rows: who waits, who holds which lane, how long each cache is, who owns each block.
 
 A `RunState` follows the events one by one; what it knows at a step depends on that step and the ones before, never on later ones. It is the
 one account of a run: the rules check an event against it, sentences and tables read it, and the browser's is compared with its frames.
-Knows nothing of policies, colours, sentences or pages.
+It is independent of policies, colours, sentences and pages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 class LaneRow(NamedTuple):
     """A held lane. doing: what its request computed, pass by pass, `length` tokens in all; then its cache holds `kv_len`.
 
-    A request that is over may still hold its lane: until its wave ends ("finished": its row is computed as padding), or until the end of a step
+    A finished request may still hold its lane: until its wave ends ("finished": its row is computed as padding), or until the end of a step
     that was launched before it had stopped ("overrun": what that step computed for it).
     """
 
@@ -79,7 +79,7 @@ class RunState:
     """
 
     num_tokens: dict[str, int]  # prompt and generated, by request
-    requeues: bool = False  # who is preempted joins the end of the queue, not its head
+    requeues: bool = False  # a preempted request joins the end of the queue, not its head
     waiting: deque[str] = field(default_factory=deque)
     since: dict[str, int] = field(default_factory=dict)  # the step in which the present wait began
     arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
@@ -98,12 +98,12 @@ class RunState:
 
     @property
     def has_work(self) -> bool:
-        """Whether anybody waits or runs."""
+        """Whether any request waits or runs."""
         return bool(self.waiting) or bool(self.running)
 
     @property
     def running(self) -> list[str]:
-        """Requests that hold a lane and go on, in the order of their admission."""
+        """Unfinished requests that hold a lane, in the order of their admission."""
         return [request for request in self.lanes.values() if request not in self.finished]
 
     def lane_of(self, request: str) -> int | None:
@@ -133,7 +133,7 @@ class RunState:
         self.end_some(event, "after")
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget every other request: each of them is over and holds no lane. For a run that has no end."""
+        """Forget every other request: each of them has finished and holds no lane. For a run without end."""
         for request in self.num_tokens.keys() - requests:
             self.forget(request)
 
@@ -179,11 +179,11 @@ class RunState:
         self.num_tokens[sampled.request] += 1
 
     def reject(self, draft: Draft) -> None:
-        """Positions of tokens that were proposed and not taken are forgotten."""
+        """Drop the positions of tokens that were proposed and not accepted."""
         self.computed[draft.request] -= draft.drafted - draft.accepted
 
     def end_some(self, event: StepEvent, when: BeforeOrAfter) -> None:
-        """Requests that are over, and those that leave their lanes, before the passes or after them."""
+        """Requests that finish, and those that leave their lanes, before the passes or after them."""
         for finished in event.finished:
             if finished.when == when:
                 self.finish(event.step, finished)
@@ -192,7 +192,7 @@ class RunState:
                 self.leave(event.step, left)
 
     def finish(self, step: int, finished: Finished) -> None:
-        """A request is over; if it holds a lane, it keeps it until it leaves."""
+        """A request finishes; if it holds a lane, it keeps it until `leave`."""
         self.finished[finished.request] = step
         if finished.when == "before" and finished.request in self.waiting:
             self.waiting.remove(finished.request)
@@ -203,7 +203,7 @@ class RunState:
             self.tables.pop(left.request, None)
 
     def forget(self, request: str) -> None:
-        """Drop a request that is over and holds no lane, once nothing asks for it any more."""
+        """Drop a finished request that holds no lane, once nothing refers to it any more."""
         by_request = (
             self.num_tokens,
             self.since,

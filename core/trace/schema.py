@@ -1,5 +1,5 @@
-"""What the annotations of a record say of it: its shape in a file, how plain JSON becomes the record again, and whether a value is of the kind
-that is declared. A record is a named tuple; in JSON it is an array in field order, and what may be left out stands last. Knows no record.
+"""What a record's annotations determine: its shape in a file, how plain JSON becomes the record again, and whether a value has the declared
+type. A record is a named tuple; in JSON it is an array in field order, and optional fields come last.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-_PLAIN = (int, str, bool)  # a value of one of these kinds is no other's
+_PLAIN = (int, str, bool)  # a value of exactly one of these types fits no other
 
 
 def misshapen(record: tuple[Any, ...]) -> str | None:
-    """The first field of a record whose values are of the wrong kind."""
+    """The first field of a record with a value of the wrong type."""
     hints = fields_of(type(record))
     return next((name for name, hint in hints.items() if not fits(getattr(record, name), hint)), None)
 
@@ -27,8 +27,8 @@ def fields_of(record: type) -> dict[str, Any]:
 
 @cache
 def reader(hint: Any) -> Callable[[Any], Any] | None:
-    """What makes a value of this annotation of plain JSON; None where plain JSON is one. It raises TypeError, ValueError or KeyError for data of another
-    shape; whether single values are of the right kind `fits` says.
+    """The function that turns plain JSON into a value of this annotation; None where none is needed. It raises TypeError, ValueError or KeyError for
+    data of another shape; `fits` says whether single values have the right type.
     """
     origin, parts = _anatomy(hint)
     if origin in (Union, types.UnionType):
@@ -62,8 +62,8 @@ def _readers(record: type) -> dict[str, Callable[[Any], Any] | None]:
 
 
 def table(record: type) -> dict[str, dict[str, str | list[str] | None]]:
-    """The fields of a record and of all records in it, by the record's name and in order: of each field the name of the record that it holds, in a list
-    where it holds several, else None. Who has this reads arrays by name.
+    """The fields of a record and of all records in it, by record name and in order: for each field the name of the record it holds, in a list
+    if it holds several, or None. With this table a reader accesses arrays by field name.
     """
     found: dict[str, dict[str, str | list[str] | None]] = {record.__name__: {}}
     for name, hint in fields_of(record).items():
@@ -82,7 +82,7 @@ def _anatomy(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @lru_cache(maxsize=1024)
 def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], ...] | None:
-    """Of a record whose fields are of these kinds, the places and hints that the kind alone does not settle; None if it cannot fit."""
+    """For a record with fields of these types: the positions and hints that the type alone does not settle; None if it cannot fit."""
     hints = tuple(fields_of(record).values())
     if len(kinds) != len(hints):
         return None
@@ -101,7 +101,7 @@ def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], .
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what the annotation says; a finite float, where a whole number counts as one."""
+    """Whether a value fits the annotation; floats must be finite, and a whole number counts as a float."""
     if hint in _PLAIN:
         return type(value) is hint
     if hint is float:
@@ -123,7 +123,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def _all_fit(values: tuple[Any, ...], hint: Any) -> bool:
-    """The same of each value: records of the same kinds of fields are looked at once."""
+    """The same for all values: records whose fields have the same types are examined once."""
     if not hasattr(hint, "_fields"):
         return all([fits(v, hint) for v in values])
     if any(type(v) is not hint for v in values):

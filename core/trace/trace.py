@@ -1,4 +1,4 @@
-"""A run on record: header, what was asked, events, and the texts of its tokens. Save and load; derive outputs, texts and masks."""
+"""A recorded run: header, requests, events, and the texts of its tokens. Save and load; derive outputs, texts and masks."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Texts:
 class Trace:
     """What ran.
 
-    asked: by request, in the order in which they were asked; all of it where a run is over. events: one `StepEvent` for every step in which
-    something happened. complete: False for a run that was cut short. tokenizer: turns ids into text where no texts are on record.
+    asked: what was asked, by request id, in order of submission. events: one `StepEvent` for every step in which something happened.
+    complete: False for a run that was cut short. tokenizer: turns ids into text where no texts were recorded.
     """
 
     header: Header
@@ -80,7 +80,7 @@ class Trace:
 
     @cached_property
     def texts(self) -> Texts:
-        """The pieces of all tokens: on record, or decoded now."""
+        """The pieces of all tokens: as recorded, or decoded now."""
         return self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
 
     def decoded(self, tokenizer: Any) -> Texts:
@@ -174,7 +174,7 @@ class Trace:
     def from_lines(cls, lines: Iterable[str], trusted: bool = False) -> Trace:
         """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming the line at fault.
 
-        trusted: it was checked before, as what ships with us was by its tests; its checksums are all that is looked at.
+        trusted: it was checked before, as the tests check everything that ships; only its checksums are verified.
         """
         reader = file.Reader(lines, trusted)
         trace, texts = cls(reader.header, {}, []), Texts({}, {})

@@ -1,1 +1,1 @@
-"""What is asked of an engine: requests, workloads, presets. Knows no engine."""
+"""What an engine is given to do: requests, workloads, presets."""

@@ -1,4 +1,4 @@
-"""Requests that arrive over time: arrival processes, lengths drawn or read from a file, and requests of made-up tokens. Runs nothing.
+"""Requests that arrive over time: arrival processes, lengths drawn or read from a file, and requests of made-up tokens.
 
 Arrivals follow a gamma process as in vLLM's serving benchmark: burstiness 1 is Poisson, below 1 is burstier, above 1 more even.
 """
@@ -90,8 +90,8 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
 
 
 def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
-    """JSON lines of lengths: a line `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
-    and perhaps `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
+    """JSON lines of lengths: each `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
+    and optionally `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
     """
     sizes = [_size(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if len({size.arrival is None for size in sizes}) > 1:

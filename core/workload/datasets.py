@@ -1,4 +1,4 @@
-"""Workloads that real services recorded and published, read as lengths and arrivals, and scaled to the model at hand. Runs nothing.
+"""Workloads that real services recorded and published, read as lengths and arrivals, and scaled to the model in use.
 
     Mooncake   JSONL: `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of the prompt's blocks of 512 tokens
                (github.com/kvcache-ai/Mooncake, FAST25-release/traces)
@@ -30,7 +30,7 @@ from core.workload.arrivals import MAX_DATASET_BYTES, RequestSize, checked_size,
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
-HASHED_TOKENS = 512  # of a Mooncake block
+HASHED_TOKENS = 512  # in a Mooncake block
 _TABLES = {
     "Azure LLM": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     "BurstGPT": ("Timestamp", "Request tokens", "Response tokens"),
@@ -47,8 +47,8 @@ Row = (
 class Dataset:
     """What a file holds.
 
-    sizes: in order of arrival. hash_ids: of each prompt's blocks, empty where the file has none. skipped: requests without a prompt or an answer.
-    scale: the factor on all lengths. block_tokens: in a block of `hash_ids`, after scaling.
+    sizes: in order of arrival. hash_ids: one for each block of each prompt, empty where the file has none. skipped: requests without a prompt
+    or an answer. scale: the factor on all lengths. block_tokens: tokens in a block of `hash_ids`, after scaling.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Dataset:
         return replace(self, sizes=tuple(sizes), scale=scale, block_tokens=block)
 
     def within(self, context: int, output: int, total: int, block: int) -> Dataset:
-        """Scaled further where that is needed: answers of at most `output` tokens, prompts and answers of at most `total` together, shared
+        """Scaled further where needed: answers of at most `output` tokens, prompts and answers of at most `total` together, shared
         blocks of at most `block`. Raises InvalidWorkload where they cannot be made that short.
         """
         longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
@@ -97,7 +97,7 @@ class Dataset:
         return self.sizes[-1].arrival or 0.0
 
     def sentences(self, speed: float = 1.0) -> list[str]:
-        """What became of the published workload: how many requests, how long, by how much they were scaled, what is left out."""
+        """How the published workload was adapted: how many requests, how long, by how much they were scaled, what is left out."""
         prompts = [size.prompt_tokens for size in self.sizes]
         outputs = [size.output_tokens for size in self.sizes]
         when = f"within {self.span / speed:,.1f} s" if self.span else "all at once"
@@ -119,16 +119,16 @@ class Dataset:
         return found
 
     def hit_ratio(self) -> float:
-        """The share of prompt tokens that an unlimited cache finds, from `hash_ids` alone: blocks before the last, in an unbroken row
-        from the prompt's start, that an earlier prompt had in the same place.
+        """The share of prompt tokens that an unlimited cache finds, from `hash_ids` alone: blocks before the last that, without a gap from
+        the prompt's start, an earlier prompt had in the same place.
         """
-        seen: set[int] = set()  # a number for each row of blocks that a prompt has begun with
+        seen: set[int] = set()  # a number for each sequence of blocks that a prompt has begun with
         hits = 0
         for ids, size in zip(self.hash_ids, self.sizes, strict=True):
             rows = list(accumulate(ids, lambda row, block: hash((row, block)), initial=0))[1:]
             found = next((n for n, row in enumerate(rows[:-1]) if row not in seen), len(ids) - 1)
             hits += found * self.block_tokens
-            seen.update(rows[: size.prompt_tokens // self.block_tokens])  # full blocks alone are kept
+            seen.update(rows[: size.prompt_tokens // self.block_tokens])  # only full blocks are cached
         return hits / sum(size.prompt_tokens for size in self.sizes)
 
     def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
@@ -147,7 +147,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def _tokens(ids: Sequence[int], block: int, length: int, vocab_size: int, key: str) -> tuple[int, ...]:
-    """Made-up tokens: of each block those of its hash, else those of the request."""
+    """Made-up tokens, derived from each block's hash, or else from the request."""
     tokens: list[int] = []
     for name in ids or (key,):
         draw = random.Random(f"block {name}" if ids else key)
@@ -169,7 +169,7 @@ def read_dataset(path: Path, count: CountTokens | None = None, most: int | None 
 
 
 def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: int | None = None) -> Dataset:
-    """What a file of that name holds, its format told by what is in it. count: tokens of a text, which ShareGPT needs. most: requests.
+    """What a file of that name holds, its format recognised by its content. count: counts a text's tokens, for ShareGPT. most: requests to read.
 
     Raises InvalidWorkload naming the file and its fault.
     """
@@ -189,7 +189,7 @@ def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: 
 
 
 def _dataset(name: str, rows: Iterable[Row], most: int | None) -> Dataset:
-    """Of rows in order of arrival, the first `most` that are requests."""
+    """A dataset of the first `most` requests in rows in order of arrival."""
     found: list[tuple[RequestSize, tuple[int, ...]]] = []
     skipped = 0
     for row in rows:
@@ -272,5 +272,5 @@ def _sharegpt(name: str, data: list[Any], count: CountTokens | None) -> Iterator
     for item in data:
         turns = (item.get("conversations") or item.get("conversation") or []) if isinstance(item, dict) else []
         texts = [turn["value"] for turn in turns[:2] if isinstance(turn, dict) and isinstance(turn.get("value"), str)]
-        complete = len(texts) == 2 and all(texts)  # else nothing was asked, or nothing answered
+        complete = len(texts) == 2 and all(texts)  # otherwise the question or the answer is missing
         yield (RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0), ()) if complete else None

@@ -1,4 +1,4 @@
-"""Prepared waves: requests that arrive all at once and show one thing about batching. Data alone."""
+"""Prepared waves: requests that arrive all at once and show one thing about batching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named workloads, each with the model, policy and limits it is best seen with, in groups by the question they answer: the files of
+"""Named workloads, each with the model, policy and limits that show it best, grouped by the question they answer: the files of
 `assets/presets`, which `index.json` lists. Everything runs offline on built-in models.
 
 The numbers in `padding-693`, `one-joins-two`, `chunk-7-by-4`, `budget-512`, `three-lengths` and `chunk-7-7-6` are those of the articles'

@@ -1,4 +1,4 @@
-"""What is asked: `Request` and `SamplingParams`, frozen. The scheduler knows how far a request has come."""
+"""`Request` and `SamplingParams`, frozen. The scheduler tracks a request's progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _is_number(value: object) -> bool:
     """Whether a value is a finite number."""
     try:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # a whole number larger than any float
         return False
 
 
@@ -35,7 +35,7 @@ def is_text(value: object) -> bool:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How a request's tokens are chosen, as transformers and vLLM understand these words.
+    """How a request's tokens are chosen, with the parameters' meanings in transformers and vLLM.
 
     Logits are changed first: `logit_bias` (token id to what is added) is added; `repetition_penalty` divides the positive logits of
     every token in prompt and answer so far and multiplies the negative ones; `frequency_penalty` is subtracted for each time that a
@@ -43,7 +43,7 @@ class SamplingParams:
     over the `top_k` most probable, of these over the fewest that reach `top_p` of their mass, of these over tokens at least `min_p` times
     as likely as the best. Noise is keyed by (seed, position), so the text does not depend on who shares the batch.
 
-    `stop` strings end the request once they appear in its text; `ignore_eos` goes on past the end-of-sequence token. Defaults switch
+    `stop` strings end the request once they appear in its text; `ignore_eos` continues past the end-of-sequence token. Defaults switch
     everything off. Raises InvalidRequest for a value out of range.
     """
 
@@ -98,7 +98,7 @@ class SamplingParams:
 
     @property
     def adjusts(self) -> bool:
-        """Whether logits are changed before anything is chosen by them."""
+        """Whether logits are changed before a token is chosen."""
         return self.looks_back or bool(self.logit_bias)
 
     @property
