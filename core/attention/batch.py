@@ -1,4 +1,4 @@
-"""A scheduled pass to the tensors of its forward pass. Pure: reads a `SchedulerOutput`, knows no model and no request."""
+"""From a scheduled pass to the tensors of its forward pass. Pure: it reads only a `SchedulerOutput`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class PackedBatch:
     """One forward pass: R rows of W positions (R = 1 in the packed layout).
 
     input_ids, position_ids: int64 `[R, W]`. slot_mapping: int64 `[R * W]`, where each position's K and V go (pads: the trash slot).
-    sample_rows: int64 `[n]`, flat positions whose logits are sampled, in order of the segments that sample. `segments` say who
-    attends to what; the paged kernel reads `paged` alone.
+    sample_rows: int64 `[n]`, flat positions whose logits are sampled, in order of the segments that sample. `segments` say what
+    attends to what; the paged kernel reads only `paged`.
     """
 
     layout: str
@@ -48,8 +48,8 @@ class PackedBatch:
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
         """The keys that the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
 
-        Queries are the pads of a padded row (which attend to nothing) and then the real ones. Keys are the last ones that any
-        query can see: all, or with a window the last `window + queries - 1`. Built once a pass for all layers.
+        Queries are the pads of a padded row (which attend to nothing), then the real ones. Keys are those that any query can
+        see: all, or with a window the last `window + queries - 1`. Built once per pass for all layers.
         """
         key = (index, window, repeats)
         if key not in self._masks:

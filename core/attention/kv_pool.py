@@ -1,4 +1,4 @@
-"""The tensors behind the block pool: K and V of every layer, addressed by slot (block x block_size + offset). No book-keeping."""
+"""The tensors behind the block pool: K and V of every layer, addressed by slot (block x block_size + offset). No bookkeeping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class KVShape(NamedTuple):
 
 
 class KVPool:
-    """Per layer `K [slots, Hkv, Dk]` and `V [slots, Hkv, Dv]`; one more block than the book-keeping knows takes what pads write."""
+    """Per layer `K [slots, Hkv, Dk]` and `V [slots, Hkv, Dv]`; one extra block, unknown to the bookkeeping, takes what pads write."""
 
     def __init__(
         self, shapes: dict[int, KVShape], num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device

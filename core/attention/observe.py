@@ -1,4 +1,4 @@
-"""What each layer of a model asks of attention, learned by watching one forward pass. Stores nothing and attends to nothing.
+"""What each layer of a model asks of attention, learned by watching one forward pass. The pass stores nothing and attends to nothing.
 
 Configs are not trusted: the window that counts is the one in the mask that the model builds for itself. So the observer registers a
 mask builder too, keeps the rule of every mask it is asked for, and sees which of them reaches which layer.
@@ -32,7 +32,7 @@ class PrivateMask(Exception):
 class LayerCall:
     """A layer's call of attention.
 
-    num_heads: of the queries. rule: of the mask it was handed, None if it was handed none. altered: by a mask nobody built here.
+    num_heads: of the queries. rule: of the mask it was given, None if there was none. altered: by a mask that was not built here.
     """
 
     num_heads: int
@@ -66,7 +66,7 @@ class Observation:
     def call(
         self, module, query, key, value, attention_mask, sliding_window=None, softcap=None, **kwargs
     ) -> tuple[torch.Tensor, None]:
-        """Stands in for attention: note who calls with what, answer zeros."""
+        """Stands in for attention: records the call and returns zeros."""
         layer = module.layer_idx
         if layer in self.calls:
             self.calls[layer].count += 1
@@ -125,7 +125,7 @@ def window_of(call: LayerCall, context: int | None) -> int | None:
         raise PrivateMask("puts a mask or position bias of its own in place of the causal one")
     if call.count > 1:
         raise PrivateMask(f"calls attention {call.count} times a pass")
-    if call.rule is None:  # no mask at all: the check of the results tells whether that means causal
+    if call.rule is None:  # no mask at all: comparing results will show whether that means causal
         if call.passed_window is not None:
             raise PrivateMask("asks for a sliding window, but is handed no mask that confirms it")
         return None

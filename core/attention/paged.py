@@ -1,6 +1,6 @@
-"""CUDA backend: launches the kernels of paged attention (`core.attention.paged_kernels`). Knows `PagedLayout`, nothing of requests.
+"""CUDA backend: launches the kernels of paged attention (`core.attention.paged_kernels`) on a `PagedLayout`.
 
-Grids depend on the lengths of the layout's lists alone and nothing waits for the device: a CUDA graph may capture every call but a
+Grids depend only on the lengths of the layout's lists, and nothing waits for the device: a CUDA graph can capture every call except a
 kernel's first, which compiles it. For compute capability 8 and above: on older GPUs Triton has no matrix instructions. Importing this
 module needs Triton; with TRITON_INTERPRET=1 set before, it runs on CPU tensors.
 """
@@ -17,12 +17,12 @@ from core.attention.paged_kernels import LOG2_E, combine_kernel, decode_kernel, 
 from core.attention.spec import AttentionSpec, Backend
 
 SPLITS_AT_ONCE = 16
-COMBINERS = 32  # programs a head that look for sequences to combine: most steps have none, and then each program costs
+COMBINERS = 32  # programs per head that look for sequences to combine: most steps have none, and every program has a cost
 FUSED = {"enable_fp_fusion": True}  # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
 
 
 class Launch(NamedTuple):
-    """How a kernel is cut and run. keys: of one iteration of its loop. stages: iterations in flight, the one computed included."""
+    """How a kernel is tiled and run. keys: in one iteration of its loop. stages: iterations in flight, the one computed included."""
 
     keys: int
     warps: int
@@ -32,9 +32,9 @@ class Launch(NamedTuple):
 def launch_of(rows: int, key_size: int, value_size: int, itemsize: int) -> Launch:
     """The launch of an attention kernel whose tiles have `rows` rows; head sizes padded.
 
-    Decodes wait for memory alone: each multiprocessor of an H200 must have some 40 KB in flight to keep up with its share of it
+    Decodes are bound by memory alone: each multiprocessor of an H200 must have some 40 KB in flight to keep up with its share of it
     (36 bytes/ns x about 1 us). An iteration of 32 KB ahead of the one computed gives that with two programs on a multiprocessor, and three
-    fit into its 227 KB of shared memory. Tall tiles also keep queries and more sums, in float32 even the operands (no matrix
+    fit into its 227 KB of shared memory. Tall tiles also hold queries and more sums, in float32 even the operands (no matrix
     instruction is exact there), so their iterations are half as long.
     """
     a_key = (key_size + value_size) * itemsize
@@ -47,7 +47,7 @@ def launch_of(rows: int, key_size: int, value_size: int, itemsize: int) -> Launc
 def attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
 ) -> torch.Tensor:
-    """See `Attend`. `batch` needs `paged`, its `PagedLayout`, and `input_ids`; rows that belong to nobody get zeros."""
+    """See `Attend`. `batch` needs `paged`, its `PagedLayout`, and `input_ids`; rows that belong to no request get zeros."""
     layout = batch.paged
     assert layout is not None, "a pass without a paged layout"
     rows, heads, width, key_size = query.shape
@@ -180,12 +180,12 @@ def _cut(rows: int, keys: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Of rows, heads and positions of `[R, H, W, D]`; 0 along a length of 1, where a stride may be any number."""
+    """Strides of rows, heads and positions of `[R, H, W, D]`; 0 along a length of 1, where a stride may be any number."""
     return tuple(stride if length > 1 else 0 for length, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True))
 
 
 def _padded(size: int) -> int:
-    """The next power of two, the least a matrix instruction takes being 16."""
+    """The next power of two, at least 16, which matrix instructions require."""
     return max(16, triton.next_power_of_2(size))
 
 

@@ -12,8 +12,8 @@ import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)  # scores are kept in units of log 2: the hardware has an instruction for 2^x
 
-# What differs from pass to pass must not lead to another compilation in the middle of a run: Triton makes one for sizes that are 1 or
-# multiples of 16 and for pointers that are aligned, unless told not to.
+# Values that differ from pass to pass must not trigger another compilation in the middle of a run: by default Triton compiles anew for
+# sizes that are 1 or multiples of 16 and for aligned pointers.
 _VARYING = ["tables", "query_rows", "query_lens", "kv_lens", "tile_sequences", "tile_first", "tile_last"]
 _VARYING += ["split_start", "split_count", "slots", "width", "table_stride", "window", "num_sequences", "sequences_each"]
 
@@ -56,9 +56,9 @@ def _scan(
         key = start + tl.arange(0, KEYS)
         there = key < last
         slot = block.to(tl.int64) * PAGE + key % PAGE
-        # Looked up one iteration ahead: a load that waits for another of the same iteration could not be started iterations ahead.
+        # Looked up one iteration ahead: a load that depends on another of the same iteration could not be issued early.
         block = tl.load(table + (key + KEYS) // PAGE, mask=key + KEYS < last, other=0)
-        # What lies beyond a cache's end may be anything, NaN included: it is never read.
+        # Memory beyond a cache's end may hold anything, NaN included: it is never read.
         k = tl.load(key_head + slot[:, None] * key_stride + dk[None], mask=there[:, None] & (dk < DK)[None], other=0.0)
         v = tl.load(value_head + slot[:, None] * value_stride + dv[None], mask=there[:, None] & (dv < DV)[None], other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * inner
@@ -71,7 +71,7 @@ def _scan(
                 seen &= positions[:, None] - key[None] < window
         scores = tl.where(seen, scores, float("-inf"))
         new_greatest = tl.maximum(greatest, tl.max(scores, 1))
-        base = tl.where(new_greatest == float("-inf"), 0.0, new_greatest)  # a row may have seen nothing yet
+        base = tl.where(new_greatest == float("-inf"), 0.0, new_greatest)  # a row may not have seen any key yet
         weights = tl.exp2(scores - base[:, None])
         shrink = tl.exp2(greatest - base)
         total = total * shrink + tl.sum(weights, 1)
@@ -230,8 +230,8 @@ def decode_kernel(
     DK_PAD: tl.constexpr,
     DV_PAD: tl.constexpr,
 ):
-    """One query, one KV head and one stretch of keys; row i is head i of the group. A sequence's only tile writes its output, others
-    leave their parts for `combine_kernel`: partial fp32 `[N, H, DV]`, weights fp32 `[N, H, 2]` (greatest score, sum).
+    """One query, one KV head and one stretch of keys; row i is head i of the group. If a sequence has a single tile, it writes the output; otherwise
+    tiles leave their parts for `combine_kernel`: partial fp32 `[N, H, DV]`, weights fp32 `[N, H, 2]` (greatest score, sum).
     """
     tile, kv_head = tl.program_id(0) // KV_HEADS, tl.program_id(0) % KV_HEADS
     sequence = tl.load(tile_sequences + tile)
@@ -303,7 +303,7 @@ def combine_kernel(
     DV: tl.constexpr,
     DV_PAD: tl.constexpr,
 ):
-    """One head of `sequences_each` sequences, those passed over that have one tile or none."""
+    """One head of `sequences_each` sequences, skipping those with one tile or none."""
     run, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS
     dv = tl.arange(0, DV_PAD)
     lane = tl.arange(0, SPLITS)

@@ -1,7 +1,7 @@
-"""What the paged kernel must know of a pass, as tensors of fixed shape: which queries are whose, where each cache lies, who works on what.
+"""What the paged kernel must know about a pass, as tensors of fixed shape: the queries of each sequence, where its cache lies, and the tiles.
 
-Planned on the host with NumPy. Shapes depend on the bucket alone, never on the requests, so that a CUDA graph captured once runs
-with any pass written over it; what a pass does not use is marked -1 or has length 0. Knows nothing of Triton.
+Planned on the host with NumPy. Shapes depend only on the bucket, never on the requests, so a CUDA graph captured once runs
+any pass written into it; entries that a pass does not use are marked -1 or have length 0. Does not need Triton.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PagedLayout:
     """S sequences over a paged pool.
 
     block_tables: int32 `[S, blocks]`. query_rows, query_lens, kv_lens: int32 `[S]`: first row of its real queries in the flat
-    batch, how many they are, and its cache after this pass; 0 queries for a sequence that is not there.
+    batch, how many they are, and its cache after this pass; 0 queries for an absent sequence.
 
     Two lists of tiles, each a unit of work for every KV head:
 
@@ -70,18 +70,18 @@ def queries_per_tile(group: int) -> int:
 
 
 def prefill_capacity(num_tokens: int, num_sequences: int, queries: int) -> int:
-    """The most prefill tiles of `queries` queries that a pass of so many tokens and sequences can need."""
+    """The most prefill tiles of `queries` queries that a pass of `num_tokens` tokens and `num_sequences` sequences can need."""
     prefills = min(num_sequences, num_tokens // 2)  # each has two tokens or more, and at worst a last tile of one query
     return (num_tokens + prefills * (queries - 1)) // queries
 
 
 def decode_capacity(num_sequences: int, num_kv_heads: int, num_processors: int = H200_PROCESSORS) -> int:
-    """The most decode tiles that `plan_tiles` makes of so many sequences."""
+    """The most decode tiles that `plan_tiles` makes for `num_sequences` sequences."""
     return num_sequences + _extra_tiles(num_kv_heads, num_processors)
 
 
 def _extra_tiles(num_kv_heads: int, num_processors: int) -> int:
-    """Tiles wanted where few sequences run; each is a program for every KV head."""
+    """Extra tiles wanted when few sequences run; each is a program for every KV head."""
     return -(-PROGRAMS_PER_PROCESSOR * num_processors // num_kv_heads)
 
 
@@ -140,7 +140,7 @@ def _decode_tiles(q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | Non
     order = (-lengths).argsort(kind="stable")
     decodes, lengths = decodes[order], lengths[order]
     most = int(lengths[0]) if decodes.size else 0
-    # At most `extra` whole shares are in all keys together, and each decode's rest adds one tile at most.
+    # All keys together hold at most `extra` whole shares, and each decode's remainder adds at most one tile.
     share = -(-int(lengths.sum(dtype=np.int64)) // extra) if extra else most
     if most <= share or most <= (2 * LEAST_BLOCKS - 1) * key_block:
         sequences, first, last, splits = decodes, np.zeros_like(decodes), lengths, np.ones_like(decodes)

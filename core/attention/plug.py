@@ -1,9 +1,9 @@
-"""How a transformers model is made to attend over the pool: two plugs, one step context.
+"""How a transformers model attends over the pool: two plugs, one step context.
 
 `attention`: the model calls our function, registered under a name of its own, with `[R, H, W, D]` queries and new keys and values. No
 mask is registered under that name, so transformers builds none. `cache`: models that never call a registered function get a `Cache`
-whose `update` stores the new keys and values and returns those of the whole row, with a 4-D mask; their attention is their own, so
-only full causal attention comes this way.
+whose `update` stores the new keys and values and returns those of the whole row, with a 4-D mask; they compute attention themselves, so
+only full causal attention is possible this way.
 
 The metadata of the pass travels in one `StepContext`, set around the forward call.
 """
@@ -30,9 +30,9 @@ ATTENTION_NAME = "inflight"
 
 @dataclass
 class StepContext:
-    """What attention needs to know of the pass in flight.
+    """What attention needs to know about the pass in flight.
 
-    windows: sliding window by layer, as the probe found it in the model's own masks.
+    windows: sliding window by layer, as the probe found them in the model's own masks.
     """
 
     batch: PackedBatch
@@ -78,14 +78,14 @@ AttentionInterface.register(ATTENTION_NAME, paged_attention)
 
 
 def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Write the pass's K and V into their slots; the layer's pool."""
+    """Write the pass's K and V into their slots; returns the layer's pool."""
     keys, values = context.pool.layers[layer]
     context.backend.store(key, value, keys, values, context.batch.slot_mapping)
     return keys, values
 
 
 class CacheOfNoLength(Cache):
-    """Claims to hold nothing, so that transformers takes positions and masks as they are given."""
+    """Claims to hold nothing, so that transformers uses positions and masks as given."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])
@@ -103,7 +103,7 @@ class CacheOfNoLength(Cache):
 class PagedCache(CacheOfNoLength):
     """The second plug. A packed row sees the keys of all its segments, a padded row those of its own; `additive_mask` keeps them apart.
 
-    broken: bool `[R, K]`, keys or values that held what is not finite, in any layer.
+    broken: bool `[R, K]`, keys or values that were not finite, in any layer.
     """
 
     def __init__(self, context: StepContext) -> None:
@@ -115,19 +115,19 @@ class PagedCache(CacheOfNoLength):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """New K and V `[R, Hkv, W, D]` in; those to attend to out, `[R, Hkv, K, D]`, as in `additive_mask`."""
+        """Takes new K and V `[R, Hkv, W, D]`; returns those to attend to, `[R, Hkv, K, D]`, as in `additive_mask`."""
         keys, values = store(self._context, layer_idx, key_states, value_states)
         return self._gather(keys), self._gather(values)
 
     def _gather(self, pool: torch.Tensor) -> torch.Tensor:
-        """A copy in which what is not finite is 0: it would reach every query of the row, through weights of zero."""
+        """A copy with non-finite values replaced by 0: otherwise they would reach every query of the row, even through weights of zero."""
         gathered = pool[self._slots]  # [R, K, Hkv, D]
         finite = gathered.isfinite()
         self.broken |= ~finite.all(-1).all(-1)
         return gathered.masked_fill_(~finite, 0.0).transpose(1, 2).contiguous()
 
     def sees_broken(self, mask: torch.Tensor) -> torch.Tensor:
-        """Which queries may attend to something broken under `additive_mask`: bool `[R * W]`."""
+        """Which queries may attend to a broken key or value under `additive_mask`: bool `[R * W]`."""
         return ((mask[:, 0] == 0) & self.broken[:, None]).any(-1).view(-1)
 
 
@@ -144,7 +144,7 @@ def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
 
 
 def additive_mask(batch: PackedBatch, dtype: torch.dtype) -> torch.Tensor:
-    """`[R, 1, W, K]`: 0 where a query may attend, the dtype's minimum elsewhere; a padded row's keys are its own alone."""
+    """`[R, 1, W, K]`: 0 where a query may attend, the dtype's minimum elsewhere; a padded row has only its own keys."""
     device = batch.input_ids.device
     if batch.layout == "packed":
         allowed = dense_mask(batch, None).to(device)[None]

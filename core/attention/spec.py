@@ -1,4 +1,4 @@
-"""What a layer asks of attention, whichever backend answers."""
+"""What a layer asks of attention, whichever backend computes it."""
 
 from __future__ import annotations
 

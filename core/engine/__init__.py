@@ -1,1 +1,1 @@
-"""Schedule, execute, update, and an event for every step: wires the rooms above together."""
+"""Schedule, execute, update, and an event for every step."""

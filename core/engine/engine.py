@@ -1,4 +1,4 @@
-"""The engine: schedule, execute, update, and an event for every step. It is given what computes the passes, and knows no model of its own."""
+"""The engine: schedule, execute, update, and an event for every step. It is given the runner that computes the passes, and has no model of its own."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
-_MOST_SLEEP = 60.0  # seconds in one step
+_MOST_SLEEP = 60.0  # seconds at a time
 
 
 class EngineCore:
     """Continuous batching, or an older policy, on whatever computes the passes: a model (`core.runner.engine.Engine`), or a cost model
     (`core.simulate.engine.SimulatedEngine`).
 
-    tokenizer: needed for text prompts and stop strings, else None. recorder: keeps what happened, by default all of it; another may take
-    its place between runs. clock: seconds, and sleep: how to wait, for tests and simulations. policy: in place of the config's, by name or one
-    of your own.
+    tokenizer: needed for text prompts and stop strings, else None. recorder: keeps what happened, by default all of it; it may be
+    replaced between runs. clock: seconds, and sleep: how to wait, for tests and simulations. policy: replaces the config's, by name or as a
+    `Policy`.
 
     Raises InvalidConfig for an unknown policy, and for limits under which the executor cannot run its model.
     """
 
-    _num_steps: int  # taken; the number of the next one
-    _in_flight: Step | None  # launched, not read
+    _num_steps: int  # steps taken, which is the next step's number
+    _in_flight: Step | None  # launched but not read
     _made_runner: Runner | None
 
     def __init__(
@@ -58,7 +58,7 @@ class EngineCore:
         limits = config or EngineConfig()
         self.model, self.tokenizer, self.config = executor.model, tokenizer, limits.under(policy) if policy else limits
         self.recorder = recorder or TraceRecorder()
-        self.outputs: Outputs = StopStrings(tokenizer)  # another may take its place between runs
+        self.outputs: Outputs = StopStrings(tokenizer)  # may be replaced between runs
         self._executor, self._clock, self._sleep = executor, clock, sleep
         executor.check_config(self.config)
         self._num_pool_blocks, self._made_runner = 0, None
@@ -67,7 +67,7 @@ class EngineCore:
     # -- a whole workload --------------------------------------------------------------------------------------------
 
     def run(self, workload: Workload) -> Trace:
-        """Run a workload from an empty engine to its end; the trace. On Ctrl-C the trace so far is in `engine.trace`.
+        """Run a workload from an empty engine to its end; returns the trace. After Ctrl-C the trace so far is in `engine.trace`.
 
         Raises what `stream` and `step` raise.
         """
@@ -76,10 +76,10 @@ class EngineCore:
         return self.trace
 
     def stream(self, workload: Workload) -> Iterator[StepEvent]:
-        """Run a workload, handing out each step's event as it happens. All requests are checked before the first step.
+        """Run a workload, yielding each step's event as it happens. All requests are checked before the first step.
 
-        Raises InflightError while other requests are at work, InvalidWorkload and InvalidRequest for what could never run, and ExecutionFailed
-        where the KV pool cannot be made; then, step by step, what `step` raises.
+        Raises InflightError while other requests are unfinished, InvalidWorkload and InvalidRequest for requests that could never run, and
+        ExecutionFailed if the KV pool cannot be made; then, step by step, what `step` raises.
         """
         if self.has_work:
             raise InflightError("The engine is still at work on other requests.")
@@ -109,7 +109,9 @@ class EngineCore:
         finally:
             if trace is self.trace and self._made_runner is not None:
                 self._describe()
-            if not trace.complete and trace is self.trace:  # left early: the engine is free for another run, the trace stays
+            if (
+                not trace.complete and trace is self.trace
+            ):  # the caller stopped early: the engine is free for another run, the trace stays
                 self._drop_work()
 
     # -- request by request ------------------------------------------------------------------------------------------
@@ -117,8 +119,8 @@ class EngineCore:
     def begin(self, arrival_unit: ArrivalUnit = "step", name: str = INTERACTIVE, config: EngineConfig | None = None) -> None:
         """Drop all work and start a new trace at step 0, with everything ready and the clock at zero.
 
-        arrival_unit: what requests count their arrivals in. config: other limits from now on. Raises InvalidConfig, changing nothing, for
-        limits that cannot be had here, and ExecutionFailed where the KV pool cannot.
+        arrival_unit: the unit of the requests' arrivals. config: new limits from now on. Raises InvalidConfig, changing nothing, for limits
+        that are not possible here, and ExecutionFailed if the KV pool cannot be made.
         """
         if config is not None and config != self.config:
             self._executor.check_config(config)
@@ -131,9 +133,9 @@ class EngineCore:
         self._executor.check_config(config)
 
     def add_request(self, request: Request, prompt: tuple[int, ...] | None = None) -> None:
-        """Queue a request; raises InvalidRequest, leaving everything as it was, if it could never run.
+        """Queue a request; raises InvalidRequest, changing nothing, if it could never run.
 
-        prompt: its token ids, where `validate_request` has found them already.
+        prompt: its token ids, if `validate_request` has already produced them.
         """
         prompt = self._validated(request) if prompt is None else prompt
         if self.recorder.knows(request.id):
@@ -142,7 +144,7 @@ class EngineCore:
         self._enqueue(request, prompt)
 
     def cancel(self, request: str) -> None:
-        """End a request before the next step; raises InflightError if it is unknown. One that has finished stays as it is."""
+        """End a request before the next step; raises InflightError if it is unknown. A finished request is not changed."""
         if request in self._requests:
             self._cancelled.append(request)
         elif not self.recorder.knows(request):
@@ -165,7 +167,7 @@ class EngineCore:
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Requests in a lane, those of a step that failed included, in the order in which they were admitted."""
+        """Requests in a lane, including those of a failed step, in order of admission."""
         return tuple(state.id for state in self._scheduler.running)
 
     @property
@@ -180,14 +182,14 @@ class EngineCore:
 
     @property
     def num_steps(self) -> int:
-        """Steps taken, those without an event included."""
+        """Steps taken, including those without an event."""
         return self._num_steps
 
     def step(self) -> StepEvent | None:
         """One step: schedule, execute, update. None if nothing could run.
 
         With asynchronous execution the next step has been launched, too, by the time this one is read and returned. Raises ExecutionFailed
-        where the device fails: what ran before is on record, the pool's memory is given back, and `begin` starts anew.
+        if the device fails: the steps before it are recorded, the pool's memory is released, and `begin` starts over.
         """
         step, self._in_flight = self._in_flight, None
         if step is None:
@@ -207,7 +209,7 @@ class EngineCore:
     # -- a step ------------------------------------------------------------------------------------------------------
 
     def _begin(self, in_flight: bool = False) -> Step | None:
-        """Plan a step and launch its first pass; None if there is nothing to do. in_flight: the last step is not read yet."""
+        """Plan a step and launch its first pass; None if there is nothing to do. in_flight: the previous step has not been read yet."""
         started = self.now
         self._cancel()
         self._receive()
@@ -218,7 +220,7 @@ class EngineCore:
         return step if launched or (self._scheduler.has_news and not in_flight) else None
 
     def _launch_next(self, step: Step) -> bool:
-        """Launch the step's next pass, if it has one more."""
+        """Launch the step's next pass, if there is one."""
         began = self._clock()
         output = next(step.plan, None)
         step.scheduling += self._clock() - began
@@ -230,7 +232,7 @@ class EngineCore:
 
     @contextmanager
     def _computing(self, failure: str) -> Iterator[None]:
-        """A failure inside becomes ExecutionFailed with one sentence, and the pool's memory is given back."""
+        """Turns a failure inside into ExecutionFailed with one sentence, and releases the pool's memory."""
         try:
             yield
         except Exception as error:
@@ -241,7 +243,7 @@ class EngineCore:
             raise ExecutionFailed(f"{failure}: {reason}.") from error
 
     def _launch_rest(self, step: Step) -> None:
-        """Launch what is left of a step, its tokens unread."""
+        """Launch the rest of a step without reading its tokens."""
         while True:
             self._scheduler.advance(step.latest)
             if not self._launch_next(step):
@@ -267,7 +269,7 @@ class EngineCore:
         failure = None
         try:
             self._in_flight = self._begin(in_flight=True)
-        except Exception as error:  # what was launched before it has run all the same, and goes on record
+        except Exception as error:  # the step launched before it has run anyway, and is recorded
             failure = error
         for output, launched in step.launched:
             with self._computing(f"Step {step.number} could not be computed"):
@@ -285,7 +287,7 @@ class EngineCore:
             self._launch_rest(self._in_flight)
 
     def _close(self, step: Step) -> None:
-        """Everything is planned: what happens from now on belongs to the next step."""
+        """The step is fully planned: whatever happens from now on belongs to the next one."""
         began = self._clock()
         step.facts, step.arrived = self._scheduler.end_step(), tuple(self._arrived)
         self._arrived.clear()
@@ -315,14 +317,14 @@ class EngineCore:
         self.recorder.begin(header, self.tokenizer)
 
     def _start(self) -> None:
-        """Have everything ready, and the clock at zero."""
+        """Prepare the runner and set the clock to zero."""
         self._describe()
         self._runner.begin()
         self._origin = self._clock()
 
     @property
     def _runner(self) -> Runner:
-        """Made when it is first needed: it takes the pool's memory."""
+        """Made when first needed, because it allocates the pool."""
         if self._made_runner is None:
             with self._computing("The KV pool and its passes could not be prepared"):
                 self._made_runner = self._executor.new_runner(self.config, self._num_pool_blocks, self._clock)
@@ -353,7 +355,7 @@ class EngineCore:
         self._num_pool_blocks, self._made_runner = 0, None
 
     def _drop_work(self) -> None:
-        """Nobody running, waiting or still to arrive; the trace stays."""
+        """Drop all running, waiting and future requests; the trace stays."""
         self._scheduler = Scheduler(self.config, self._num_pool_blocks, frozenset(self.model.eos_token_ids or ()))
         self._budget = self.config.max_num_batched_tokens if self.config.policy.token_budget else None
         self._requests: dict[str, RequestState] = {}  # unfinished
@@ -378,13 +380,13 @@ class EngineCore:
         self.recorder.request(request, prompt)
 
     def _receive(self) -> None:
-        """Arrivals that are due join the waiting queue."""
+        """Add requests that are due to the waiting queue."""
         now = self._num_steps if self._unit == "step" else self._clock() - self._origin
         for state in self._pending.take_due(now):
             self._arrive(state)
 
     def _cancel(self) -> None:
-        """Cancelled requests leave; one that has not arrived yet arrives first."""
+        """End cancelled requests; one that has not arrived yet arrives first."""
         for request in self._cancelled:
             state = self._requests.get(request)
             if state is None:  # it ended first
@@ -430,12 +432,12 @@ class EngineCore:
         if step.results and (ahead or own_clock):
             last = to_microseconds(step.results[-1].t_end - self._origin)
             end = last if ahead else max(end, last)
-            if ahead:  # the host's own times overlap: the device's are in order
+            if ahead:  # the host's times overlap, the device's are in order
                 start = to_microseconds(step.results[0].t_start - self._origin)
         return step.event(self._origin, start, end, self._num_pool_blocks, self._budget)
 
     def _describe(self) -> None:
-        """What the header says of how passes are computed: known in full once they have been."""
+        """Complete the header's account of how passes are computed, which is known only afterwards."""
         runner, header = self._runner, self.trace.header
         notes = tuple(runner.notes) or header.notes
         self.trace.header = replace(header, execution=runner.execution, memory=runner.memory, notes=notes)

@@ -1,4 +1,4 @@
-"""Who reads an engine's tokens as text while it takes its steps: for stop strings alone, or for everybody who is served. Knows no engine."""
+"""What reads an engine's tokens as text while it steps: for stop strings alone, or for all clients of a server."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from core.workload.request import Request
 
 
 class Outputs(Protocol):
-    """An engine hands each token over once, in the step that draws it."""
+    """An engine passes each token on once, in the step that samples it."""
 
     def __len__(self) -> int:
-        """Answers that are read; without any, no token is handed over."""
+        """The number of answers being read; if 0, no tokens are passed on."""
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
         """A request was queued. prompt: its token ids."""
 
     def add(self, request: str, token_id: int) -> bool:
-        """A token was drawn; whether the request's text now contains one of its stop strings, which ends it."""
+        """A token was sampled; whether the request's text now contains one of its stop strings, which ends it."""
 
     def end(self, request: str) -> None:
-        """A request has finished, and the step is on record."""
+        """A request has finished, and its step is recorded."""
 
     def clear(self) -> None:
-        """All work is dropped."""
+        """All requests were dropped."""
 
 
 class StopStrings:
-    """Decodes the answers of requests that have stop strings: an engine itself needs no other text."""
+    """Decodes the answers of requests with stop strings: an engine needs no other text."""
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer

@@ -1,4 +1,4 @@
-"""Keeps what an engine did: a trace of everything, or of the last part of a run that has no end. Knows no engine."""
+"""Keeps what an engine did: a trace of everything, or of the last part of a run without end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class TraceRecorder:
     trace: Trace
 
     def begin(self, header: Header, tokenizer: Any | None) -> None:
-        """A run begins: a new trace, the one before stays as it is."""
+        """A run begins: start a new trace; the previous one stays as it is."""
         self.trace = Trace(header, {}, [], complete=False, tokenizer=tokenizer)
 
     def knows(self, request: str) -> bool:
-        """Whether a request of this id is on record."""
+        """Whether a request with this id is recorded."""
         return request in self.trace.asked
 
     def request(self, request: Request, prompt: Sequence[int]) -> None:
@@ -30,14 +30,14 @@ class TraceRecorder:
         self.trace.asked[request.id] = TokenizedRequest(request, list(prompt))
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:
-        """A step was taken; the event that `event` makes of it."""
+        """A step was taken; records and returns the event that `event` creates."""
         made = event()
         self.trace.events.append(made)
         return made
 
 
 class Window(TraceRecorder):
-    """Keeps the end of a run: the steps of its last `tokens` tokens at least, and the requests in them or still to come."""
+    """Keeps the end of a run: at least the steps of its last `tokens` tokens, and the requests in them or still to come."""
 
     def __init__(self, tokens: int) -> None:
         self._most = tokens
@@ -60,5 +60,5 @@ class Window(TraceRecorder):
 
 
 def _weight(event: StepEvent) -> int:
-    """A step without a token takes room too."""
+    """A step without a token takes memory too."""
     return max(1, len(event.sampled))

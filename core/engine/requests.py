@@ -1,4 +1,4 @@
-"""Requests before they run: whether one can be run at all, and those that were accepted and have not arrived yet. Knows no clock."""
+"""Requests before they run: whether one can run at all, and those that were accepted but have not arrived yet."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
         raise InvalidRequest("a text prompt needs a tokenizer; give prompt_token_ids.", request)
     try:
         ids: tuple[int, ...] | None = tuple(tokenizer(prompt)["input_ids"])
-    except Exception:  # tokenizers signals unknown characters by bare exceptions
+    except Exception:  # the tokenizers library signals unknown characters by bare exceptions
         ids = None
     unknown = tokenizer.unk_token_id
     if ids is None or (unknown in ids and tokenizer.unk_token not in prompt):
@@ -54,7 +54,7 @@ def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
 
 
 def _unknown_characters(tokenizer: Any, prompt: str) -> str:
-    """What of a prompt the tokenizer cannot encode, in words."""
+    """The part of a prompt that the tokenizer cannot encode, in words."""
 
     def is_unknown(character: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""What an engine is given: a model on a device as it sees it, and what computes its passes. Knows no model and no tensor."""
+"""What an engine is given: the facts of a model on a device, and what computes its passes. No tensors appear here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.workload.request import SamplingParams
 
 
 class SamplingRow(NamedTuple):
-    """How to choose the token at `position` of its request. prompt, generated: its tokens so far, where `params` look back at them."""
+    """How to choose the token at `position` of its request. prompt, generated: its tokens so far, if `params` need them."""
 
     params: SamplingParams
     position: int
@@ -43,10 +43,10 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class PassResult:
-    """What came of a pass.
+    """The result of a pass.
 
     samples: one for each scheduled request that samples, in order. t_start, t_end: the clock's times, in seconds. prepare, forward, sample:
-    seconds that its parts took. bucket: positions of the CUDA graph that it ran as, see `core.trace.events.Pass`.
+    seconds of its parts. bucket: positions of the CUDA graph it ran as, see `core.trace.events.Pass`.
     """
 
     samples: list[Sample]
@@ -58,16 +58,16 @@ class PassResult:
     bucket: int | None = None
 
     def result(self) -> PassResult:
-        """Itself: a pass that was computed at once has been `Launched` too."""
+        """Itself: a pass that is computed at once is also `Launched`."""
         return self
 
 
 CARRIED = tuple(f.name for f in fields(PassResult) if f.name in Pass._fields and f.name not in ("t_start", "t_end"))
-"""What is said of a pass and stands in its step's event as it is. A field that both have goes all the way by its name."""
+"""The facts of a pass that enter its step's event unchanged: the fields that `PassResult` and `Pass` share."""
 
 
 class Launched(Protocol):
-    """A pass on its way."""
+    """A pass that has been started."""
 
     def result(self) -> PassResult:
         """Wait for it. Passes are read in the order in which they were launched."""
@@ -79,8 +79,8 @@ class Runner(Protocol):
 
     asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
     own_clock: times come from a device's own clock, which agrees with the engine's to some microseconds only.
-    execution: the options in effect, as a trace's header has them; None for passes computed one by one at once. notes: a sentence
-    for each thing that is not as one would expect. memory: bytes of a GPU, by what takes them; None elsewhere.
+    execution: the options in effect, as a trace's header has them; None for passes computed eagerly, one at a time. notes: a sentence
+    for each unusual circumstance. memory: bytes of a GPU, by what takes them; None elsewhere.
     """
 
     @property
@@ -95,14 +95,14 @@ class Runner(Protocol):
     def memory(self) -> Mapping[str, int] | None: ...
 
     def begin(self) -> None:
-        """A run begins: clocks are set."""
+        """A run begins: set the clocks."""
         ...
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched:
         """Start one pass, or compute it at once: feed the scheduled tokens, keep their K and V in the blocks of each request's table, and
         choose a token for every request that samples. params: sampling by request id.
 
-        Whatever the device raises comes through, here or from `result`; `Executor.failure` knows what it means.
+        Exceptions of the device pass through, here or from `result`; `Executor.failure` interprets them.
         """
         ...
 
@@ -111,7 +111,7 @@ class Executor(Protocol):
     """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool of them.
 
     header: fields of a trace's header that say where and with what passes are computed: device, dtype, versions and the like.
-    memory_sentence: where the memory of a device went that was measured; else empty.
+    memory_sentence: how a device's memory is used, if it was measured; otherwise empty.
     """
 
     @property
@@ -126,10 +126,10 @@ class Executor(Protocol):
         ...
 
     def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int | None:
-        """How many KV blocks the device has memory for, None where that is no bound. longest: tokens of the longest request.
+        """How many KV blocks the device has memory for, None if memory is no limit. longest: tokens of the longest request.
 
-        drop_pool: gives back the pool that the engine has, for a device whose free memory is measured. Raises InvalidConfig where not even
-        a pass has room.
+        drop_pool: releases the engine's current pool, so that free memory can be measured. Raises InvalidConfig if not even a pass
+        has room.
         """
         ...
 
@@ -138,14 +138,14 @@ class Executor(Protocol):
         ...
 
     def failure(self, error: Exception) -> str | None:
-        """What happened to the device, in words that end a sentence; None for an error that is no failure of it."""
+        """What happened to the device, as the end of a sentence; None for an error that is not a device failure."""
         ...
 
 
 # -- who watches -----------------------------------------------------------------------------------------------------
 
 Observer = Callable[[Sequence[SamplingRow], Any], None]
-"""Is shown the requests of each pass that sample, and their logits `[n, V]`, which belong to the pass."""
+"""Receives the requests of each pass that sample, and their logits `[n, V]`, copy them to keep them."""
 
 _observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
 
@@ -161,5 +161,5 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def current_observer() -> Observer | None:
-    """Who watches the passes now, if anybody."""
+    """The current observer of passes, if any."""
     return _observer.get()

@@ -13,7 +13,7 @@ from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, 
 
 @dataclass(slots=True)
 class Step:
-    """plan: the passes to come. launched: those on their way. results: of those read, in the same order. started: in seconds since the
+    """plan: the passes to come. launched: those started. results: of those read, in the same order. started: in seconds since the
     run began. scheduling: seconds the scheduler took. arrived and facts are there once the step is fully planned.
     """
 
@@ -32,12 +32,12 @@ class Step:
         return self.launched[-1][0]
 
     def not_before(self, time: float) -> None:
-        """Move what seems earlier: the device's clock and the host's agree to some microseconds only."""
+        """Move times that seem earlier: the device's clock and the host's agree only to some microseconds."""
         for result in self.results:
             result.t_start, result.t_end = max(result.t_start, time), max(result.t_end, time)
 
     def event(self, origin: float, start: float, end: float, num_blocks: int, budget: int | None) -> StepEvent:
-        """What happened, on record.
+        """The step's event.
 
         origin: the clock's time at which the run began. start, end: the step's, in seconds since then. num_blocks: in the pool.
         budget: the token budget, None where the policy has none.
@@ -125,7 +125,7 @@ class Step:
                     **{name: getattr(result, name) for name in CARRIED},
                 )
             )
-        if self.facts.overrun:  # a row for nothing: its token is nobody's
+        if self.facts.overrun:  # a wasted row: its token is discarded
             overrun = {row.request for row in self.facts.overrun}
             sampled = [s for s in sampled if s.request not in overrun]
         return tuple(passes), tuple(segments), tuple(sampled)

@@ -1,7 +1,7 @@
-"""One model, ready for packed passes: what an engine asks of it, its forward pass over the KV pool, and the lock around it.
+"""One model, ready for packed passes: what an engine needs from it, its forward pass over the KV pool, and the lock around it.
 
-Outside a pass the model is as it was: `model(...)` and `generate` keep working. Knows neither names nor files, and takes what
-`core.models.probe` found for granted.
+Outside a pass the model is unchanged: `model(...)` and `generate` keep working. The findings of `core.models.probe` are taken as
+given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _locks_guard = threading.Lock()
 
 
 def model_lock(model: torch.nn.Module) -> threading.RLock:
-    """One lock a model: its attention implementation is swapped during a pass, so passes of two engines take turns.
+    """One lock per model: its attention implementation is swapped during a pass, so passes of two engines take turns.
 
     To call the model from another thread while an engine steps, hold it too.
     """
@@ -42,7 +42,7 @@ class ModelAdapter:
     """A transformers causal language model, ready for packed passes.
 
     plug: "attention" or "cache", see `core.attention.plug`. shapes: cache shape by layer. windows: sliding window by layer.
-    num_heads: the most query heads of a layer, as far as they are known. tensor_parallel: processes that share the model, each with its
+    num_heads: the most query heads of a layer, if known. tensor_parallel: processes that share the model, each with its
     own part of the heads. max_model_len: its context in tokens, None if the config names none.
     """
 
@@ -89,7 +89,7 @@ class ModelAdapter:
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """What generation would stop at."""
+        """The token ids at which generation stops."""
         generation = getattr(self.model, "generation_config", None)
         ids = getattr(generation, "eos_token_id", None)
         ids = getattr(self.config, "eos_token_id", None) if ids is None else ids
@@ -124,7 +124,7 @@ class ModelAdapter:
         return logits
 
     def twin(self) -> ModelAdapter:
-        """The same weights in modules, and under a lock, of its own: neither's passes wait for the other's."""
+        """The same weights in separate modules with a separate lock: neither adapter's passes wait for the other's."""
         with self.lock:
             shared = {id(tensor): tensor for tensor in (*self.model.parameters(), *self.model.buffers())}
             return replace(self, model=copy.deepcopy(self.model, shared))
@@ -146,12 +146,12 @@ class ModelAdapter:
                 config._attn_implementation_internal = implementation
 
 
-# Looks for the pad token among the ids, which waits for the device.
+# It looks for the pad token among the ids, which waits for the device.
 _PAD_WARNING = "warn_if_padding_and_no_attention_mask"
 
 
 def _no_warning(*args: Any, **kwargs: Any) -> None:
-    """Stands in for the warning: a packed row has no padding to warn of."""
+    """Stands in for the warning: a packed row has no padding to warn about."""
 
 
 def _configs(model: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Loaded models, kept for those who ask again."""
+"""Loaded models, kept for reuse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ModelCache:
         from core.models.load import (
             load_adapter,
             resolve_device,
-        )  # with torch and transformers, which a page's first paint does not wait for
+        )  # imports torch and transformers, which must not delay a page's first paint
 
         place = device_key(resolve_device(device))
         key = (name, place, dtype)
@@ -45,5 +45,5 @@ class ModelCache:
 
 
 def device_key(device: torch.device) -> str:
-    """One name for each device: "cpu:1" is the CPU, and the first GPU is the one that is meant where none is."""
+    """One name for each device: "cpu:1" is the CPU, and "cuda" means the first GPU."""
     return str(device) if device.type != "cpu" and device.index else device.type

@@ -17,11 +17,11 @@ from core.models.adapter import ModelAdapter
 from core.models.probe import probe
 from core.models.tokenizer import has_tokenizer
 
-_HUB_TIMEOUT = 5.0  # seconds to find out whether the hub answers; its client alone would retry for most of a minute
+_HUB_TIMEOUT = 5.0  # seconds to find out whether the hub answers; its client would retry for most of a minute
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
-    """ "auto" takes CUDA, then MPS, then CPU; raises UnsupportedModel for a device that is not there."""
+    """ "auto" takes CUDA, then MPS, then CPU; raises UnsupportedModel for a device that does not exist."""
     if str(device) == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -76,7 +76,7 @@ def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]
         loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
     except UnsupportedModel:
         raise
-    except Exception as error:  # configs, tokenizers and weight files fail in many ways, bare exceptions of libraries among them
+    except Exception as error:  # configs, tokenizers and weight files fail in many ways, including bare exceptions of libraries
         if offline and not local and isinstance(error, OSError):
             raise UnsupportedModel(
                 f"The model {_quoted(name)} is neither built in ({', '.join(BUILTIN_MODELS)}) nor a folder here, "

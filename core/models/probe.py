@@ -1,7 +1,7 @@
-"""Whether a model can be run packed at all, found out by running it. Flags are not trusted.
+"""Whether a model can be run packed at all, determined by running it. Flags are not trusted.
 
 One pass is watched for what each layer asks of attention, its true window included (failing that, whether every layer fills our cache).
-Then two short requests run packed, chunked and padded, and their logits are compared with the model's own. What differs is refused.
+Then two short requests run packed, chunked and padded, and their logits are compared with the model's own. A model whose results differ is refused.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 
 _ROW_WIDE_ROPES = ("dynamic", "longrope")
-_FAR = 2**15  # a position far from the start, for models that name no context
+_FAR = 2**15  # a position far from the start, for models without a stated context
 
 
 def probe(model: Any, name: str | None = None) -> ModelAdapter:
-    """Find the plug that fits and check that packed results equal the model's own; leaves the model in evaluation mode.
+    """Find the plug that works and check that packed results equal the model's own; leaves the model in evaluation mode.
 
-    Raises UnsupportedModel by name and reason, with the model as it was.
+    Raises UnsupportedModel with name and reason, and leaves the model unchanged.
     """
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModel(f"An engine runs a transformers model, not {type(model).__name__}.")
@@ -73,7 +73,7 @@ def _find_plug(adapter: ModelAdapter) -> bool:
     with observation() as observed, adapter.attending(OBSERVER_NAME), torch.inference_mode():
         try:
             adapter.model(input_ids=ids, position_ids=positions, use_cache=False)
-        except Exception:  # a foreign model's code may raise anything: this plug does not fit it
+        except Exception:  # a model's code may raise anything: this plug does not work for it
             observed.calls.clear()
     if set(observed.calls) == layers:
         adapter.plug = "attention"
@@ -102,7 +102,7 @@ def _check_cache(adapter: ModelAdapter) -> None:
     """Refuse a model whose own cache, the one `generate` uses, forgets tokens that its masks still show."""
     try:
         layers = DynamicCache(config=adapter.model.config).layers
-    except Exception:  # a cache of its own kind; `_check` has the last word
+    except Exception:  # an unusual cache; `_check` decides
         return
     for layer, cache in enumerate(layers):
         kept, shown = getattr(cache, "sliding_window", None), adapter.windows.get(layer)
@@ -113,7 +113,7 @@ def _check_cache(adapter: ModelAdapter) -> None:
 
 def _check(adapter: ModelAdapter, softcaps: bool) -> None:
     """Two requests, the first in two chunks, in packed and then padded passes, against the model on each alone; and whether
-    a request far along changes one that has just begun.
+    a long request changes one that has just begun.
     """
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randint(0, adapter.vocab_size, (n,), generator=generator).tolist() for n in (6, 4))
@@ -147,9 +147,9 @@ def _check(adapter: ModelAdapter, softcaps: bool) -> None:
     beside_far = results("packed", _part(0, a[3:], 3), _part(1, b, 0), far=max(0, far))
     if not (_agree(packed[0], own[0]) and _agree(packed[1], own[2])):
         if "position_ids" not in inspect.signature(adapter.model.forward).parameters:
-            raise _Unfit("it takes no position_ids, so it cannot be told where in its request a token stands")
+            raise _Unfit("it takes no position_ids, so a token's position in its request cannot be passed")
         if not _agree(results("packed", _part(0, a, 0))[0], own[0]):
-            raise _Unfit("even one request alone gives other results, so it counts positions or masks in a way of its own")
+            raise _Unfit("even a single request gives different results, so it handles positions or masks in its own way")
         raise _Unfit("its results change when requests share a pass, so something in it looks across them")
     if not (_agree(padded[0], own[1]) and _agree(padded[1], own[2])):
         raise _Unfit("its results change when a pass is padded")
@@ -179,11 +179,11 @@ def _agree(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 def _known_obstacle(model: PreTrainedModel) -> str | None:
-    """Why this architecture cannot be packed, where the model says so itself."""
+    """Why this architecture cannot be packed, if its config or code shows it."""
     if model.config.is_encoder_decoder:
         return "it is an encoder-decoder model"
     if not model.can_generate():
-        return "it has no head that says a next token"
+        return "it has no language-model head"
     try:
         config = model.config.get_text_config()
         if not config.num_hidden_layers or not config.vocab_size:
@@ -196,7 +196,7 @@ def _known_obstacle(model: PreTrainedModel) -> str | None:
         return "its attention keeps a private causal mask"
     sparse = [kind for kind in _kinds(config) if any(word in kind for word in _SPARSE_LAYERS)]
     if sparse:
-        return f"its layers of the kind {sparse[0]} choose by an index of their own which tokens to attend to"
+        return f"its layers of the kind {sparse[0]} choose with their own index which tokens to attend to"
     if getattr(config, "attention_type", None) == "block_sparse":
         return "its attention skips blocks of tokens at random"
     stateful = [kind for kind in _kinds(config) if any(word in kind for word in _STATEFUL_LAYERS)]

@@ -1,7 +1,7 @@
 """One model on several devices: transformers' tensor parallelism, a process for each device, started together by torchrun.
 
-Every process runs the same engine on its share of the heads. The logits come out the same in all of them, so their schedulers decide alike
-without a word between them; what could make them differ (clocks, free memory) is refused or agreed on. Knows nothing of engines.
+Every process runs the same engine on its share of the heads. The logits come out the same in all of them, so their schedulers make the same decisions
+without communicating; whatever could make them differ (clocks, free memory) is refused or agreed on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch  # who only asks how many processes there are waits for nothing
+    import torch  # late: `world_size` alone must not wait for it
 
 
 def world_size() -> int:
@@ -25,7 +25,7 @@ def is_first() -> bool:
 
 
 def obstacle(config: Any) -> str | None:
-    """Why a model of this config cannot be shared out among the processes, in words that end a sentence."""
+    """Why a model of this config cannot be split among the processes, as the end of a sentence."""
     text, size = config.get_text_config(), world_size()
     if not getattr(text, "base_model_tp_plan", None):
         return f"transformers has no plan of tensor parallelism for {config.model_type} models"
@@ -41,14 +41,14 @@ def obstacle(config: Any) -> str | None:
 
 
 def loading_options() -> dict[str, Any]:
-    """What makes `from_pretrained` load this process's share alone, on this process's device."""
+    """Options for `from_pretrained` to load only this process's share, on its own device."""
     from transformers.distributed import DistributedConfig
 
     return {"distributed_config": DistributedConfig(tp_plan="auto")}
 
 
 def least(number: int, device: torch.device) -> int:
-    """The least of what all processes say, for numbers that each of them measures for itself."""
+    """The minimum over all processes, for numbers that each measures itself."""
     import torch
 
     said = torch.tensor(number, device=device)

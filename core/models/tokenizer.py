@@ -1,4 +1,4 @@
-"""What is known of a model without its weights: its tokenizer, vocabulary and context. Loads no torch."""
+"""What is known about a model without its weights: its tokenizer, vocabulary and context. Does not import torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from core.config import model_source
 from core.errors import UnsupportedModel
 
-MOST_CONTEXT = 2**31 - 1  # tokens, of a model whose config names no context
+MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
 
 
 def local_tokenizer(name: str) -> Any | None:
@@ -20,29 +20,29 @@ def local_tokenizer(name: str) -> Any | None:
 
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=True)
-    except Exception:  # a folder that is no model's fails in many ways
+    except Exception:  # a folder without a model fails in many ways
         return None
 
 
 def has_tokenizer(folder: str) -> bool:
-    """Whether a folder holds the files of one."""
+    """Whether a folder contains tokenizer files."""
     return any("token" in file or file.startswith("vocab") for file in os.listdir(folder))
 
 
 class ModelDescription(NamedTuple):
-    """What a workload, or a simulated engine, has to know of a model. context: in tokens, None if the model's config names none."""
+    """What a workload or a simulated engine has to know about a model. context: in tokens, None if the model's config states none."""
 
     vocab_size: int
     context: int | None
     tokenizer: Any
 
     def count(self, text: str) -> int:
-        """The tokens of a text."""
+        """The number of tokens in a text."""
         return len(self.tokenizer(text).input_ids)
 
 
 def describe_model(name: str) -> ModelDescription:
-    """Of a built-in model, a folder or a hub id; raises UnsupportedModel."""
+    """The description of a built-in model, a folder or a hub id; raises UnsupportedModel."""
     from transformers import AutoConfig, AutoTokenizer  # seconds to import: `--help` must not wait for them
 
     source = model_source(name)

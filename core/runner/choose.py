@@ -1,4 +1,4 @@
-"""Which attention computes a model's passes here: the paged kernel where it can be had, a call of SDPA for each sequence elsewhere."""
+"""Which attention computes a model's passes: the paged kernel where it is available, otherwise a call of SDPA for each sequence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried
 
 
 class AttentionChoice(NamedTuple):
-    """How passes are computed here. notes: a sentence for each thing that one would expect and cannot have."""
+    """How passes are computed here. notes: a sentence for each expected feature that is not available."""
 
     paged: bool
     backend: Backend
@@ -31,11 +31,11 @@ def choose_attention(
 ) -> AttentionChoice:
     """Whether the paged kernel runs this model on its device. A backend that the caller gives is always used as it is.
 
-    Raises InvalidConfig where the kernel is asked for by name and cannot be had.
+    Raises InvalidConfig if the kernel is requested by name and not available.
     """
     obstacle = _obstacle(adapter, backend)
     if execution.attention == "triton" and obstacle:
-        raise InvalidConfig(f"The paged kernel cannot be had: {obstacle}.")
+        raise InvalidConfig(f"The paged kernel is not available: {obstacle}.")
     split = config.policy.layout == "split"
     if execution.asynchronous and split:
         raise InvalidConfig(
@@ -43,7 +43,7 @@ def choose_attention(
         )
     paged = execution.attention == "triton" or (execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle)
     if paged:
-        from core.attention import paged as triton_paged  # not everywhere is triton
+        from core.attention import paged as triton_paged  # Triton is not installed everywhere
 
         graphless = execution.cuda_graphs and adapter.tensor_parallel > 1
         ahead = execution.asynchronous
@@ -64,11 +64,11 @@ def choose_attention(
 
 
 def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
-    """Why the paged kernel cannot run here, in words that end a sentence."""
+    """Why the paged kernel cannot run here, as the end of a sentence."""
     if backend is not None:
         return "another backend was given"
     if adapter.plug == "cache":
-        return f"{adapter.name} attends in a way of its own, through its cache"
+        return f"{adapter.name} computes attention itself, through its cache"
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
     if adapter.device.type == "cuda" and (capability := torch.cuda.get_device_capability(adapter.device)) < (8, 0):

@@ -58,7 +58,7 @@ class ModelRunner:
         with self._weights.in_use():
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
-            torch.accelerator.synchronize()  # or sampling would be charged with what the device still computes
+            torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing
         t2 = self.clock()
         observer = current_observer()
         if observer is not None:

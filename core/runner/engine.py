@@ -1,4 +1,4 @@
-"""An engine on a transformers model: probes it, finds its attention, sizes its KV pool, makes its runner, and says in the header what computed."""
+"""An engine on a transformers model: probes it, chooses its attention, sizes its KV pool, makes its runner, and records in the header how passes were computed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from core.runner.eager import ModelRunner
 from core.runner.pool_size import MemoryBudget, check_pool, measure_memory
 from core.trace.header import ModelFacts
 
-_MOST_ON_CPU = 2**30  # bytes that a pool takes at most where no number of blocks is configured
-# Libraries below torch raise a bare RuntimeError with words of their own.
+_MOST_ON_CPU = 2**30  # the most bytes a pool takes if no number of blocks is configured
+# Libraries below torch raise a bare RuntimeError with these words.
 _DEVICE_WORDS = (
     "CUDA error",
     "CUDA driver error",
@@ -42,10 +42,10 @@ class Engine(EngineCore):
     """Continuous batching, or an older policy, on a transformers model.
 
     model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
-    execution: how passes are computed. backend: another attention, see `core.attention.spec`. runner: makes what computes the
-    passes, for a pool of so many blocks; by default what `core.runner.choose` finds for the device. The rest: see `EngineCore`.
+    execution: how passes are computed. backend: another attention, see `core.attention.spec`. runner: makes the runner
+    for a pool of a given number of blocks; by default the one that `core.runner.choose` picks for the device. The rest: see `EngineCore`.
 
-    Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that cannot be had here.
+    Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that is not available here.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Engine(EngineCore):
     ) -> Engine:
         """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
 
-        Under torchrun the model is shared out among its processes, which must then all do the same with their engines.
+        Under torchrun the model is split among the processes, which must then all call their engines in the same way.
         """
         adapter, tokenizer = models.load_adapter(name, device, dtype)
         return cls(adapter, tokenizer, config, policy=policy, execution=execution)
@@ -128,7 +128,7 @@ class ModelExecutor:
         }
 
     def check_config(self, config: EngineConfig) -> None:
-        """See `Executor`: a pool larger than all memory, and an execution that cannot be had."""
+        """See `Executor`: a pool larger than all memory, and an execution that is not available."""
         check_pool(config, self._adapter)
         self._choice(config)
 
@@ -166,7 +166,7 @@ class ModelExecutor:
         return runner
 
     def failure(self, error: Exception) -> str | None:
-        """See `Executor`: a bug of ours, which is no failure of the device, must look like one."""
+        """See `Executor`: a bug of ours is not a failure of the device and must not look like one."""
         on_gpu = self._adapter.device.type == "cuda"
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             if not on_gpu:

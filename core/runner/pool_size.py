@@ -1,4 +1,4 @@
-"""What memory a KV pool can take: on a GPU measured by a pass of the largest size before the pool is made, so that nothing runs out later."""
+"""How much memory a KV pool can take: on a GPU measured by a pass of the largest size before the pool is made, so that memory does not run out later."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BLOCK = 16
 class MemoryBudget:
     """Bytes of a device before the KV pool is made.
 
-    total: all of it. used: by the weights and other processes. peak: what the largest pass took on top. tokens: of that pass.
+    total: all of it. used: by the weights and other processes. peak: what the largest pass took in addition. tokens: in that pass.
     utilization: share of the total that may be used.
     """
 
@@ -37,7 +37,7 @@ class MemoryBudget:
 
     @property
     def for_pool(self) -> int:
-        """What is left for the pool; graphs keep a second copy of a pass's memory."""
+        """The bytes left for the pool; graphs keep a second copy of a pass's memory."""
         return max(0, int(self.total * self.utilization) - self.used - 2 * self.peak)
 
     def blocks(self, bytes_per_block: int) -> int:
@@ -54,7 +54,7 @@ class MemoryBudget:
 
 
 def measure_memory(adapter: ModelAdapter, tokens: int, lanes: int, utilization: float, backend: Backend) -> MemoryBudget:
-    """Compute a pass of so many tokens, all in one request, and see what it takes.
+    """Measure what a pass of this many tokens, all in one request, takes.
 
     Raises InvalidConfig if not even that pass can be computed.
     """
@@ -99,7 +99,7 @@ def check_pool(config: EngineConfig, adapter: ModelAdapter) -> None:
 
 
 def _memory_of(device: torch.device) -> int | None:
-    """Bytes of memory, taken or not; None where that cannot be asked."""
+    """Total bytes of memory; None where that cannot be determined."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     if not hasattr(os, "sysconf"):  # Windows
@@ -109,7 +109,7 @@ def _memory_of(device: torch.device) -> int | None:
 
 def memory_used(adapter: ModelAdapter, pool: KVPool) -> dict[str, int] | None:
     """Bytes of the weights (of all processes that share the model), of the KV pool, and the most that torch has held since the run began;
-    None but for a GPU.
+    None except on a GPU.
     """
     if adapter.device.type != "cuda":
         return None

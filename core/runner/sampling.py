@@ -32,13 +32,15 @@ def as_samples(tokens: Iterable[float], logprobs: Iterable[float], margins: Iter
 def choose_tokens(
     logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Tokens (int64), logprobs and margins `[n]` on the device of `logits [n, V]`; a logprob that is not finite if a logit is not.
+    """Tokens (int64), logprobs and margins `[n]` on the device of `logits [n, V]`; the logprob is not finite if a logit is not.
 
-    unread: int64 `[n]` on that device, what stands in each row for a generated token that the host has not read.
+    unread: int64 `[n]` on that device, for each row the generated token that the host has not read.
     """
     logits = adjust_logits(logits.float(), rows, unread)
     best, first = logits.amax(-1), _argmax(logits)
-    runner_up = logits.scatter(1, first[:, None], torch.finfo(logits.dtype).min).amax(-1)  # a finite margin where there is none
+    runner_up = logits.scatter(1, first[:, None], torch.finfo(logits.dtype).min).amax(
+        -1
+    )  # keeps the margin finite if there is no runner-up
     tokens = first
     noisy = [i for i, row in enumerate(rows) if row.params.temperature > 0]
     if noisy:
@@ -58,7 +60,7 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
 def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """The Gumbel-max draw from softmax(logits / temperature) after the filters; int64 `[n]`."""
     device = logits.device
-    # From the best down, so that no temperature is too near zero: the best stays 0, the others become ever less likely.
+    # Relative to the best, so that no temperature is too close to zero: the best stays 0, the others become ever less likely.
     temperatures = torch.tensor([min(max(r.params.temperature, 1e-30), 1e30) for r in rows], device=device)
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperatures[:, None]
     vocab_size = scaled.shape[1]
@@ -69,7 +71,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
 
 
 def adjust_logits(logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None) -> torch.Tensor:
-    """Logits after bias and penalties; the same tensor where no row asks for any. Each row is changed by itself."""
+    """Logits after bias and penalties; the same tensor if no row asks for any. Rows do not affect each other."""
     if not any(row.params.adjusts for row in rows):
         return logits
     logits = logits.clone()
@@ -107,16 +109,18 @@ def _moved(values: Sequence[float], dtype: torch.dtype, device: torch.device) ->
 def filter_logits(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """`scaled [n, V]` with -inf where a token cannot be drawn: top-k, then top-p of what is left, then min-p. The best one stays.
 
-    Of equals the first are kept, so that top-k keeps k.
+    Among equals the first are kept, so that top-k keeps k.
     """
     device, vocab_size = scaled.device, scaled.shape[1]
     top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)
-    top_p = torch.tensor([r.params.top_p if r.params.top_p < 1 else math.inf for r in rows], device=device)  # of a rounded mass
+    top_p = torch.tensor(
+        [r.params.top_p if r.params.top_p < 1 else math.inf for r in rows], device=device
+    )  # inf: a rounded mass may exceed 1
     min_p = torch.tensor([r.params.min_p for r in rows], device=device)
     ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
     ordered = ordered.masked_fill(torch.arange(vocab_size, device=device) >= top_k[:, None], -torch.inf)
     probabilities = ordered.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities  # mass of the likelier tokens
+    before = probabilities.cumsum(-1) - probabilities  # mass of the more probable tokens
     drop = (before >= top_p[:, None]) | (probabilities < min_p[:, None] * probabilities[:, :1])
     drop[:, 0] = False
     return torch.empty_like(scaled).scatter_(1, order, ordered.masked_fill(drop, -torch.inf))
@@ -126,7 +130,7 @@ def gumbel_noise(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:
     """Standard Gumbel noise `[n, vocab_size]` from 64-bit keys `[n]`: two rounds of MurmurHash3's finalizer, in integers, so that every
     device draws the same.
     """
-    low, high = (keys & _LOW_32).int()[:, None], (keys >> 32).int()[:, None]  # 32 bits each, whatever their sign
+    low, high = (keys & _LOW_32).int()[:, None], (keys >> 32).int()[:, None]  # 32 bits each, regardless of sign
     bits = torch.arange(vocab_size, device=keys.device, dtype=torch.int32)[None] ^ low
     for salt in (high, None):
         bits ^= bits >> 16 & 0xFFFF

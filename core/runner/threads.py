@@ -1,8 +1,8 @@
-"""CPU threads: how they wait for each other, and how many of them each run gets. Knows no engine.
+"""CPU threads: how they wait for each other, and how many of them each run gets.
 
-OpenMP's threads meet at the end of every operation. Spinning there is fastest on a quiet machine and ruinous beside a neighbour: a team spins
-for a thread that is not running. So who serves people waits passively and shares the cores out among the runs at work, and who measures on a
-quiet machine (`bench`, `compare`) spins, as OpenMP does by itself.
+OpenMP's threads meet at the end of every operation. Spinning there is fastest on a quiet machine and ruinous on a shared one: a team spins
+waiting for a thread that is not running. So servers wait passively and divide the cores among the active runs, while measurements on a
+quiet machine (`bench`, `compare`) spin, which is OpenMP's default.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ better (at worst 1.11 times the best way, against 1.27; `tests/measure/threads.p
 
 
 def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
-    """Have this process's threads wait as is best beside others, unless the environment says otherwise; whether that is still possible.
+    """Make this process's threads wait passively, unless the environment says otherwise; returns whether that is still possible.
 
-    OpenMP reads it once, when torch is loaded: after that it is too late.
+    OpenMP reads the setting once, when torch is loaded: after that it is too late.
     """
     for name, value in PASSIVE.items():
         environment.setdefault(name, value)
@@ -30,7 +30,7 @@ def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
 
 
 class CoreShares:
-    """The cores of a machine, shared out evenly among the runs at work. A run is a thread that computes with torch."""
+    """The cores of a machine, divided evenly among the active runs. A run is a thread that computes with torch."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class CoreShares:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """While a run computes."""
+        """Counts a run as active while it computes."""
         with self._lock:
             self._at_work += 1
         try:
@@ -49,8 +49,8 @@ class CoreShares:
                 self._at_work -= 1
 
     def apply(self) -> int:
-        """Give the calling thread its share, which follows the number of runs; to be called between two steps. The number of threads."""
-        import torch  # not loaded for those who only serve pages
+        """Give the calling thread its current share; call between steps. Returns the number of threads."""
+        import torch  # late: a server of recorded runs never needs it
 
         with self._lock:
             self._whole = self._whole or torch.get_num_threads()

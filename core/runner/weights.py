@@ -1,10 +1,10 @@
 """A second copy of the linear weights, in the order in which few rows are multiplied fastest on a CPU.
 
-torch hands a float32 product of few rows to a kernel that reads the weights again for every row, so a decode step of four requests
-costs nearly as much as four steps of one. oneDNN, given its own layout once, reads them once. The numbers are the same sums in another
-order, as they already are between a batch and a single row. Takes as much memory again as the weights it copies, so there is a bound.
+For a float32 product of few rows torch uses a kernel that reads the weights again for every row, so a decode step of four requests
+costs nearly as much as four steps of one. oneDNN, given its own layout, reads them once. The results are the same sums in a different
+order, as they already are between a batch and a single row. The copies take as much memory as the weights themselves, so there is a bound.
 
-Only a pass of an engine uses the copy: outside `in_use()` the model is as it was. Knows nothing of requests or attention.
+Only an engine's passes use the copy: outside `in_use()` the model is unchanged.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from transformers.pytorch_utils import Conv1D
 
 from core.models.adapter import model_lock
 
-MOST_BYTES = 2**30  # of the copies of one model
+MOST_BYTES = 2**30  # for the copies of one model
 _LEAST_WEIGHTS = 2**18  # below that torch's own kernel is as fast
-_ROWS = 32  # what the layout is chosen for; any number can be multiplied
-_MOST_ROWS = (
-    64  # beyond, the gain is small, and oneDNN prepares itself anew (half a millisecond) for every number of rows it meets
-)
+_ROWS = 32  # the number of rows the layout is optimised for; any number works
+_MOST_ROWS = 64  # beyond this the gain is small, and oneDNN spends half a millisecond on setup for every new number of rows
 
 
 @contextmanager
 def forwards_replaced(forwards: Iterable[tuple[dict[str, Any], Callable[..., Any]]]) -> Iterator[None]:
-    """Inside, modules compute by other functions. forwards: a module's `__dict__` and its function. Hold the model's lock around it."""
+    """Inside, modules compute with other functions. forwards: a module's `__dict__` and its function. Hold the model's lock around it."""
     replaced = []
     try:
         for names, forward in forwards:
@@ -63,7 +61,7 @@ class _Layer:
         self.forward = _forward(self._own, self._module, torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS), self._parameters)
 
     def agrees(self) -> bool:
-        """Whether the copy multiplies as the layer does."""
+        """Whether the copy gives the same product as the layer."""
         module, weight = self._module(), self._parameters["weight"]
         assert module is not None and weight is not None
         rows = torch.randn(3, weight.shape[0 if self._transposed else 1], generator=torch.Generator().manual_seed(0))
@@ -134,7 +132,7 @@ _copies: weakref.WeakKeyDictionary[Any, PackedWeights] = weakref.WeakKeyDictiona
 
 
 def packed_weights(model: Any) -> PackedWeights:
-    """The copies for a model, made once; none for a stand-in that is no module."""
+    """The copies for a model, made once; empty for a stand-in that is not a module."""
     if not isinstance(model, torch.nn.Module):
         return PackedWeights(torch.nn.Module())
     if model not in _copies:

@@ -1,4 +1,4 @@
-"""What a forward pass costs: fitted to the measured steps of a run here, or from data sheets for an accelerator and model size by name.
+"""What a forward pass costs: fitted to the measured steps of a local run, or from data sheets for a named accelerator and model size.
 
 cost = fit(trace)
 cost = Roofline.named("h100", "8b")
@@ -18,18 +18,18 @@ from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
 
-_HELD_OUT = 4  # every fourth measured pass is kept from the fit
+_HELD_OUT = 4  # every fourth measured pass is held out of the fit
 
 
 class Load(NamedTuple):
-    """What a pass costs by: positions computed (pads included) and bytes of KV read."""
+    """What determines a pass's cost: positions computed (including pads) and bytes of KV read."""
 
     tokens: int
     kv_bytes: int
 
 
 class Cost(Protocol):
-    """Seconds of a pass. kv_bytes_per_token: over all layers. beyond: whether this load was never measured."""
+    """Seconds of a pass. kv_bytes_per_token: over all layers. beyond: whether this load is outside what was measured."""
 
     @property
     def kv_bytes_per_token(self) -> int: ...
@@ -42,7 +42,7 @@ class Cost(Protocol):
 class Linear:
     """base_s (weights, launches, Python) + per_token_s × tokens + per_kv_byte_s × bytes, fitted to measured passes.
 
-    most: the largest load measured. error: of the held-out passes, relative: median and 90th percentile.
+    most: the largest load measured. error: relative error on the held-out passes: median and 90th percentile.
     """
 
     base_s: float
@@ -96,7 +96,7 @@ MODEL_SIZES: dict[str, ModelSize] = {
 
 @dataclass(frozen=True)
 class Roofline:
-    """By hand: the larger of reading the weights and computing the tokens, plus reading the KV, plus an overhead; 16-bit weights and KV."""
+    """From data sheets: the larger of reading the weights and computing the tokens, plus reading the KV, plus an overhead; 16-bit weights and KV."""
 
     accelerator: str
     model: str
@@ -126,7 +126,7 @@ class Roofline:
         return self.overhead_s + computing + load.kv_bytes / self.bytes_per_s
 
     def beyond(self, load: Load) -> bool:
-        return True  # nothing of it was measured
+        return True  # nothing was measured
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "by hand", **asdict(self)}
@@ -138,7 +138,7 @@ class Roofline:
 def fit(trace: Trace) -> Linear:
     """Least squares over the passes of a measured run, no coefficient below zero; every fourth pass is held out and predicted.
 
-    A pass's time is its own and its share of the step's rest. Raises InflightError for a simulated trace or one of too few passes.
+    A pass's time is its own plus its share of the rest of the step. Raises InflightError for a simulated trace or one of too few passes.
     """
     if trace.header.is_simulated:
         raise InflightError("A simulated trace measured nothing, so nothing can be fitted to it.")
@@ -186,19 +186,19 @@ def measured(events: Iterable[StepEvent], per_token: int) -> tuple[list[Load], l
 
 
 def measured_on(header: Header) -> dict[str, Any]:
-    """What passes were measured on."""
+    """The hardware and model on which passes were measured."""
     return {"model": header.model.name, "device": header.device}
 
 
 def kv_bytes_per_token(header: Header) -> int:
-    """Where the header names no size, KV is counted in positions."""
+    """KV bytes per token; 1 if the header gives no size, so that KV is counted in positions."""
     return header.model.kv_bytes_per_token or 1
 
 
 def _least_squares(passes: Sequence[tuple[float, ...]]) -> list[float]:
-    """The coefficients whose relative errors are least in square; one that comes out negative is set to zero and the others fitted again.
+    """The coefficients with the least squared relative errors; a negative one is set to zero and the others are fitted again.
 
-    passes: what each costs by, and last its seconds.
+    passes: the cost factors of each, then its seconds.
     """
     weights = [0.0] * (len(passes[0]) - 1)
     used = list(range(len(weights)))
@@ -217,7 +217,7 @@ def _least_squares(passes: Sequence[tuple[float, ...]]) -> list[float]:
 
 
 def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Gaussian elimination. What costs go by may be the same in all passes: a trace of the diagonal then shares them out evenly."""
+    """Gaussian elimination. Cost factors may be the same in all passes: a small addition to the diagonal then divides the cost evenly."""
     size = len(right)
     ridge = 1e-12 * sum(matrix[i][i] for i in range(size))
     rows = [[*row[:i], row[i] + ridge, *row[i + 1 :], value] for i, (row, value) in enumerate(zip(matrix, right, strict=True))]
@@ -233,7 +233,7 @@ def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def cost_named(spec: str) -> Cost:
-    """`h100:8b` and the like, or a trace file to fit; raises InflightError for anything else."""
+    """A cost model by name, such as `h100:8b`, or fitted to a trace file; raises InflightError for anything else."""
     accelerator, colon, size = spec.partition(":")
     if colon and accelerator in ACCELERATORS:
         return Roofline.named(accelerator, size)

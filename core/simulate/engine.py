@@ -28,7 +28,7 @@ TOKEN = Sample(0, 0.0, 0.0)
 
 
 class SimulatedClock:
-    """Seconds that pass only when told."""
+    """A clock that moves only by `advance`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -37,7 +37,7 @@ class SimulatedClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """By a nanosecond at least: a wait too short to be added to a large number would never end."""
+        """Move the clock, by at least a nanosecond: a wait too short to change a large float would never end."""
         self.now += max(seconds, 1e-9)
 
 
@@ -47,7 +47,7 @@ class SimulatedRunner:
     asynchronous = own_clock = False
     execution = memory = None
     notes: Sequence[str] = ()
-    eos_token_ids: frozenset[int] = frozenset()  # of its made-up tokens
+    eos_token_ids: frozenset[int] = frozenset()  # the made-up tokens have none
 
     def __init__(self, cost: Cost, clock: SimulatedClock) -> None:
         self.cost, self.clock = cost, clock
@@ -55,7 +55,7 @@ class SimulatedRunner:
 
     @property
     def share_beyond(self) -> float:
-        """Of the passes so far, those beyond what the cost model was made from."""
+        """The share of passes so far that lie outside what the cost model was fitted to."""
         return self._passes_beyond / self._passes if self._passes else 0.0
 
     def begin(self) -> None:
@@ -81,7 +81,7 @@ class SimulatedRunner:
 
 
 class SimulatedExecutor:
-    """The `Executor` of a cost model: all the memory in the world, and always the same runner. model: that it stands for."""
+    """The `Executor` of a cost model: unlimited memory, and always the same runner. model: the one it stands for."""
 
     memory_sentence = ""
 
@@ -115,7 +115,7 @@ class SimulatedExecutor:
 class SimulatedEngine(EngineCore):
     """An engine whose forward pass is a cost model. name: of the model it stands for. tokenizer: for text prompts.
 
-    window: keep the steps of the last so many tokens alone. runner: what makes up the tokens.
+    window: keep only the steps of the last `window` tokens. runner: makes up the tokens.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class SimulatedEngine(EngineCore):
 
     @property
     def beyond(self) -> str | None:
-        """A sentence where passes lay beyond what was measured."""
+        """A sentence if some passes lay beyond what was measured."""
         share = self._simulated.share_beyond
         if not share:
             return None

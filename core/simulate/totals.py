@@ -1,4 +1,4 @@
-"""A run in numbers, fed event by event, and runs of more requests than memory would hold."""
+"""A run in numbers, fed event by event, for runs of more requests than would fit in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.workload.request import Request
 
 
 class LogHistogram:
-    """Counts of positive numbers in bins one percent wide: percentiles of millions in little memory."""
+    """Counts of positive numbers in bins one percent wide: percentiles of millions of values in little memory."""
 
     _STEP = math.log(1.01)
 
@@ -44,7 +44,7 @@ class LogHistogram:
 
 
 class RunTotals:
-    """A run in numbers, fed event by event; holds something of running requests only."""
+    """A run in numbers, fed event by event; keeps state only for running requests."""
 
     def __init__(self) -> None:
         self.steps = self.passes = self.finished = self.output_tokens = self.positions = self.padding = self.preemptions = 0
@@ -110,12 +110,12 @@ def run_stream(
 ) -> RunTotals:
     """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals of all events.
 
-    What is left in `engine.trace` is its recorder's choice. Set `num_blocks`, or the pool is as large as every lane at the longest
+    What remains in `engine.trace` is up to its recorder. Set `num_blocks`, or the pool is as large as every lane at the longest
     context could need.
     """
     totals, coming = RunTotals(), iter(requests)
     collecting = gc.isenabled()
-    gc.disable()  # records are trees: the collector would walk all of them, again and again, and find nothing
+    gc.disable()  # records are trees: the collector would walk all of them again and again and find nothing
     try:
         engine.begin("s", "stream")
         head = next(coming, None)

@@ -93,16 +93,16 @@ def test_what_changes_between_passes_outside_the_buffers_would_show():
 def test_what_cannot_be_had_is_refused_in_a_sentence(monkeypatch):
     w = world("falcon")
     with pytest.raises(
-        InvalidConfig, match=r"^The paged kernel cannot be had: falcon attends in a way of its own, through its cache\.$"
+        InvalidConfig, match=r"^The paged kernel is not available: falcon computes attention itself, through its cache\.$"
     ):
         Engine(w.adapter, None, execution=Execution("triton"))
     with pytest.raises(InvalidConfig, match=r"^Asynchronous execution needs the paged kernel, which is not in use: "):
         Engine(w.adapter, None, execution=Execution(asynchronous=True))
     monkeypatch.delenv("TRITON_INTERPRET")
-    with pytest.raises(InvalidConfig, match=r"^The paged kernel cannot be had: it runs on CUDA, not on cpu \("):
+    with pytest.raises(InvalidConfig, match=r"^The paged kernel is not available: it runs on CUDA, not on cpu \("):
         Engine(world("llama").adapter, None, execution=Execution("triton"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InvalidConfig, match=r"^The paged kernel cannot be had: the package triton is not installed\.$"):
+    with pytest.raises(InvalidConfig, match=r"^The paged kernel is not available: the package triton is not installed\.$"):
         Engine(world("llama").adapter, None, execution=Execution("triton"))
 
 

@@ -1,4 +1,4 @@
-"""A scheduled pass on its way to the device: laid out as NumPy arrays on the host, and copied to tensors that stay in place. Knows no model."""
+"""A scheduled pass on its way to the device: laid out as NumPy arrays on the host, and copied to tensors that stay in place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.scheduler.output import SchedulerOutput
 class LaneTables:
     """The block table of the request in each lane: int32 `[lanes, blocks]`, kept from pass to pass.
 
-    A lane's row is never cleared: what stands after a request's last block is never read.
+    A lane's row is never cleared: entries after a request's last block are never read.
     """
 
     def __init__(self, num_lanes: int, blocks: int) -> None:
@@ -24,7 +24,7 @@ class LaneTables:
         self._held: list[tuple[int, ...]] = [()] * num_lanes
 
     def update(self, output: SchedulerOutput) -> tuple[np.ndarray, np.ndarray]:
-        """Enter a pass's tables; the flat indices that changed and what stands there now."""
+        """Store a pass's tables; returns the flat indices that changed and their new values."""
         indices: list[int] = []
         values: list[int] = []
         width = self.blocks.shape[1]
@@ -47,7 +47,7 @@ class HostPass:
     """What a pass of `rows` x `width` positions computes; pads have id and position 0 and write to the trash slot.
 
     ids, lanes, positions, slots: int64 `[rows * width]`; an id of UNREAD is the last token of its lane. sample_rows, sample_lanes:
-    int64 `[n]`, flat positions whose logits are sampled, and for whom. query_rows, query_lens, kv_lens: int32 `[lanes]`, see
+    int64 `[n]`, flat positions whose logits are sampled, and their lanes. query_rows, query_lens, kv_lens: int32 `[lanes]`, see
     `PagedLayout`; a lane is a sequence.
     """
 
@@ -94,7 +94,7 @@ def lay_out(output: SchedulerOutput, tables: LaneTables, block_size: int, trash_
 
 
 def _scattered(values: np.ndarray, at: np.ndarray, size: int, pad: int) -> np.ndarray:
-    """`values` at their places among `size`, `pad` elsewhere."""
+    """An array of `size` with `values` at `at` and `pad` elsewhere."""
     filled = np.full(size, pad, np.int64)
     filled[at] = values
     return filled
@@ -104,7 +104,7 @@ def _scattered(values: np.ndarray, at: np.ndarray, size: int, pad: int) -> np.nd
 
 
 class PassShape(NamedTuple):
-    """What a pass's tensors measure: positions in `rows` of `width`, rows of logits, tiles of either kind.
+    """The sizes of a pass's tensors: positions in `rows` of `width`, rows of logits, tiles of either kind.
 
     Passes of one shape run through the same buffers and, captured once, the same CUDA graph.
     """
@@ -122,7 +122,7 @@ class PassShape(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """Host memory from which the device copies by itself."""
+    """Pinned host memory, from which the device copies asynchronously."""
 
     data: torch.Tensor
     small: torch.Tensor
@@ -149,7 +149,7 @@ class Buffers:
             getattr(self.paged, name).fill_(-1)
 
     def stage(self, host: HostPass, tiles: Tiles) -> Staged:
-        """A pass in host memory, laid out as here."""
+        """Copy a pass into pinned host memory in this layout."""
         data, small = _pinned(self._data), _pinned(self._small)
         array = data.numpy()
         ids, lanes, positions, slots, sample_rows, sample_lanes = _split(array, self._parts)
@@ -162,12 +162,12 @@ class Buffers:
         return Staged(data, small)
 
     def load(self, staged: Staged) -> None:
-        """Write a pass over the last one."""
+        """Overwrite the previous pass."""
         self._data.copy_(staged.data, non_blocking=True)
         self._small.copy_(staged.small, non_blocking=True)
 
     def batch(self, last_tokens: torch.Tensor) -> PackedBatch:
-        """last_tokens: int64 `[lanes]`, which stand for ids that the host has not read."""
+        """last_tokens: int64 `[lanes]`, used in place of ids that the host has not read."""
         shape = (self.shape.rows, self.shape.width)
         ids = torch.where(self.ids < 0, last_tokens[self.lanes], self.ids)
         return PackedBatch(
@@ -180,5 +180,5 @@ def _split(array: np.ndarray, parts: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def _pinned(like: torch.Tensor) -> torch.Tensor:
-    """Host memory from which the device copies by itself; torch's allocator keeps it until the copy is done."""
+    """Pinned host memory, from which the device copies asynchronously; torch's allocator keeps it until the copy is done."""
     return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda")

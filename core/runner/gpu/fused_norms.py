@@ -1,7 +1,7 @@
-"""RMS norms in one kernel each, where transformers takes eight: in a decode step of a small model most launches are norms'.
+"""RMS norms in one kernel each, where transformers takes eight: in a decode step of a small model most launches belong to norms.
 
-Only a pass of an engine uses them: outside `in_use()` the model is as it was. Whether the kernel says what a module says is tried out on
-that module, not read from its name. Importing this module needs Triton.
+Only an engine's passes use them: outside `in_use()` the model is unchanged. Whether the kernel computes what a module computes is tested on
+that module, not inferred from its name. Importing this module needs Triton.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import triton.language as tl
 from core.models.adapter import model_lock
 from core.runner.weights import forwards_replaced
 
-_MOST_SIZE = 16384  # of a row, which one program holds in registers
+_MOST_SIZE = 16384  # of a row: one program holds it in registers
 
 
 @triton.jit
@@ -64,13 +64,13 @@ class FusedNorms:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """The model's norms are the kernel's; other passes of the model wait for their turn."""
+        """Inside, the model's norms use the kernel; other passes of the model wait for their turn."""
         with self._lock, forwards_replaced(self._forwards):
             yield
 
 
 def _epsilon(module: Any) -> float | None:
-    """Of a module that may be an RMS norm of the plain kind."""
+    """The epsilon of a module that may be a plain RMS norm."""
     weight = getattr(module, "weight", None)
     if not type(module).__name__.endswith("RMSNorm") or not isinstance(weight, torch.Tensor) or "forward" in module.__dict__:
         return None
@@ -88,7 +88,7 @@ def _forward(module: Any, eps: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _agrees(module: Any, eps: float) -> bool:
-    """Whether the kernel gives what the module gives, up to the last bit."""
+    """Whether the kernel's results equal the module's bit for bit."""
     weight = module.weight
     x = torch.randn(3, len(weight), generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
     own = module(x)

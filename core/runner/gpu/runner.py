@@ -1,6 +1,6 @@
 """Runs passes on a GPU: laid out on the host, copied, computed and sampled without waiting for any of it.
 
-A pass of few tokens is padded to the next bucket and replayed as a CUDA graph; a longer one keeps the device busy by itself. The last
+A pass of few tokens is padded to the next bucket and replayed as a CUDA graph; a longer one keeps the device busy anyway. The last
 token of every lane stays on the device, so that a pass can be launched whose input the host has not read yet.
 """
 
@@ -28,14 +28,14 @@ from core.scheduler.output import SchedulerOutput
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 
-MOST_GRAPH = 2048  # positions of the largest CUDA graph: a longer pass computes for longer than its launches take
-LEAST_GRAPH = 64  # of the smallest for prompts
+MOST_GRAPH = 2048  # positions of the largest CUDA graph: a longer pass takes longer to compute than to launch
+LEAST_GRAPH = 64  # positions of the smallest graph for prompts
 
 
 Capture = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
-"""From a function over fixed tensors, one that does the same work again and answers with the same tensor."""
+"""Turns a function over fixed tensors into one that repeats its work and returns the same tensor."""
 
-_WARM_UPS = 2  # libraries choose their kernels and take their workspaces in the first calls, which no graph may hold
+_WARM_UPS = 2  # libraries choose kernels and allocate workspaces in their first calls, which must not be captured
 
 
 class CudaCapture:
@@ -45,7 +45,7 @@ class CudaCapture:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        """Raises RuntimeError where the function waits for the device or does something else that no graph can hold."""
+        """Raises RuntimeError if the function waits for the device or does anything else that cannot be captured."""
         current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(current)
         with torch.cuda.stream(aside):
@@ -57,7 +57,7 @@ class CudaCapture:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 result = function()
         except RuntimeError:
-            torch.cuda.set_stream(current)  # a capture that fails leaves its own behind
+            torch.cuda.set_stream(current)  # a failed capture leaves its own stream current
             raise
 
         def replay() -> torch.Tensor:
@@ -110,7 +110,7 @@ class CudaClock:
 
 
 DeviceClock = HostClock | CudaClock
-"""When the device reached a point of its work, on the engine's clock, so that nobody waits for it."""
+"""When the device reached a point of its work, on the engine's clock, without waiting for it."""
 
 
 class _Planned(NamedTuple):
@@ -125,8 +125,8 @@ class _Planned(NamedTuple):
 class PagedRunner:
     """A model and its KV pool, read by the paged kernel. See `Runner`.
 
-    config: of the engine. capture: how passes become graphs; None computes each anew. choice: its backend attends by `PackedBatch.paged`
-    alone.
+    config: of the engine. capture: how passes become graphs; None computes each anew. choice: its backend reads only
+    `PackedBatch.paged`.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class PagedRunner:
         self._clock, self._execution, self._capture, self._backend = clock, execution, capture, choice.backend
         num_lanes, block_size = config.num_lanes, config.block_size
         longest = adapter.max_model_len or num_blocks * block_size
-        self._place = device = adapter.device  # asking a model takes microseconds
+        self._place = device = adapter.device  # looking it up on the model takes microseconds
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
         self._device_clock: DeviceClock
         self.begin()
@@ -160,7 +160,7 @@ class PagedRunner:
                 torch.cuda.reset_peak_memory_stats()
 
     def prepare(self, most_tokens: int) -> None:
-        """Capture the graphs of all packed passes of up to `most_tokens` before the first request waits for one."""
+        """Capture the graphs of all packed passes of up to `most_tokens`, so that no request waits for one."""
         with self._device():
             for mixed in (False, True):
                 tokens = 1
@@ -229,7 +229,7 @@ class PagedRunner:
     # -- the forward pass --------------------------------------------------------------------------------------------
 
     def _plan(self, host: HostPass) -> _Planned:
-        """The buffers for a pass, what goes into them, and how logits come of them."""
+        """The buffers for a pass, their contents, and how logits are computed from them."""
         count = len(host.sample_rows)
         mixed = bool((host.query_lens > 1).any())
         graph = self._graph(host, mixed)
@@ -265,7 +265,7 @@ class PagedRunner:
         return self._replay(self._bucket(host.layout, positions, mixed))
 
     def _bucket(self, layout: str, positions: int, mixed: bool) -> PassShape:
-        """The shape that passes of about this size share: a power of two of tokens, or in the padded layout just these rows."""
+        """The shape that passes of about this size share: a power of two of tokens, or in the padded layout exactly these rows."""
         decodes = decode_capacity(min(positions, self.num_lanes), self._num_kv_heads, self._processors)
         if layout == "padded":
             return PassShape(layout, positions, 1, positions, 0, decodes)
@@ -278,7 +278,7 @@ class PagedRunner:
         return PassShape(layout, 1, tokens, lanes, prefills, decodes)
 
     def _replay(self, shape: PassShape) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
-        """The graph of a shape, captured now if it is new; a model that no graph can hold is computed anew from then on."""
+        """The graph of a shape, captured now if it is new; a model that cannot be captured runs eagerly from then on."""
         found = self._replays.get(shape)
         if found is None and self._capture is not None:
             buffers = self._buffers(shape)
@@ -299,7 +299,7 @@ class PagedRunner:
     def _sample(
         self, logits: torch.Tensor, lanes: torch.Tensor, output: SchedulerOutput, params: Mapping[str, SamplingParams]
     ) -> torch.Tensor:
-        """Choose and keep the tokens; what the host will read: float64 `[3, n]`, token, logprob and margin."""
+        """Choose and keep the tokens; returns what the host will read: float64 `[3, n]`, token, logprob and margin."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
         if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
             tokens, logprobs, margins = choose_tokens(logits, sampling_rows(output, params), unread=self._last_tokens[lanes])
@@ -316,7 +316,7 @@ class PagedRunner:
         return torch.empty(facts.shape, dtype=facts.dtype, pin_memory=True).copy_(facts, non_blocking=True)
 
     def _moved(self, values: Any) -> torch.Tensor:
-        """On the device, by a copy that nobody waits for."""
+        """On the device, by an asynchronous copy."""
         tensor = torch.as_tensor(values)
         return (tensor.pin_memory() if self._place.type == "cuda" else tensor).to(self._place, non_blocking=True)
 

@@ -14,9 +14,9 @@ import triton.language as tl
 
 from core.attention.paged import FUSED
 
-STRETCH = 4096  # logits a program: 8 to 16 KB in flight each, and partial results of 24 bytes
+STRETCH = 4096  # logits per program: 8 to 16 KB in flight each, and partial results of 24 bytes
 
-# What differs from pass to pass must not lead to another compilation in the middle of a run.
+# Values that differ from pass to pass must not trigger another compilation in the middle of a run.
 _VARYING = ["temperatures", "keys", "chosen", "logprobs", "margins"]
 _LEAST = tl.constexpr(torch.finfo(torch.float32).min)
 _COLDEST, _HOTTEST = tl.constexpr(1e-30), tl.constexpr(1e30)
@@ -43,7 +43,7 @@ def _hash(key, token):
 def _rough_time(bits):
     """-log((bits + 0.5) / 2^32) in float32, to a relative error of about 1e-6.
 
-    Where it is small, that is where tokens win, the uniform would round to 1: its distance from 1 is exact there.
+    Where it is small, which is where tokens win, the uniform would round to 1; its distance from 1 is exact there.
     """
     rest = ((bits ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * (1.0 / 4294967296)
     small = rest * (1.0 + rest * (0.5 + rest * (1.0 / 3 + rest * (0.25 + rest * 0.2))))
@@ -113,7 +113,7 @@ def _row(
     num_stretches,
     STRETCHES: tl.constexpr,
 ):
-    """The stretches of one row together."""
+    """Combine the stretches of one row."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * row_stride
     stretch = tl.arange(0, STRETCHES)
@@ -141,7 +141,7 @@ def _row(
         token = tl.minimum(
             tl.min(tl.where(drawn_one == highest, one, vocab_size), 0), tl.min(tl.where(drawn_two == highest, two, vocab_size), 0)
         )
-    token = tl.minimum(token, vocab_size - 1)  # infinities may leave no winner, and there must be a token all the same
+    token = tl.minimum(token, vocab_size - 1)  # infinities may leave no winner, but there must be a token
     tl.store(chosen + row, token.to(tl.int64))
     tl.store(logprobs + row, tl.load(logits + token).to(tl.float32) - best - tl.log(total))
     tl.store(margins + row, best - tl.maximum(second, _LEAST))
@@ -152,8 +152,8 @@ def sample_rows(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Choose one token for each row of `logits [n, V]`: tokens int64, logprobs and margins float32, all `[n]`.
 
-    temperatures: float32 `[n]`, 0 for argmax. keys: int64 `[n]`, of the noise. Where a row's logits are not finite (-inf apart), its
-    logprob is not, and its token some token. Nothing waits for the device.
+    temperatures: float32 `[n]`, 0 for argmax. keys: int64 `[n]`, for the noise. Where a row's logits are not finite (apart from -inf), its
+    logprob is not finite either and its token is arbitrary. Nothing waits for the device.
     """
     n, vocab_size = logits.shape
     tokens = logits.new_empty(n, dtype=torch.int64)
