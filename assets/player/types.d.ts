@@ -34,10 +34,27 @@ interface LaneSpan {
   from: number;
   to: number;
   end: string | null;
-  blocks: number[];
-  blockSteps: number[];
+  places: BlockPlace[]; // in the order in which they joined
+  ends: number[]; // places of each group's table so far
   kvLen: number;
   hit?: number;
+}
+
+/** A block in a request's table. at: its index there. It is held from step `from` on; `to`: the last step, where it left before the request did. */
+interface BlockPlace {
+  block: number;
+  group: number;
+  at: number;
+  from: number;
+  to: number;
+}
+
+/** Layers that share a block table for each request: GroupFacts of core/trace/header.py. */
+interface KVGroup {
+  kind: string;
+  window: number | null;
+  blockSize: number;
+  layers: number[] | null;
 }
 
 /** What happened in a step, as core/trace/events.py has it. Times in seconds; lanes and blocks count from 0. */
@@ -56,7 +73,7 @@ interface StepEvent {
   sampled: { passIndex: number; request: string }[];
   finished: { request: string; finishReason: string }[];
   released: { request: string; when: "before" | "after" }[];
-  kv: { used: number; total: number; changes: { request: string; added: number[] }[]; prefixHits: { request: string; numCachedTokens: number }[] };
+  kv: { used: number; total: number; changes: { request: string; added: (number | null)[]; group?: number; left?: number[] }[]; prefixHits: { request: string; numCachedTokens: number }[] };
   budget: { limit: number | null; decode: number; prefill: number; unused: number; binding: string };
   overrun: { request: string; rows: number }[];
   drafts: { request: string; drafted: number; accepted: number }[];
@@ -284,6 +301,7 @@ interface DrawnMask {
 /** Who holds a block: at: its index in the request's table; fill: the share of its positions that are; fresh: new in this step. */
 interface BlockOwner {
   request: RunRequest;
+  group: number;
   at: number;
   fill: number;
   fresh: boolean;

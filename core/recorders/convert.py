@@ -220,7 +220,7 @@ class Conversion:
             ids = tuple(block - self._first_block for block in groups[0]) if groups else ()
             self._changes.append(BlockChange(request, ids, False))
         run.take_blocks(KV(0, 0, _merged(self._changes)))
-        used = len({block for table in run.tables.values() for block in table})
+        used = len({block for request in run.tables for block in run.blocks_of(request)})
         rows = [request for request in step.get("row_order", given) if request in given]
         segments = tuple(self._segment(given[request]) for request in rows)
         aborted = {r for a in self._aborts if a["t"] < step.get("t_output", 0.0) for r in a["requests"]}

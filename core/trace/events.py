@@ -129,11 +129,17 @@ class LaneReleased(NamedTuple):
 
 
 class BlockChange(NamedTuple):
-    """Blocks that joined the end of a request's block table, or (`released`) the whole table given back after the step."""
+    """Blocks that joined the end of a request's block table, or (`released`) all its tables given back after the step.
+
+    group: of layers that share a table; an engine whose layers are not alike has several. left: blocks of the table that were given back before any
+    joined, since the layers' window had passed them; their places stay empty. None among the added: a place that is empty from the start.
+    """
 
     request: str
-    added: tuple[int, ...]
+    added: tuple[int | None, ...]
     released: bool
+    group: int = 0
+    left: tuple[int, ...] = ()
 
 
 class PrefixHit(NamedTuple):

@@ -111,12 +111,32 @@ class ExecutionFacts(Facts):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupFacts(Facts):
+    """Layers of another engine's model that share a block table for each request, a KV cache group. All groups share one pool.
+
+    kind: as vLLM names it ("full_attention", "sliding_window", "chunked_local_attention", "mamba", …). window: tokens that its layers look back over, the
+    present one included; blocks that lie behind are given back. block_size: tokens in a block. layers: their indices in the model.
+    """
+
+    kind: str | None = None
+    window: int | None = None
+    block_size: int | None = None
+    layers: tuple[int, ...] | None = None
+
+    def first_seen(self, position: int) -> int | None:
+        """The first position that a query at `position` attends to; None where the group has no sliding window."""
+        slides = self.window is not None and (self.kind or "").startswith("sliding_window")
+        return max(0, position - self.window + 1) if slides and self.window else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Header(Facts):
     """What ran, and under which limits. The requests are in the trace, not here.
 
     created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran, and tokens are invented). engine: None for
     our own. inferred: what another engine did not record, and how it was inferred; absent: what is unknown. threads: on the host.
-    config: with the policy as it was then. num_blocks: in the pool. workload: its name; arrival_unit: the unit of its arrivals.
+    config: with the policy as it was then. num_blocks: in the pool. kv_groups: none where all layers share one block table.
+    workload: its name; arrival_unit: the unit of its arrivals.
     tensor_parallel: processes that shared the model. leak: requests could read each other's keys. cost: the cost model of a simulated run.
     memory: bytes, by what took them. notes: a sentence for each unusual circumstance.
     """
@@ -133,6 +153,7 @@ class Header(Facts):
     dtype: str = ""
     config: EngineConfig
     num_blocks: int
+    kv_groups: tuple[GroupFacts, ...] = ()
     workload: str
     arrival_unit: ArrivalUnit
     versions: Mapping[str, str | None] = field(default_factory=dict)
@@ -146,6 +167,11 @@ class Header(Facts):
     @property
     def policy(self) -> Policy:
         return self.config.policy
+
+    @property
+    def groups(self) -> tuple[GroupFacts, ...]:
+        """The KV cache groups, of which there is always one."""
+        return self.kv_groups or (GroupFacts(block_size=self.config.block_size),)
 
     @property
     def is_simulated(self) -> bool:
@@ -188,6 +214,7 @@ class Header(Facts):
             "batching": self.policy.to_json(),
             "config": self.config.to_json(),
             "num_blocks": self.num_blocks,
+            "kv_groups": [group.to_json() for group in self.kv_groups] or None,
             "workload": Workload((), self.workload, self.arrival_unit).heading(),
             "versions": self.versions or None,
             "tensor_parallel": self.tensor_parallel if self.tensor_parallel > 1 else None,
@@ -217,6 +244,7 @@ class Header(Facts):
             "model": _model(data["model"]),
             "config": config,
             "num_blocks": _pool(data.get("num_blocks"), config),
+            "kv_groups": _groups(data.get("kv_groups")),
             "workload": workload.name,
             "arrival_unit": workload.arrival_unit,
             "execution": _facts(ExecutionFacts, execution, "execution") if (execution := data.get("execution")) else None,
@@ -240,6 +268,8 @@ class Header(Facts):
             return f"the header's {wrong[0]} is not a count."
         if self.engine and self.engine.ranks is not None and not 0 <= (self.engine.rank or 0) < self.engine.ranks:
             return f"rank {self.engine.rank} is none of {self.engine.ranks} ranks."
+        if self.engine is None and self.kv_groups:
+            return "all layers of this engine share one block table."
         if min((self.memory or {}).values(), default=0) < 0:
             return "the header's memory is not a number of bytes."
         return None
@@ -285,6 +315,17 @@ def _engine(data: object) -> EngineFacts | None:
     clock = None if data.get("clock") is None else _facts(ClockFacts, data["clock"], "engine's clock")
     rest = {name: value for name, value in data.items() if name != "clock"}
     return EngineFacts(clock=clock, **_read(EngineFacts, rest, "engine"))
+
+
+def _groups(data: object) -> tuple[GroupFacts, ...]:
+    if not (data is None or isinstance(data, list)):
+        raise InvalidTrace("the header's kv_groups are not a list.", 1)
+    groups = tuple(_facts(GroupFacts, group, "KV cache group") for group in data or ())
+    for group in groups:
+        lengths = [length for length in (group.window, group.block_size) if length is not None]
+        if min([*lengths, *(layer + 1 for layer in group.layers or ())], default=1) < 1:
+            raise InvalidTrace("the header's kv_groups have numbers that none can have.", 1)
+    return groups
 
 
 def _model(data: object) -> ModelFacts:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from itertools import groupby
 from typing import Any
 
+from core.trace.block_rules import PoolRules
 from core.trace.bounds import in_order, parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_reason
 from core.trace.events import BeforeOrAfter, Segment, StepEvent
 from core.trace.header import Header
@@ -43,7 +44,7 @@ class Checker:
         self._longest = 1  # tokens that a request may come to
         self._ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
         self._state = RunState.of({}, header.policy.requeue)
-        self._owners: Counter[int] = Counter()  # block -> requests that hold it
+        self._pool = PoolRules(header)
         self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
         self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
         self._in_vain: set[str] = set()  # of the step before: rows of requests that have not finished by then
@@ -281,38 +282,9 @@ class Checker:
         return [waiting[0]] if waiting else []
 
     def _blocks(self, event: StepEvent) -> str | None:
-        used, total, changes = event.kv.used, event.kv.total, event.kv.changes
-        if total != self._num_blocks:
-            return f"the pool does not have {total} blocks"
-        state, most = self._state, len(self._owners)
-        shared = {request: cached // self._config.block_size for request, cached in event.kv.cached_tokens.items()}
-        holders = set(state.lanes.values())
-        taken: dict[str, list[int]] = {}  # in this step, so far
-        for change in changes:
-            request, added = change.request, change.added
-            if any(not 0 <= b < total for b in added):
-                return f"request {request!r} got a block that the pool does not have"
-            if len(set(added)) < len(added):
-                return f"request {request!r} got one block twice"
-            may_share = shared.pop(request, 0)
-            if any(self._owners[b] for b in added[may_share:]):
-                return "a block has two owners"
-            if added and request not in holders:
-                return f"request {request!r} got blocks but is not running"
-            taken[request] = taken.get(request, []) + list(added)
-            self._owners.update(added)
-            most = max(most, len(self._owners))
-            if change.released:
-                for block in state.tables.get(request, []) + taken.pop(request):
-                    self._owners[block] -= 1
-                    if not self._owners[block]:
-                        del self._owners[block]
-        if any(shared.values()) or not len(self._owners) <= used <= min(most, total):
-            return f"{used} of {total} blocks cannot be in use"
-        released_by = [c.request for c in changes if c.released]
-        if sorted(released_by) != sorted([left.request for left in event.released] + [p.request for p in event.preempted]):
-            return "blocks are given back when a lane becomes free, and only then"
-        state.take_blocks(event.kv)
+        if fault := self._pool.fault(event, self._state):
+            return fault
+        self._state.take_blocks(event.kv)
         return None
 
     def _passes(self, event: StepEvent) -> str | None:
@@ -360,8 +332,8 @@ class Checker:
         decoding = s.length - drafted == 1 and (late or s.kv_len - drafted == num_tokens > self._num_prompt[s.request])
         if s.phase != ("decode" if decoding else "prefill"):
             return f"request {s.request!r} is not in the phase {s.phase!r}"
-        if len(state.tables.get(s.request, ())) * self._config.block_size < s.kv_len:
-            return f"request {s.request!r} has too few blocks for {s.kv_len} positions"
+        if fault := self._pool.lacking(s, state):
+            return fault
         state.compute(s)
         return None
 

@@ -27,6 +27,9 @@ from core.trace.events import (
     Why,
 )
 
+Table = list[int | None]
+"""Blocks in the order of the positions that they hold; None where the block has left, since the layers' window had passed it."""
+
 Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
 
@@ -88,7 +91,7 @@ class RunState:
     computed: dict[str, int] = field(default_factory=dict)  # positions in the cache, by request that holds a lane
     lost: dict[str, int] = field(default_factory=dict)  # positions computed before the latest preemption
     chunks: dict[str, int] = field(default_factory=dict)  # prefill chunks since the latest admission
-    tables: dict[str, list[int]] = field(default_factory=dict)
+    tables: dict[str, dict[int, Table]] = field(default_factory=dict)  # by request, then by KV cache group
     finished: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -108,6 +111,10 @@ class RunState:
 
     def lane_of(self, request: str) -> int | None:
         return next((lane for lane, holder in self.lanes.items() if holder == request), None)
+
+    def blocks_of(self, request: str) -> list[int]:
+        """The blocks that a request holds, of all KV cache groups."""
+        return [block for table in self.tables.get(request, {}).values() for block in table if block is not None]
 
     def begin(self, event: StepEvent) -> None:
         """Arrivals, cancellations, preemptions, admissions and new blocks: the state while the passes run."""
@@ -162,11 +169,16 @@ class RunState:
         self.computed[request] = cached
 
     def take_blocks(self, kv: KV) -> None:
-        """Block tables grow, and those of requests that have just lost a lane are given back; the others stay while the passes run."""
+        """Blocks leave their tables, and others join; the tables of requests that have just lost a lane are given back, the others stay while
+        the passes run.
+        """
         holders = set(self.lanes.values())
         for change in kv.changes:
+            if change.left:
+                table = self.tables.get(change.request, {}).get(change.group, [])
+                table[:] = [None if block in change.left else block for block in table]
             if change.added:
-                self.tables.setdefault(change.request, []).extend(change.added)
+                self.tables.setdefault(change.request, {}).setdefault(change.group, []).extend(change.added)
             if change.released and change.request not in holders:
                 self.tables.pop(change.request, None)
 
@@ -249,7 +261,7 @@ class RunState:
             for r in self.waiting
         )
         blocks: dict[int, tuple[str, ...]] = {}
-        for request, table in self.tables.items():
-            for block in table:
+        for request in self.tables:
+            for block in self.blocks_of(request):
                 blocks[block] = (*blocks.get(block, ()), request)
         return Frame(event.step, rows, waiting, blocks)

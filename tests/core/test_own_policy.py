@@ -52,8 +52,8 @@ def held_blocks(trace: Trace) -> Iterator[tuple[dict[str, int], list[str]]]:
     for event in trace.events:
         if event.preempted:
             yield dict(held), [p.request for p in event.preempted]
-        for request, added, released in event.kv.changes:
-            held[request] = 0 if released else held.get(request, 0) + len(added)
+        for change in event.kv.changes:
+            held[change.request] = 0 if change.released else held.get(change.request, 0) + len(change.added)
 
 
 def test_it_decides_and_every_text_is_as_if_alone(recorded):

@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import process from "node:process";
 
-import { Run } from "../../assets/player/run/run.js";
+import { placesAt, Run } from "../../assets/player/run/run.js";
 import { timesOf } from "../../assets/player/views/request_card.js";
 
 function seen(run, i) {
@@ -17,7 +17,7 @@ function seen(run, i) {
   };
   return {
     step: event.step,
-    lanes: lanes.map((l) => [l.status, l.kvLen, l.before, l.request && of(l.request), l.laneSpan?.blocks.filter((_, k) => l.laneSpan.blockSteps[k] <= i)]),
+    lanes: lanes.map((l) => [l.status, l.kvLen, l.before, l.request && of(l.request), l.laneSpan && placesAt(l.laneSpan, i).map((p) => [p.group, p.at, p.block])]),
     waiting: waiting.map((w) => [of(w.request), run.stepOf(w.since), w.preempted]),
   };
 }

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import process from "node:process";
 
-import { countUpTo, DECODE, OVERRUN, PREFILL, Run, STALLED, WASTED } from "../../assets/player/run/run.js";
+import { DECODE, OVERRUN, placesAt, PREFILL, Run, STALLED, WASTED } from "../../assets/player/run/run.js";
 
 const DOING = [[DECODE, "decode"], [WASTED, "finished"], [OVERRUN, "overrun"], [PREFILL, "prefill"], [STALLED, "stalled"]];
 
@@ -12,7 +12,7 @@ function plain(run, i) {
   const held = lanes.filter((l) => l.laneSpan);
   const blocks = {};
   for (const { request, laneSpan } of held) {
-    for (const block of laneSpan.blocks.slice(0, countUpTo(laneSpan.blockSteps, i))) (blocks[block] ??= []).push(request.id);
+    for (const { block } of placesAt(laneSpan, i)) (blocks[block] ??= []).push(request.id);
   }
   return {
     step: event.step,

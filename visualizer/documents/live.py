@@ -55,7 +55,7 @@ class LiveRun:
     """One run, fed in order. header: the trace's. Requests are met one by one before they arrive. number: of the run. letters: see `Captioner`."""
 
     def __init__(self, header: Header, tokenizer: Any, number: int = 0, letters: Iterator[int] | None = None) -> None:
-        self._number = number
+        self._number, self._num_groups = number, len(header.groups)
         self._header = {name: value for name, value in replace(header, source="live").to_json().items() if name != "workload"}
         self._deltas = Deltas(header, tokenizer, letters)
         self._hues = Hues()
@@ -101,7 +101,7 @@ class LiveRun:
                         "waits": [list(wait) for wait in life.waits],
                         "laneSpans": [list(span) for span in life.lane_spans],
                         "kvLen": state.computed.get(request, 0),
-                        "blocks": list(state.tables.get(request, ())),
+                        "tables": [list(state.tables.get(request, {}).get(group, ())) for group in range(self._num_groups)],
                         **{name: getattr(life, name) for name in _AS_THEY_ARE},
                     }
                     for request, life in here.items()

@@ -259,7 +259,7 @@ def _block_table(at: At, request: str) -> list[int]:
         if event.step == at.step:
             break
         state.end(event)
-    return state.tables[request]
+    return state.blocks_of(request)
 
 
 def _written(at: At, request: str) -> str:

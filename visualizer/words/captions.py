@@ -42,7 +42,7 @@ class Captioner:
         self._asked: dict[str, int | None] = {}  # new tokens that each may have
         self.letters: dict[str, str] = {}
         self._numbers = numbers or itertools.count()
-        self._config, self._is_asynchronous = header.config, header.is_asynchronous
+        self._config, self._groups, self._is_asynchronous = header.config, header.groups, header.is_asynchronous
         self._last_end: float | None = None
 
     @classmethod
@@ -80,7 +80,7 @@ class Captioner:
         self.state.begin(event)
         for arrived in event.arrived:
             self.letters[arrived.request] = letter(next(self._numbers))
-        context = CaptionContext(event, self.state, self._config, self._prompt, self._asked, self.letters, waited)
+        context = CaptionContext(event, self.state, self._config, self._prompt, self._asked, self.letters, self._groups, waited)
         made = make(lambda: _composed(context))
         self.state.end(event)
         self._last_end = event.t_end

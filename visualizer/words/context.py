@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from core.config import EngineConfig
 from core.trace.events import Segment, StepEvent
+from core.trace.header import GroupFacts
 from core.trace.run_state import RunState
 
 
@@ -13,7 +14,7 @@ from core.trace.run_state import RunState
 class CaptionContext:
     """An event while its passes run.
 
-    state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. waited: seconds that the device
+    state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. groups: of the KV cache. waited: seconds that the device
     waited for the host before this step.
     """
 
@@ -23,6 +24,7 @@ class CaptionContext:
     prompt: dict[str, int]
     asked: dict[str, int | None]
     letters: dict[str, str]
+    groups: tuple[GroupFacts, ...] = ()
     waited: float = 0.0
     prefills: list[Segment] = field(init=False)
     decodes: list[Segment] = field(init=False)
@@ -67,8 +69,9 @@ class CaptionContext:
         """Cut short by the budget: the scheduler says so, or the budget is spent and the pool was not full to the last position."""
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
-        full = (
-            self.event.kv.used == self.event.kv.total and s.kv_len == len(self.state.tables[s.request]) * self.config.block_size
+        full = self.event.kv.used == self.event.kv.total and any(
+            s.kv_len == len(table) * (self.groups[group].block_size or self.config.block_size)
+            for group, table in self.state.tables[s.request].items()
         )
         return (
             s.kv_len < self.pending_end(s) and self.event.budget.limit is not None and self.event.budget.unused == 0 and not full

@@ -188,7 +188,7 @@ def _overrun(m: CaptionContext, o: Overrun) -> Sentence:
     launched = f"stopped in step {ended}, when this step was already launched"
     when = "was cancelled while this step ran" if ended is None else launched
     lane = m.leaving.get(o.request)
-    blocks = f"{len(m.state.tables.get(o.request, ())):,} [block|blocks]"
+    blocks = f"{len(m.state.blocks_of(o.request)):,} [block|blocks]"
     then = "" if lane is None else f"; lane {lane} and {blocks} become free after it"
     return [{"r": o.request}, f" {when}: {o.rows:,} [position|positions] [was|were] computed for nothing{then}."]
 
@@ -205,7 +205,7 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
     if lane is None:
         then = ""
     elif f.request in m.leaving:
-        then = f", and gives back lane {lane} and {len(m.state.tables.get(f.request, ())):,} [block|blocks]"
+        then = f", and gives back lane {lane} and {len(m.state.blocks_of(f.request)):,} [block|blocks]"
     elif m.config.policy.keeps_finished:
         then = f", but lane {lane} stays taken until its wave ends"
     else:

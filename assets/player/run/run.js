@@ -35,6 +35,22 @@ export function countUpTo(list, x, value = Number) {
   return low;
 }
 
+/**
+ * Blocks join the end of a table at step i; null for a place that is empty from the start.
+ * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param {number} i
+ */
+function take(laneSpan, group, blocks, i) {
+  for (const block of blocks) {
+    if (block !== null) laneSpan.places.push({ block, group, at: laneSpan.ends[group], from: i, to: Infinity });
+    laneSpan.ends[group] += 1;
+  }
+}
+
+/** The blocks that a request holds while the passes of step i run. @param {LaneSpan} laneSpan @param {number} i */
+export function placesAt(laneSpan, i) {
+  return laneSpan.places.slice(0, countUpTo(laneSpan.places, i, (place) => place.from)).filter((place) => place.to >= i);
+}
+
 export class Run {
   /** @param {Replay} replay */
   constructor(replay) {
@@ -83,6 +99,8 @@ export class Run {
     const batching = this.header.batching || {}; // the policy's own fields
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
     this.blockSize = config.block_size || 1;
+    /** @type {KVGroup[]} */
+    this.groups = (this.header.kv_groups || [{}]).map((/** @type {any} */ g) => ({ kind: g.kind || "", window: g.window || null, blockSize: g.block_size || this.blockSize, layers: g.layers || null }));
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]));
     this.windows = (this.header.model || {}).windows || [null];
@@ -128,7 +146,7 @@ export class Run {
   }
 
   /** A request that was there before the first step here, as visualizer/documents/live.py tells of it. @param {any} given */
-  _resume({ id, hue, arrived, waits, laneSpans, kvLen, blocks, computed, token, generated, reason }) {
+  _resume({ id, hue, arrived, waits, laneSpans, kvLen, tables, computed, token, generated, reason }) {
     const request = this._meet(id);
     const from = (/** @type {number} */ step) => step - this._first;
     const to = (/** @type {number | null} */ step) => (step === null ? Infinity : from(step));
@@ -136,7 +154,9 @@ export class Run {
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
     for (const [lane, first, last] of laneSpans) {
       const laneSpan = this._enter(request, lane, from(first), to(last));
-      if (last === null) Object.assign(laneSpan, { kvLen, hit: kvLen, blocks: [...blocks], blockSteps: blocks.map(() => -1) });
+      if (last !== null) continue;
+      Object.assign(laneSpan, { kvLen, hit: kvLen });
+      tables.forEach((/** @type {(number | null)[]} */ table, /** @type {number} */ group) => take(laneSpan, group, table, -1));
     }
     if (reason) request.finished = { step: -1, reason };
     this.longest = Math.max(this.longest, kvLen);
@@ -218,7 +238,7 @@ export class Run {
   /** to: its last step, where it was preempted before the first step here. @param {RunRequest} request @param {number} lane @param {number} from */
   _enter(request, lane, from, to = Infinity) {
     /** @type {LaneSpan} */
-    const laneSpan = { index: this.laneSpans.length, request, lane, from, to, end: to === Infinity ? null : "preempted", blocks: [], blockSteps: [], kvLen: 0 };
+    const laneSpan = { index: this.laneSpans.length, request, lane, from, to, end: to === Infinity ? null : "preempted", places: [], ends: this.groups.map(() => 0), kvLen: 0 };
     this.laneSpans.push(laneSpan);
     request.laneSpans.push(laneSpan);
     if (to < Infinity) return laneSpan;
@@ -283,12 +303,11 @@ export class Run {
     }
 
     // the passes
-    for (const { request, added } of event.kv.changes) {
+    for (const { request, added, group = 0, left = [] } of event.kv.changes) {
       const laneSpan = this._laneSpanOf(request);
-      for (const block of laneSpan ? added : []) {
-        laneSpan?.blocks.push(block);
-        laneSpan?.blockSteps.push(i);
-      }
+      if (!laneSpan) continue;
+      for (const place of left.length ? laneSpan.places : []) if (place.group === group && place.to === Infinity && left.includes(place.block)) place.to = i - 1;
+      take(laneSpan, group, added, i);
     }
     for (const s of event.segments) {
       const laneSpan = this._laneSpanOf(s.request);

@@ -5,7 +5,7 @@ import { clamp, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
 import { CanvasView, fillBox, isIn, measure, setFont, shorten, strokeBox } from "../parts/surface.js";
-import { countUpTo } from "../run/run.js";
+import { placesAt } from "../run/run.js";
 
 export class LengthsView extends CanvasView {
   /** @param {HTMLElement} panel @param {ViewActions} actions */
@@ -142,13 +142,12 @@ export class BlocksView extends CanvasView {
     for (const lane of frame.lanes) {
       const { request } = lane;
       if (!lane.laneSpan || !request) continue;
-      const n = countUpTo(lane.laneSpan.blockSteps, frame.i);
-      for (let at = 0; at < n; at += 1) {
-        const block = lane.laneSpan.blocks[at];
+      for (const { block, group, at, from } of placesAt(lane.laneSpan, frame.i)) {
+        const { blockSize } = run.groups[group];
         const owner = {
-          request, at,
-          fill: clamp((lane.kvLen - at * run.blockSize) / run.blockSize, 0, 1),
-          fresh: lane.laneSpan.blockSteps[at] === frame.i && at * run.blockSize >= (lane.laneSpan.hit || 0),
+          request, at, group,
+          fill: clamp((lane.kvLen - at * blockSize) / blockSize, 0, 1),
+          fresh: from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0),
         };
         owners.set(block, [...(owners.get(block) || []), owner]);
       }
@@ -169,7 +168,7 @@ export class BlocksView extends CanvasView {
     const { w, h } = surface;
     this.owned = this.owners(frame, run);
     this.ghosts = new Map();
-    for (const v of frame.vanished) if (v.laneSpan) v.laneSpan.blocks.forEach((b, at) => this.ghosts.set(b, { request: v.request, at }));
+    for (const v of frame.vanished) if (v.laneSpan) for (const { block, at } of placesAt(v.laneSpan, frame.i - 1)) this.ghosts.set(block, { request: v.request, at });
     const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16)))); // blocks a tile, where even 4 px squares do not fit
     const tiles = Math.ceil(total / group);
     let cols = Math.max(1, Math.ceil(Math.sqrt((tiles * w) / h)));

@@ -1,0 +1,95 @@
+"""The rules of the KV pool: whose each block is, over all KV cache groups, how many are in use, and whether a request has those that it computes
+with. Knows the events and the state before them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from core.trace.events import BlockChange, Segment, StepEvent
+from core.trace.header import Header
+from core.trace.run_state import RunState
+
+_BY_POSITION = ("full_attention", "mla_attention", "sliding_window", "sliding_window_mla", "chunked_local_attention", None)
+"""Kinds of groups whose tables have a place for every position."""
+
+
+class PoolRules:
+    """Follows the pool of one run, event by event."""
+
+    def __init__(self, header: Header) -> None:
+        self._total, self._groups = header.num_blocks, header.groups
+        self._sizes = [group.block_size or header.config.block_size for group in self._groups]
+        self._own = header.engine is None
+        self._owners: Counter[int] = Counter()  # block -> tables that it stands in
+
+    def fault(self, event: StepEvent, state: RunState) -> str | None:
+        """What a step's block changes contradict. state: before they are taken, when everybody has come and gone who does so before the passes."""
+        used, total, hits = event.kv.used, event.kv.total, event.kv.cached_tokens
+        if total != self._total:
+            return f"the pool does not have {total} blocks"
+        most, holders = len(self._owners), set(state.lanes.values())
+        taken: dict[str, list[int]] = {}  # in this step, so far
+        begun: set[tuple[str, int]] = set()  # tables that blocks have joined
+        returned: set[str] = set()  # whose tables from before the step have been given back
+        for change in event.kv.changes:
+            request, group, added = change.request, change.group, [b for b in change.added if b is not None]
+            if not 0 <= group < len(self._groups):
+                return f"there is no KV cache group {group}"
+            if change.left and (fault := self._leaving(change, state)):
+                return fault
+            self._give_back(change.left)
+            if any(not 0 <= b < total for b in added):
+                return f"request {request!r} got a block that the pool does not have"
+            if len(set(added)) < len(added):
+                return f"request {request!r} got one block twice"
+            may_share = 0 if (request, group) in begun else hits.get(request, 0) // self._sizes[group]
+            if any(self._owners[b] for b in change.added[may_share:] if b is not None):
+                return "a block has two owners"
+            if added and request not in holders:
+                return f"request {request!r} got blocks but is not running"
+            begun.add((request, group))
+            taken.setdefault(request, []).extend(added)
+            self._owners.update(added)
+            most = max(most, len(self._owners))
+            if change.released:
+                left = {b for c in event.kv.changes if c.request == request for b in c.left}
+                before = [] if request in returned else [b for b in state.blocks_of(request) if b not in left]
+                self._give_back([*before, *taken.pop(request)])
+                returned.add(request)
+        found = {request for request, cached in hits.items() if cached}
+        if not found <= {request for request, _ in begun} or not len(self._owners) <= used <= min(most, total):
+            return f"{used} of {total} blocks cannot be in use"
+        released_by = [c.request for c in event.kv.changes if c.released]
+        if sorted(released_by) != sorted([left.request for left in event.released] + [p.request for p in event.preempted]):
+            return "blocks are given back when a lane becomes free, and only then"
+        return None
+
+    def lacking(self, s: Segment, state: RunState) -> str | None:
+        """What a segment's positions lack, in any group. state: while its pass runs."""
+        tables = state.tables.get(s.request, {})
+        for index, (group, size) in enumerate(zip(self._groups, self._sizes, strict=True)):
+            table = tables.get(index, [])
+            if group.kind in _BY_POSITION and len(table) * size < s.kv_len:
+                return f"request {s.request!r} has too few blocks for {s.kv_len} positions"
+            first = group.first_seen(s.start)
+            if first is not None and None in table[first // size : -(-s.kv_len // size)]:
+                return f"request {s.request!r} lacks a block that its window spans"
+        return None
+
+    def _leaving(self, change: BlockChange, state: RunState) -> str | None:
+        group, size = self._groups[change.group], self._sizes[change.group]
+        table = state.tables.get(change.request, {}).get(change.group, [])
+        first = group.first_seen(state.computed.get(change.request, 0))
+        for block in change.left:
+            if self._own or block not in table:
+                return f"request {change.request!r} gave back a block that it does not hold"
+            if first is not None and (table.index(block) + 1) * size > first:
+                return f"request {change.request!r} gave back a block that its window spans"
+        return None
+
+    def _give_back(self, blocks: tuple[int, ...] | list[int]) -> None:
+        for block in blocks:
+            self._owners[block] -= 1
+            if not self._owners[block]:
+                del self._owners[block]
