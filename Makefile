@@ -29,7 +29,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --python-version 3.10 --follow-imports=skip core/recorders/vllm/inflight_vllm.py
+	$(BIN)/mypy --python-version 3.10 --follow-imports=silent core/recorders/vllm/inflight_vllm
 	@.ci/javascript lint
 
 mutants: $(VENV)/.test

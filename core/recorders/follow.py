@@ -9,6 +9,7 @@ sentence, and what can be shown is. Knows no terminal and no page.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,7 +18,7 @@ from typing import IO, Any
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.convert import Conversion, check_facts, trace_header
-from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw, next_part, take
+from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw, take
 from core.recorders.texts import LEFT_OUT, model_folder
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -299,21 +300,31 @@ def recording_named(header: RawHeader) -> RawHeader:
 
 
 def newest(place: Path, rank: int | None = None) -> tuple[Path, RawHeader] | None:
-    """The first file of the newest recording, and its header: of this file, or in this folder, where files that are none do not count.
+    """The first file of the newest recording, and its header: of this file or of those beside it that a recorder told of this name has
+    written, or in this folder, where files that are none do not count.
 
     rank: whose; by default the lowest there is. None where nothing has been recorded. Raises InvalidTrace for a file that is none.
     """
-    if not place.is_dir():
+    if place.is_dir():
+        found = _recordings(place)
+    else:
         header = header_of(place)
-        return None if header is None else (place, header)
-    found = list(_recordings(place))
+        found = [(place, header)] if header else []
+        found += [(path, header) for path, header in _recordings(place.parent) if path != place and _is_of(path.name, place.name)]
     if rank is None:
         rank = min((_rank(header) for _, header in found), default=0)
     mine = [(path, header) for path, header in found if _rank(header) == rank]
     if not mine:
         return None
     latest = recording_named(max((header for _, header in mine), key=lambda header: str(header.get("created", ""))))
-    return min((pair for pair in mine if recording_named(pair[1]) == latest), key=lambda pair: pair[1].get("part", 1))
+    return min((pair for pair in mine if recording_named(pair[1]) == latest), key=lambda pair: _part(pair[1]))
+
+
+def _is_of(name: str, told: str) -> bool:
+    """Whether a recorder that was told to write to one name would call a file by this one: see `Parts` of the recorder."""
+    suffix = ".raw.jsonl" if told.endswith(".raw.jsonl") else ".jsonl" * told.endswith(".jsonl")
+    stem, kind = re.escape(told.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
+    return re.fullmatch(rf"{stem}(\.\d{{8}}-\d{{6}}(-\d+)?)?{kind}(\.\d+)?\.jsonl", name) is not None
 
 
 def ranks_in(place: Path) -> list[int]:
@@ -331,7 +342,7 @@ def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
     return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _header_then(path: Path, inode: int, size: int, modified: int) -> RawHeader | None:
     """The header of a file as it was then, read once: a folder is looked at again and again, and most files in it do not change."""
     try:
@@ -345,6 +356,10 @@ def _rank(header: RawHeader) -> int:
     return rank if type(rank) is int else 0
 
 
+def _part(header: RawHeader) -> int:
+    return Recording("", header).part
+
+
 class Lines:
     """The lines of one recording after its header, as they become whole, over all its parts. path: of the part that is read."""
 
@@ -352,7 +367,7 @@ class Lines:
         self.header = header
         self._file: IO[bytes] | None = None
         self._rest = b""  # of a line that is still being written
-        self._open(path)
+        self._open(path, _part(header))
 
     def next(self) -> str | None:
         """The next line with its end, if there is one yet; one that its part left unfinished comes without. Raises InvalidTrace for one without end."""
@@ -368,7 +383,7 @@ class Lines:
             return None
         line, self._rest = self._rest, b""
         if not read and following is not None:
-            self._open(following)
+            self._open(*following)
             return line.decode("utf-8", "replace") if line else self.next()
         return line.decode("utf-8", "replace")
 
@@ -376,16 +391,17 @@ class Lines:
         if self._file is not None:
             self._file.close()
 
-    def _open(self, path: Path) -> None:
+    def _open(self, path: Path, part: int) -> None:
         self.close()
-        self.path, self._file = path, path.open("rb")
+        self.path, self._part, self._file = path, part, path.open("rb")
         self._file.readline()  # its header, which is known
 
-    def _following(self) -> Path | None:
-        """The next part, once it has begun; one of another recording was left there by an engine that ran before."""
-        with suppress(InvalidTrace):
-            path = next_part(self.path)
-            header = header_of(path)
-            if header is not None and recording_named(header) == recording_named(self.header):
-                return path
-        return None
+    def _following(self) -> tuple[Path, int] | None:
+        """The next part that is kept, whatever it is called, once it has begun."""
+        mine = recording_named(self.header)
+        later = [
+            (path, _part(header))
+            for path, header in _recordings(self.path.parent)
+            if _part(header) > self._part and recording_named(header) == mine
+        ]
+        return min(later, key=lambda found: found[1], default=None)

@@ -10,7 +10,6 @@ import gzip
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -72,6 +71,11 @@ class Recording:
         return self.header.get("rank", 0)
 
     @property
+    def part(self) -> int:
+        part = self.header.get("part", 1)
+        return part if type(part) is int else 1
+
+    @property
     def ranks(self) -> int:
         return self.header.get("ranks") or self.rank + 1  # the ranks of a dense model do not know how many they are
 
@@ -84,8 +88,7 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
     """The same of files by name, each with its lines and their ends: parts of one recording are put together."""
     by_rank: dict[int, Recording] = {}
-    for name, lines in sorted(files, key=lambda file: _part(Path(file[0]))):
-        recording = _read(Path(name).name, iter(lines))
+    for recording in sorted((_read(Path(name).name, iter(lines)) for name, lines in files), key=lambda recording: recording.part):
         known = by_rank.setdefault(recording.rank, recording)
         if known is not recording:
             _join(known, recording)
@@ -191,15 +194,3 @@ def _sort(recording: Recording) -> None:
     times = [step["t_start"] for step in recording.steps]
     if any(later < earlier for earlier, later in pairwise(times)):
         recording.faults.append("The clock of this recording runs backwards, so its times cannot be trusted.")
-
-
-def next_part(path: Path) -> Path:
-    """The name of the file that follows this one, if the recording goes on."""
-    stem, number = _part(path)
-    return Path(f"{stem}.{number + 1}.jsonl")
-
-
-def _part(path: Path) -> tuple[str, int]:
-    """Parts in the order in which they were written: run.raw.jsonl, run.raw.2.jsonl, run.raw.10.jsonl."""
-    found = re.fullmatch(r"(.*\.raw)(?:\.(\d+))?\.jsonl(?:\.gz)?", path.name)
-    return (str(path.parent / found[1]), int(found[2] or 1)) if found else (str(path), 1)

@@ -25,7 +25,8 @@ from transformers.generation.continuous_batching import scheduler as schedulers
 from transformers.generation.continuous_batching.continuous_api import ContinuousBatchProcessor
 
 from core.errors import InflightError
-from core.recorders.vllm.inflight_vllm import RAW, RawWriter
+from core.recorders.vllm.inflight_vllm.recorder import RAW
+from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
 
 TESTED = ("5.23.0",)
 
@@ -77,7 +78,7 @@ class _Observer:
             "missing": [],
             **self.facts,
         }
-        return RawWriter(self.path, header)
+        return RawWriter(Parts(self.path, header))
 
     def to_schedule(self, scheduler: Any) -> None:
         """Note the new and the running requests just before scheduling, which happens several times in a step where the cache is full."""

@@ -139,6 +139,39 @@ def test_a_file_that_is_begun_anew_or_removed_is_followed_on(tmp_path, lines, tr
     assert isinstance(news[0], Begun) and len(events(news)) == len(trace.events) and not follower.sentence
 
 
+def test_parts_are_found_by_their_headers_whatever_they_are_called(tmp_path, lines, trace):
+    """The one that was named may be gone already; those of another start lie beside."""
+    header, *steps = lines
+    follower, news = Follower(tmp_path / "run.log"), []
+    (tmp_path / "run.log").write_text(named(header, part=1) + "".join(steps[:30]))
+    (tmp_path / "other.jsonl").write_text(named(header, part=2, created="0"))
+    news += look(follower)
+    for part, name, some in ((2, "run.log.2.jsonl", steps[30:60]), (3, "moved.jsonl", steps[60:])):
+        (tmp_path / name).write_text(named(header, part=part) + "".join(some))
+    (tmp_path / "run.log").unlink()
+    news += look(follower)
+    assert bare(events(news))[:-1] == bare(trace.events)[: len(events(news)) - 1] and len(events(news)) >= len(trace.events) - 1
+
+
+@pytest.mark.parametrize(
+    ("told", "called"),
+    [
+        ("run.raw.jsonl", "run.20261122-170501.raw.jsonl"),
+        ("run.raw.jsonl", "run.raw.17.jsonl"),
+        ("run.jsonl", "run.20261122-170501-4711.3.jsonl"),
+        ("run.log", "run.log.2.jsonl"),
+    ],
+)
+def test_whoever_follows_a_name_finds_what_a_recorder_made_of_it(tmp_path, lines, told, called):
+    """And nothing else: a later start has a name of its own, and of a long recording the first part is gone."""
+    header, *steps = lines
+    for name in (called, "another.raw.jsonl", "run.rank1.raw.jsonl"):
+        (tmp_path / name).write_text(named(header, created="9" if name != called else "2") + "".join(steps[:5]))
+    follower = Follower(tmp_path / told)
+    look(follower)
+    assert follower.name == called
+
+
 def later(step: str, by: int, name: str) -> str:
     """A step again, so many steps and seconds later, of other requests."""
     data = json.loads(re.sub(r'"(\d+-[0-9a-f]{8})"', rf'"\1-{name}"', step))

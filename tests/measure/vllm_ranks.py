@@ -101,7 +101,7 @@ def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[
     environment = {
         **os.environ,
         **{name: value for name, value in ENVIRONMENT.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"},
-        "PYTHONPATH": str(Path(inflight_vllm.__file__).parent),
+        "PYTHONPATH": str(Path(inflight_vllm.__file__).parents[1]),
         "INFLIGHT_TRACE": str(folder / RECORDING),
     }
     command = [

@@ -1,30 +1,18 @@
-"""Records what vLLM's scheduler decides, step by step, from inside the engine: raw JSON lines that Inflight opens as a trace.
-
-    pip install ./core/recorders/vllm
-    INFLIGHT_TRACE=run.raw.jsonl vllm serve MODEL --scheduler-cls inflight_vllm.RecordingScheduler --no-async-scheduling
-    INFLIGHT_TRACE=run.raw.jsonl vllm serve MODEL --scheduler-cls inflight_vllm.RecordingAsyncScheduler
+"""Listens to vLLM's scheduler and makes a record of each of its steps.
 
 The scheduler lives in the engine core under every executor (one process, several, Ray), so one class sees every step of a data-parallel
 rank. Nothing is changed: methods are wrapped, called and listened to. On the engine's thread a step costs some references and a list of
-numbers; a thread of the recorder's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
-counted. Any failure here switches the recorder off with one line in the log and never reaches the engine. README.md beside this file
-says what an operator has to know.
-
-Imports the standard library and vLLM alone: this one file is the whole package.
+numbers; a thread of the writer's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
+counted. Any failure here switches the recorder off with one line in the log and never reaches the engine.
 """
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import json
-import logging
 import multiprocessing
 import os
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -32,107 +20,18 @@ from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .writer import QUEUED_RECORDS, Parts, RawWriter, log
+
 __version__ = "0.1.0"
 RAW = 1  # version of the raw format
 TESTED = ("0.32.0",)  # versions of vLLM with which this was run
-QUEUED_RECORDS = 4096  # beyond these the writer has fallen behind, and steps are dropped
-log = logging.getLogger("vllm.inflight" if util.find_spec("vllm") else "inflight")  # under vLLM's, whose handler and level hold
-
-Record = Callable[[], dict[str, Any]]
-"""Makes one line's data; called on the writer's thread."""
-
-
-class RawWriter:
-    """JSON lines, written by a thread of its own, in files of bounded size: `run.raw.jsonl`, `run.raw.2.jsonl`, ….
-
-    Every file begins with the header, which says which part it is. The last line of a recording that was closed says how many records
-    were dropped on the way.
-
-    max_bytes: a file that has grown beyond is followed by the next one; 0 never starts another. max_files: how many there may be; when the
-    last is full, the recording ends. queued: how many records may wait.
-    """
-
-    def __init__(
-        self, path: Path, header: dict[str, Any], max_bytes: int = 0, max_files: int = 0, queued: int = QUEUED_RECORDS
-    ) -> None:
-        self.dropped = 0
-        self.failure: str | None = None  # why nothing more is written
-        self._path, self._header, self._max_bytes, self._max_files, self._queued = path, header, max_bytes, max_files, queued
-        self._records: deque[Record] = deque()
-        self._news, self._closing = threading.Event(), False
-        self._part = 0
-        self._file = self._next_file()
-        self._thread = threading.Thread(target=self._run, name="inflight-recorder", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)
-
-    def put(self, record: Record) -> None:
-        """Hand over a record; never waits. It is dropped when too many wait already, or when writing has failed."""
-        if len(self._records) >= self._queued or self.failure is not None:
-            self.dropped += 1
-            return
-        self._records.append(record)
-        if not self._news.is_set():
-            self._news.set()
-
-    def end(self) -> None:
-        """Let what waits be written, and the last line; waits for nothing."""
-        self._closing = True
-        self._news.set()
-
-    def close(self) -> None:
-        """The same, and wait until it has been done. A second call does nothing."""
-        self.end()
-        self._thread.join(10)
-        atexit.unregister(self.close)
-
-    def _run(self) -> None:
-        try:
-            while not self._closing and self.failure is None:
-                self._news.wait()
-                self._news.clear()
-                self._write_waiting()
-            self._write_waiting()
-            self._write({"kind": "end", "dropped": self.dropped} | ({"why": self.failure} if self.failure else {}))
-            self._file.close()
-        except Exception as error:  # a full disk, a record that cannot be made: the engine goes on, the recording ends here
-            self.failure = f"{type(error).__name__}: {error}"
-            with suppress(OSError):
-                self._file.close()
-        self._records.clear()
-        if self.failure is not None:
-            log.error("Inflight stopped recording to %s: %s. The engine goes on.", self._path, self.failure)
-
-    def _write_waiting(self) -> None:
-        while self._records and self.failure is None:
-            self._write(self._records.popleft()())
-        self._file.flush()
-
-    def _write(self, data: dict[str, Any]) -> None:
-        self._file.write(json.dumps(data, separators=(",", ":")) + "\n")
-        if not self._max_bytes or data["kind"] == "end" or self._file.tell() < self._max_bytes:
-            return
-        if self._part == self._max_files:
-            self.failure = f"{self._part} files of {self._max_bytes / 2**20:.3g} MiB are full"
-            return
-        self._file.close()
-        self._file = self._next_file()
-
-    def _next_file(self) -> Any:
-        self._part += 1
-        stem = self._path.name.removesuffix(".jsonl")
-        path = self._path if self._part == 1 else self._path.with_name(f"{stem}.{self._part}.jsonl")
-        file = path.open("w", encoding="utf-8")
-        file.write(json.dumps({**self._header, "part": self._part}) + "\n")
-        file.flush()
-        return file
 
 
 def settings() -> dict[str, Any]:
     """A recorder's settings from the environment.
 
     INFLIGHT_TRACE: the file, or a folder that each start of the engine writes a file of its own in. INFLIGHT_PROMPTS: `ids`, or `hashed` to
-    leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them.
+    leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them are kept.
     """
     path = Path(os.environ.get("INFLIGHT_TRACE", "."))
     if path.is_dir():
@@ -274,8 +173,7 @@ class Recorder:
             **(facts or {}),
         }
         path = ranked(asked["path"], rank, ranks)
-        self.writer = RawWriter(path, header, asked["max_bytes"], asked["max_files"])
-        log.info("Inflight records every step of this engine to %s.", path)
+        self.writer = RawWriter(Parts(path, header, asked["max_bytes"], asked["max_files"]))
         if version not in TESTED:
             log.warning("Inflight's recorder was never tried with vLLM %s, only with %s.", version, ", ".join(TESTED))
 

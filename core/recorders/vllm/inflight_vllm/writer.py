@@ -1,0 +1,205 @@
+"""Writes records from a thread of its own, so that an engine never waits for a disk. Knows no engine."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime, timezone
+from importlib import util
+from pathlib import Path
+from typing import Any, Protocol
+
+QUEUED_RECORDS = 4096  # beyond these the writer has fallen behind, and steps are dropped
+log = logging.getLogger("vllm.inflight" if util.find_spec("vllm") else "inflight")  # under vLLM's, whose handler and level hold
+
+Record = Callable[[], "dict[str, Any]"]
+"""Makes one line's data; called on the writer's thread."""
+
+
+class Sink(Protocol):
+    """Where lines go; every method is called on the writer's thread, and may raise what ends the recording."""
+
+    period: float  # seconds for which lines are gathered; 0 to write each as it comes
+
+    @property
+    def name(self) -> str:
+        """As the log has it."""
+        ...
+
+    def open(self) -> None: ...
+
+    def write(self, line: str) -> bool:
+        """Whether what follows is to be readable without what came before: a new part has begun."""
+        ...
+
+    def flush(self) -> bool:
+        """The same."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class RawWriter:
+    """A thread that turns records into JSON lines. The last line of a recording that was closed says how many records were dropped on the way.
+
+    sink: where the lines go. queued: how many records may wait. wants_snapshot: whether the state of the engine is wanted as soon as may be,
+    as what follows has to be readable without what came before: a part has begun, or records were dropped. Whoever puts it sets it to False.
+    """
+
+    def __init__(self, sink: Sink, queued: int = QUEUED_RECORDS) -> None:
+        self.dropped = 0
+        self.failure: str | None = None  # why nothing more is written
+        self.wants_snapshot = False
+        self._sink, self._queued = sink, queued
+        self._records: deque[Record] = deque()
+        self._news, self._closing = threading.Event(), threading.Event()
+        self._begun = threading.Event()  # or failed to
+        self._thread = threading.Thread(target=self._run, name="inflight-recorder", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def put(self, record: Record) -> None:
+        """Hand over a record; never waits. It is dropped when too many wait already, or when writing has failed."""
+        if len(self._records) >= self._queued or self.failure is not None:
+            self.dropped += 1
+            self.wants_snapshot = True
+            return
+        self._records.append(record)
+        if not self._news.is_set():
+            self._news.set()
+
+    def end(self) -> None:
+        """Let what waits be written, and the last line; waits for nothing."""
+        self._closing.set()
+        self._news.set()
+
+    def close(self) -> None:
+        """The same, and wait until it has been done; not for long where nothing could be opened yet. A second call does nothing."""
+        self.end()
+        if self._begun.wait(2):
+            self._thread.join(10)
+        atexit.unregister(self.close)
+
+    def _run(self) -> None:
+        try:
+            self._sink.open()
+            self._begun.set()
+            log.info("Inflight records every step of this engine to %s.", self._sink.name)
+            while not self._closing.is_set():
+                self._news.wait()
+                if self._sink.period:
+                    self._closing.wait(self._sink.period)
+                self._news.clear()
+                self._write_waiting()
+            self._write_waiting()
+            self._sink.write(_line({"kind": "end", "dropped": self.dropped}))
+            self._sink.flush()
+            self._sink.close()
+        except Exception as error:  # a full disk, a record that cannot be made: the engine goes on, the recording ends here
+            self.failure = f"{type(error).__name__}: {error}"
+            log.error("Inflight stopped recording to %s: %s. The engine goes on.", self._sink.name, self.failure)
+            with suppress(Exception):
+                self._sink.close()
+        self._begun.set()
+        self._records.clear()
+
+    def _write_waiting(self) -> None:
+        while self._records:
+            if self._sink.write(_line(self._records.popleft()())):
+                self.wants_snapshot = True
+        if self._sink.flush():
+            self.wants_snapshot = True
+
+
+def _line(data: dict[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":")) + "\n"
+
+
+class Parts:
+    """A recording in files of bounded size: `run.raw.jsonl`, `run.raw.2.jsonl`, …, of which the newest are kept. Each begins with the header,
+    which says which part it is.
+
+    An earlier recording is never touched: where the file is there already, this one is `run.20261122-170501.raw.jsonl` beside it. What is no
+    file (a pipe, a device) is written to as it is, and has one part.
+
+    max_bytes: a file that has grown beyond is followed by the next one; 0 never starts another. max_files: how many are kept; 0 keeps all.
+    """
+
+    period = 0.0
+
+    def __init__(self, path: Path, header: dict[str, Any], max_bytes: int = 0, max_files: int = 0) -> None:
+        self.path, self._header, self._max_bytes, self._max_files = path, header, max_bytes, max_files
+        self._part = self._size = 0
+        self._kept: deque[Path] = deque()
+        self._file: Any = None
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def open(self) -> None:
+        """Begin with the first file. Raises OSError where it cannot be written."""
+        if self.path.exists() and not stat.S_ISREG(os.stat(self.path).st_mode):
+            self._max_bytes = 0
+            self._begin(self.path, "w")
+            return
+        for path in _names(self.path):
+            with suppress(FileExistsError):
+                if not _has_parts(path):
+                    self._begin(path, "x")
+                    self.path = path
+                    return
+        raise FileExistsError(f"{self.path} and the names beside it are taken")
+
+    def write(self, line: str) -> bool:
+        self._file.write(line)
+        self._size += len(line)  # which is ASCII
+        if not self._max_bytes or self._size < self._max_bytes or line.startswith('{"kind":"end"'):
+            return False
+        self._file.close()
+        while self._max_files and len(self._kept) >= self._max_files:
+            self._kept.popleft().unlink(missing_ok=True)
+        self._begin(self.path.with_name(f"{_stem(self.path)}.{self._part + 1}.jsonl"), "x")
+        return True
+
+    def flush(self) -> bool:
+        self._file.flush()
+        return False
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _begin(self, path: Path, mode: str) -> None:
+        self._file = path.open(mode, encoding="utf-8")
+        self._part += 1
+        self._kept.append(path)
+        self._size = self._file.write(json.dumps({**self._header, "part": self._part}) + "\n")
+        self._file.flush()
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".jsonl")
+
+
+def _has_parts(path: Path) -> bool:
+    """Whether later parts of an earlier recording of this name are there, whose first may be gone."""
+    before = f"{_stem(path)}."
+    numbers = (name[len(before) :].removesuffix(".jsonl") for name in os.listdir(path.parent) if name.startswith(before))
+    return any(number.isdigit() for number in numbers)
+
+
+def _names(path: Path) -> Iterator[Path]:
+    """The names that a recording may have, the best first."""
+    yield path
+    suffix = ".raw.jsonl" if path.name.endswith(".raw.jsonl") else path.suffix
+    stem, now = path.name.removesuffix(suffix), f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
+    yield path.with_name(f"{stem}.{now}{suffix}")
+    yield path.with_name(f"{stem}.{now}-{os.getpid()}{suffix}")
