@@ -1,0 +1,475 @@
+"""Where each request's time went: from its arrival to its end every microsecond and every step belongs to one part, so the parts add up to the whole.
+
+    arrival ── queued ──┬─ prefill ─ decode ─ others ─ stalled ─ between ─┬── end
+                        └──────── preempted ─ again ──────────────────────┘
+
+A request ends with its last token, or at the start of the step that finds it cancelled; one that has not ended is followed to the end of the last
+step. What is measured is split at the times on record, in whole microseconds; `others` alone is a comparison, see `PARTS`. `worst` finds the
+longest gaps between tokens and the longest waits, and what in the record explains them. Follows from the events alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from core.trace.events import Segment, StepEvent, Why
+from core.trace.run_state import RunState
+from core.trace.trace import Trace
+
+Part = Literal["queued", "prefill", "decode", "others", "preempted", "again", "stalled", "between"]
+PARTS: dict[Part, str] = {
+    "queued": "Queued: from its arrival to the start of the first pass that computes it, by the limit that held the head of the queue.",
+    "prefill": "Own prompt: passes that compute its prompt for the first time.",
+    "decode": "Own decoding: passes that compute its newest token, without the time that is due to others' prompts.",
+    "others": (
+        "Others' prompts: how much longer its decode passes took because they computed others' prompts, too, than the run's passes of as many "
+        "decodes without a prompt (their median): a comparison. Passes of others' prompts alone, while it held a lane, count whole."
+    ),
+    "preempted": "Preempted: from the start of the step that took its lane to the next pass that computes it.",
+    "again": "Computed again: passes that compute positions which a preemption had thrown away.",
+    "stalled": "Stalled: passes that computed nothing for it while it held a lane, and no prompt of others.",
+    "between": "Between passes: while it held a lane and no pass ran: the host's scheduling, and all else that lies between two passes.",
+}
+"""Each part and its definition, in the order in which parts are drawn."""
+QUEUED, PREFILL, DECODE, OTHERS, PREEMPTED, AGAIN, STALLED, BETWEEN = range(len(PARTS))
+NAMES: tuple[Part, ...] = tuple(PARTS)
+NOT_RECORDED = "unrecorded"
+"""In place of a limit, where the record does not say why nobody joined. "none": no limit, until a step and a pass of it began."""
+WORST = 5
+SLOW = 2.0  # times as long as others of its size: worth a word
+_LIKE = 2  # a pass is of like size with at most so many times as many rows, and at least the same share
+
+
+class Span(NamedTuple):
+    """One piece of a request's time, in microseconds since the run began. limit: of the queue."""
+
+    part: int
+    start: int
+    end: int
+    limit: str | None = None
+
+
+class Delay(NamedTuple):
+    """A request's time. us, steps: by part, in the order of `PARTS`; they add up to `whole_us` and `whole_steps`. queued: the same of the queue by limit.
+
+    reason: None for one that has not ended. uncompared_us: of its decoding, passes that computed others' prompts as well while the run has no pass to
+    compare them with, so that nothing of them is in `others`.
+    """
+
+    request: str
+    start_us: int
+    whole_us: int
+    whole_steps: int
+    us: tuple[int, ...]
+    steps: tuple[int, ...]
+    queued_us: Mapping[str, int]
+    queued_steps: Mapping[str, int]
+    uncompared_us: int
+    first_step: int | None
+    reason: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: parts by name, those that are 0 included."""
+
+        def parts(counts: tuple[int, ...], whole: int) -> dict[str, int]:
+            return {**dict(zip(NAMES, counts, strict=True)), "whole": whole}
+
+        return {
+            "request": self.request,
+            "us": parts(self.us, self.whole_us),
+            "steps": parts(self.steps, self.whole_steps),
+            "queued_us": dict(self.queued_us),
+            "queued_steps": dict(self.queued_steps),
+            "uncompared_us": self.uncompared_us,
+            "ended": self.reason is not None,
+        }
+
+
+class Gap(NamedTuple):
+    """The time between two tokens of a request. token: which one ended it, counted from 1. step: that gave it; since: that gave the one before.
+    beside: other requests that waited for a token from the same moment to the same moment.
+
+    us: by part, of `request`; their sum is the gap. prompts: tokens of others' prompts in the passes of the gap, by request; together: in a pass that computed
+    it, too; uncompared: in one that the run has none to compare with. again: tokens computed again. why: the limit that stalled it. times: how many times as
+    long as others of its size its longest pass in the gap took, None where the run has none.
+    """
+
+    request: str
+    token: int
+    start_us: int
+    whole_us: int
+    us: tuple[int, ...]
+    since: int
+    step: int
+    beside: tuple[str, ...] = ()
+    prompts: tuple[tuple[str, int], ...] = ()
+    together: bool = False
+    uncompared: bool = False
+    again: int = 0
+    why: Why | None = None
+    times: float | None = None
+
+    @property
+    def cause(self) -> Part | None:
+        """The part that explains the gap: the largest beside its own decoding, if at least half of the time is outside of that."""
+        outside = {i: us for i, us in enumerate(self.us) if i != DECODE}
+        return NAMES[max(outside, key=lambda i: outside[i])] if 2 * sum(outside.values()) >= self.whole_us > 0 else None
+
+
+class Delays(NamedTuple):
+    """requests: in order of arrival. gaps: the longest between tokens. waits: requests that were queued for longest, without those that waited for no more
+    than the next step. Both have the longest first, and at most `WORST`.
+    """
+
+    requests: tuple[Delay, ...]
+    gaps: tuple[Gap, ...]
+    waits: tuple[Delay, ...]
+
+
+def delays(trace: Trace) -> Delays:
+    """Where the time of every request that arrived went, and the worst of it."""
+    found = _Follower(trace)
+    requests = tuple(life.delay() for life in found.lives.values())
+    step = _median(sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events)) if trace.events else 0
+    queued = [d for d in requests if d.queued_us.keys() - {"none"} or d.us[QUEUED] > step]
+    waits = sorted(queued, key=lambda d: -d.us[QUEUED])[:WORST]
+    return Delays(requests, tuple(found.explained(gap) for gap in found.gaps), tuple(waits))
+
+
+def spans(trace: Trace) -> dict[str, list[Span]]:
+    """By request the pieces of its time, in order and without holes; neighbours of one part are one piece."""
+    return {request: list(_merged(life.spans or ())) for request, life in _Follower(trace, keep_spans=True).lives.items()}
+
+
+def microseconds(seconds: float) -> int:
+    """A time as a whole number."""
+    return round(seconds * 1e6)
+
+
+@dataclass
+class _Life:
+    """A request on its way. at: up to when its time has been given to parts. queue: where in the queue's reasons its wait began, None while it holds a lane."""
+
+    request: str
+    start: int
+    arrived: int  # index of the event
+    at: int = 0
+    queue: int | None = None
+    since: int = 0  # index of the event at which the present wait began
+    was_preempted: bool = False
+    lost: int = 0  # positions computed before a preemption
+    first_step: int | None = None
+    reason: str | None = None
+    last: int | None = None  # index of its last event; one behind it for a request that was cancelled
+    tokens: int = 0
+    token_at: int = 0
+    token_event: int = 0
+    uncompared: int = 0
+    spans: list[Span] | None = None
+
+    def __post_init__(self) -> None:
+        self.at = self.start
+        self.us = [0] * len(PARTS)
+        self.steps = [0] * len(PARTS)
+        self.queued_us: dict[str, int] = {}
+        self.queued_steps: dict[str, int] = {}
+        self.us_at_token = self.us
+
+    def add(self, part: int, until: int, limit: str | None = None) -> None:
+        """All time up to `until` that has not been given away goes to a part."""
+        if until <= self.at:
+            return
+        self.us[part] += until - self.at
+        if limit is not None:
+            self.queued_us[limit] = self.queued_us.get(limit, 0) + until - self.at
+        if self.spans is not None:
+            self.spans.append(Span(part, self.at, until, limit))
+        self.at = until
+
+    def delay(self) -> Delay:
+        """What has become of it."""
+        return Delay(
+            self.request,
+            self.start,
+            self.at - self.start,
+            sum(self.steps),
+            tuple(self.us),
+            tuple(self.steps),
+            self.queued_us,
+            self.queued_steps,
+            self.uncompared,
+            self.first_step,
+            self.reason,
+        )
+
+
+class _Reason(NamedTuple):
+    """Why nobody joined from an event on, until the next of these."""
+
+    start: int
+    index: int
+    limit: str
+
+
+class _PassTime(NamedTuple):
+    """start and end in microseconds. prompts: requests whose prompts it computes. like: how long as many decodes take without a prompt, None where the run has no such pass."""
+
+    start: int
+    end: int
+    prompts: int
+    like: int | None
+
+
+class _Follower:
+    """Reads the events once. lives: in order of arrival. gaps: the longest, not yet explained."""
+
+    def __init__(self, trace: Trace, keep_spans: bool = False) -> None:
+        self.lives: dict[str, _Life] = {}
+        self.gaps: list[Gap] = []
+        self._events = trace.events
+        self._sizes = Sizes(trace.events)
+        self._reasons: list[_Reason] = []
+        self._keep_spans = keep_spans
+        state = RunState.of(trace.prompt_lengths, trace.header.policy.requeue)
+        for index, event in enumerate(trace.events):
+            self._follow(index, event, state)
+        end = microseconds(trace.events[-1].t_end) if trace.events else 0
+        for life in self.lives.values():
+            if life.last is None and life.queue is not None:
+                self._leave_queue(life, len(trace.events), end)
+            elif life.last is None:
+                life.add(BETWEEN, end)
+
+    def _follow(self, index: int, event: StepEvent, state: RunState) -> None:
+        start, lives = microseconds(event.t_start), self.lives
+        for arrived in event.arrived:
+            lives[arrived.request] = life = _Life(arrived.request, microseconds(arrived.t), index, since=index)
+            life.queue, life.spans = -1, [] if self._keep_spans else None
+        for preempted in event.preempted:
+            if life := lives.get(preempted.request):
+                life.add(BETWEEN, start)
+                life.queue, life.since, life.was_preempted = -1, index, True
+                life.lost = max(life.lost, preempted.tokens_lost)
+        for finished in event.finished:
+            if finished.when == "before" and (life := lives.get(finished.request)):
+                self._end(life, index, start, finished.finish_reason)
+        state.begin(event)
+        if event.waiting.count:
+            limit = event.waiting.why.limit if event.waiting.why else NOT_RECORDED
+            if not self._reasons or self._reasons[-1].limit != limit:
+                self._reasons.append(_Reason(start, index, limit))
+        for request in (*(a.request for a in event.arrived), *(p.request for p in event.preempted)):
+            if (life := lives.get(request)) and life.queue == -1:
+                life.queue = max(0, len(self._reasons) - 1)
+        self._passes(index, event, state.running)
+        for finished in event.finished:
+            if finished.when == "after" and (life := lives.get(finished.request)) and life.last is None:
+                life.last, life.reason = index, finished.finish_reason
+        state.end(event)
+
+    def _passes(self, index: int, event: StepEvent, running: Iterable[str]) -> None:
+        """What the passes of a step did for those that hold a lane."""
+        mine: dict[str, list[Segment]] = {}
+        for s in event.segments:
+            mine.setdefault(s.request, []).append(s)
+        got: dict[tuple[str, int], int] = {}
+        for sampled in event.sampled:
+            key = sampled.request, sampled.pass_index
+            got[key] = got.get(key, 0) + 1
+        ending = {f.request for f in event.finished if f.when == "after"}
+        passes = [self._sizes.time_of(forward, j, event) for j, forward in enumerate(event.passes)]
+        start = microseconds(event.t_start)
+        for request in running:
+            life = self.lives.get(request)
+            if life is None or life.last is not None:
+                continue
+            segments = mine.get(request, [])
+            if life.queue is not None:
+                self._leave_queue(life, index, start)
+                if segments:
+                    life.add(PREEMPTED if life.was_preempted else QUEUED, passes[segments[0].pass_index].start, self._none(life))
+            if segments and life.first_step is None:
+                life.first_step = event.step
+            own = {s.pass_index: s for s in segments}
+            last = segments[-1].pass_index if segments and request in ending else len(passes) - 1
+            label = STALLED
+            for j, forward in enumerate(passes[: last + 1]):
+                life.add(BETWEEN, forward.start)
+                if (s := own.get(j)) is None:
+                    life.add(OTHERS if forward.prompts else STALLED, forward.end)
+                    continue
+                label = self._own_pass(life, s, forward, label)
+                if n := got.get((request, j)):
+                    self._token(life, index, n)
+            life.steps[label] += 1
+            if request in ending and not segments:
+                life.add(BETWEEN, microseconds(event.t_end))
+
+    def _own_pass(self, life: _Life, s: Segment, forward: _PassTime, label: int) -> int:
+        """A pass that computes the request; what its step counts as."""
+        if s.start < life.lost:
+            life.add(AGAIN, forward.end)
+            return AGAIN
+        if s.phase == "prefill":
+            life.add(PREFILL, forward.end)
+            return AGAIN if label == AGAIN else PREFILL
+        if not forward.prompts:
+            life.add(DECODE, forward.end)
+            return DECODE if label == STALLED else label
+        if forward.like is None:
+            life.uncompared += max(0, forward.end - life.at)
+            life.add(DECODE, forward.end)
+        else:
+            life.add(DECODE, min(forward.end, max(life.at, forward.start) + forward.like))
+            life.add(OTHERS, forward.end)
+        return OTHERS if label == STALLED else label
+
+    def _token(self, life: _Life, index: int, n: int) -> None:
+        """It got n tokens at once. Those who waited for theirs as long from the same moment on share one gap."""
+        gap = life.at - life.token_at
+        if life.tokens and gap > 0 and (len(self.gaps) < WORST or gap >= self.gaps[-1].whole_us):
+            shared = next((k for k, g in enumerate(self.gaps) if (g.start_us, g.whole_us) == (life.token_at, gap)), None)
+            if shared is not None:
+                self.gaps[shared] = self.gaps[shared]._replace(beside=(*self.gaps[shared].beside, life.request))
+            else:
+                us = tuple(now - before for now, before in zip(life.us, life.us_at_token, strict=True))
+                steps = self._events[life.token_event].step, self._events[index].step
+                found = Gap(life.request, life.tokens + 1, life.token_at, gap, us, *steps)
+                self.gaps = sorted([*self.gaps, found], key=lambda g: -g.whole_us)[:WORST]
+        life.tokens += n
+        life.token_at, life.token_event, life.us_at_token = life.at, index, list(life.us)
+
+    def _leave_queue(self, life: _Life, index: int, until: int) -> None:
+        """It joins at an event, or stops waiting there: the time up to then is queued, by the reasons on record."""
+        reasons, place = self._reasons, life.queue or 0
+        if life.was_preempted:
+            life.add(PREEMPTED, until)
+            life.steps[PREEMPTED] += index - life.since
+        elif index > life.since:
+            life.add(QUEUED, microseconds(self._events[life.since].t_start), "none")
+            for n in range(place, len(reasons)):
+                following = reasons[n + 1] if n + 1 < len(reasons) else _Reason(until, index, "none")
+                steps = min(index, following.index) - max(life.since, reasons[n].index)
+                if steps > 0:
+                    life.add(QUEUED, min(until, following.start), reasons[n].limit)
+                    life.steps[QUEUED] += steps
+                    life.queued_steps[reasons[n].limit] = life.queued_steps.get(reasons[n].limit, 0) + steps
+        life.add(PREEMPTED if life.was_preempted else QUEUED, until, self._none(life))
+        life.queue = None
+
+    def _none(self, life: _Life) -> str | None:
+        return None if life.was_preempted else "none"
+
+    def _end(self, life: _Life, index: int, at: int, reason: str) -> None:
+        """It ended before the passes of a step."""
+        if life.queue is not None:
+            self._leave_queue(life, index, at)
+        else:
+            life.add(BETWEEN, at)
+        life.last, life.reason = index - 1, reason
+
+    # -- causes ------------------------------------------------------------------------------------------------------
+
+    def explained(self, gap: Gap) -> Gap:
+        """A gap with what the events in it say."""
+        lost = self.lives[gap.request].lost
+        prompts: dict[str, int] = {}
+        together = uncompared = False
+        again, why, times, longest = 0, None, None, -1
+        for event in self._between(gap.since, gap.step):
+            why = why or next((s.why for s in event.stalled if s.request == gap.request), None)
+            for j, forward in enumerate(event.passes):
+                taken = self._sizes.time_of(forward, j, event)
+                if not gap.start_us <= taken.start < gap.start_us + gap.whole_us:
+                    continue
+                own = next((s for s in event.segments if s.request == gap.request and s.pass_index == j), None)
+                reading = [s for s in event.segments if s.pass_index == j and s.phase == "prefill" and s.request != gap.request]
+                for s in reading:
+                    prompts[s.request] = prompts.get(s.request, 0) + s.length
+                if own is None:
+                    continue
+                together |= bool(reading)
+                uncompared |= bool(reading) and own.phase == "decode" and taken.like is None
+                again += max(0, min(own.kv_len, lost) - own.start)
+                if taken.end - taken.start > longest:
+                    longest, times = taken.end - taken.start, self._sizes.times(j, event)
+        return gap._replace(
+            prompts=tuple(prompts.items()), together=together, uncompared=uncompared, again=again, why=why, times=times
+        )
+
+    def _between(self, first: int, last: int) -> list[StepEvent]:
+        """The events of these steps."""
+        low, high = (bisect(self._events, step, key=lambda e: e.step) for bisect, step in ((bisect_left, first), (bisect_right, last)))
+        return self._events[low:high]
+
+
+class Sizes:
+    """How long the passes of a run took, by their size: of decodes alone by rows, of those with a prompt by tokens."""
+
+    def __init__(self, events: Iterable[StepEvent]) -> None:
+        taken: dict[tuple[bool, int], list[int]] = {}
+        for event in events:
+            for j, forward in enumerate(event.passes):
+                size = _size(j, event)
+                if size[1]:
+                    taken.setdefault(size, []).append(microseconds(forward.t_end) - microseconds(forward.t_start))
+        self._taken = {size: sorted(found) for size, found in taken.items()}
+        self._rows = sorted(rows for mixed, rows in taken if not mixed)
+        self._like: dict[int, int | None] = {}
+
+    def time_of(self, forward: Any, j: int, event: StepEvent) -> _PassTime:
+        """The times of pass j of an event."""
+        prompts = decodes = 0
+        for s in event.segments:
+            if s.pass_index == j:
+                if s.phase == "prefill":
+                    prompts += 1
+                else:
+                    decodes += 1
+        like = self.like(decodes + len(forward.finished_rows)) if prompts and decodes else None
+        return _PassTime(microseconds(forward.t_start), microseconds(forward.t_end), prompts, like)
+
+    def like(self, rows: int) -> int | None:
+        """How long this run's passes of as many decodes without a prompt took: their median; else those of the nearest number (the larger of two),
+        between half and twice as many; else None.
+        """
+        if rows not in self._like:
+            near = [n for n in self._rows if rows <= n * _LIKE and n <= rows * _LIKE]
+            nearest = min(near, key=lambda n: (abs(n - rows), -n), default=None)
+            self._like[rows] = None if nearest is None else _median(self._taken[False, nearest])
+        return self._like[rows]
+
+    def times(self, j: int, event: StepEvent) -> float | None:
+        """How many times as long as the others of its size a pass took; None where there are none."""
+        mixed, size = _size(j, event)
+        duration = microseconds(event.passes[j].t_end) - microseconds(event.passes[j].t_start)
+        others = [t for (m, n), found in self._taken.items() if m == mixed and size <= n * _LIKE and n <= size * _LIKE for t in found]
+        others.remove(duration)
+        return duration / _median(sorted(others)) if others and _median(sorted(others)) else None
+
+
+def _size(j: int, event: StepEvent) -> tuple[bool, int]:
+    """Whether pass j computes a prompt, and its size: tokens then, else rows."""
+    own = [s for s in event.segments if s.pass_index == j]
+    mixed = any(s.phase == "prefill" for s in own)
+    return mixed, sum(s.length for s in own) if mixed else len(own) + len(event.passes[j].finished_rows)
+
+
+def _median(ordered: list[int]) -> int:
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _merged(pieces: Iterable[Span]) -> Iterable[Span]:
+    before: Span | None = None
+    for piece in pieces:
+        if before and (before.part, before.limit) == (piece.part, piece.limit):
+            before = before._replace(end=piece.end)
+            continue
+        if before:
+            yield before
+        before = piece
+    if before:
+        yield before
