@@ -10,10 +10,11 @@ from rich.text import Text
 
 from core.cli.output import number, percent, percentile, print_line, seconds, table
 from core.measure.metrics import SLOs, metrics, request_times
+from core.trace.delays import NAMES, QUEUED, SLOW, Delay, Gap, delays
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
-from core.trace.phrases import letters, reason
+from core.trace.phrases import PART_NAMES, letters, reason, was
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
@@ -27,6 +28,7 @@ def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
         "complete": trace.complete,
         "metrics": metrics(trace, slos),
         "requests": requests,
+        "delays": delays(trace).to_json(),
     }
 
 
@@ -59,8 +61,54 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
         print_line(text)
     for text in circumstances(trace.header):
         print_line(text)
+    print_worst(trace)
     if not trace.complete:
         print_line("This run was cut short.")
+
+
+def print_delays(trace: Trace) -> None:
+    """Where each request's time went, a row each: the parts add up to the whole."""
+    names = letters(trace)
+    found = delays(trace).requests
+    rows = [(f"{names[d.request]} {d.request}", *(seconds(us / 1e6) if us else "–" for us in (d.whole_us, *d.us))) for d in found]
+    columns = ("request", "whole", *PART_NAMES.values())
+    table(columns, rows, right=columns[1:])
+    print_line()
+
+
+def print_worst(trace: Trace) -> None:
+    """The longest gaps between tokens and the longest waits, with what is on record about them."""
+    names, found = letters(trace), delays(trace)
+    if found.gaps:
+        print_line()
+        rows = [
+            (seconds(g.whole_us / 1e6), str(g.step), " ".join(names[r] for r in (g.request, *g.beside)), _gap(g, names))
+            for g in found.gaps
+        ]
+        table(("longest gaps", "step", "before tokens of", "most of it"), rows, right=("step",))
+    if found.waits:
+        print_line()
+        rows = [(seconds(d.us[QUEUED] / 1e6), _step(d.first_step), names[d.request], _wait(d)) for d in found.waits]
+        table(("longest waits", "step", "of", "why"), rows, right=("step",))
+
+
+def _gap(gap: Gap, names: Mapping[str, str]) -> str:
+    part = gap.cause or "decode"
+    text = f"{PART_NAMES[part]} {percent(gap.us[NAMES.index(part)] / gap.whole_us)}"
+    if part == "others" or gap.uncompared:
+        text += f" ({', '.join(f'{names[r]} {tokens:,}' for r, tokens in gap.prompts)} prefill tokens)"
+    if part in ("preempted", "again"):
+        text += f", {gap.again:,} tokens computed again"
+    if part == "stalled" and gap.why is not None:
+        text += f": {english(reason(gap.why))}"
+    if part in ("others", "decode") and gap.times is not None and gap.times >= SLOW:
+        text += f", {gap.times:.1f} times as long as others of its size"
+    return text
+
+
+def _wait(delay: Delay) -> str:
+    by = sorted(delay.queued_us.items(), key=lambda one: -one[1])
+    return ", ".join(f"{was(limit)} {seconds(us / 1e6)}" for limit, us in by)
 
 
 def headline(trace: Trace) -> Text:

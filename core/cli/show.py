@@ -8,7 +8,7 @@ import typer
 
 from core.cli.options import SLO, Json, TraceFile, parse_slos, require_file
 from core.cli.output import finish, out, print_line
-from core.cli.report import headline, print_steps, print_summary, summary
+from core.cli.report import headline, print_delays, print_steps, print_summary, summary
 from core.cli.terminal import mask_lines, step_json
 from core.errors import InflightError
 from core.trace.mask import Order
@@ -29,6 +29,7 @@ def show(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Draw the mask in full, however large.")] = False,
     steps: Annotated[bool, typer.Option("--steps", help="Print every step, one line each.")] = False,
+    delays: Annotated[bool, typer.Option("--delays", help="Print where each request's time went, one line each.")] = False,
     slo: SLO = None,
     json: Json = False,
 ) -> None:
@@ -42,6 +43,8 @@ def show(
         if step is None:
             if steps:
                 print_steps(found)
+            if delays:
+                print_delays(found)
             print_summary(found, slos)
             return
         drawn = mask_lines(found, step, pass_index, order, layer, width=None if full else out().width)

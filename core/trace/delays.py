@@ -11,11 +11,12 @@ longest gaps between tokens and the longest waits, and what in the record explai
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from core.trace.events import Segment, StepEvent, Why
+from core.trace.pass_sizes import PassSizes, PassTime, median_low, microseconds
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 
@@ -26,11 +27,11 @@ PARTS: dict[Part, str] = {
     "decode": "Own decoding: passes that compute its newest token, without the time that is due to others' prompts.",
     "others": (
         "Others' prompts: how much longer its decode passes took because they computed others' prompts, too, than the run's passes of as many "
-        "decodes without a prompt (their median): a comparison. Passes of others' prompts alone, while it held a lane, count whole."
+        "decodes without a prompt (their median): a comparison. Of a step of several passes, those of others' prompts alone count whole."
     ),
     "preempted": "Preempted: from the start of the step that took its lane to the next pass that computes it.",
     "again": "Computed again: passes that compute positions which a preemption had thrown away.",
-    "stalled": "Stalled: passes that computed nothing for it while it held a lane, and no prompt of others.",
+    "stalled": "Stalled: passes of steps that computed nothing for it while it held a lane; of a step of several passes, those of others' decodes alone.",
     "between": "Between passes: while it held a lane and no pass ran: the host's scheduling, and all else that lies between two passes.",
 }
 """Each part and its definition, in the order in which parts are drawn."""
@@ -40,7 +41,6 @@ NOT_RECORDED = "unrecorded"
 """In place of a limit, where the record does not say why nobody joined. "none": no limit, until a step and a pass of it began."""
 WORST = 5
 SLOW = 2.0  # times as long as others of its size: worth a word
-_LIKE = 2  # a pass is of like size with at most so many times as many rows, and at least the same share
 
 
 class Span(NamedTuple):
@@ -74,23 +74,20 @@ class Delay(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Plain data: parts by name, those that are 0 included."""
 
-        def parts(counts: tuple[int, ...], whole: int) -> dict[str, int]:
-            return {**dict(zip(NAMES, counts, strict=True)), "whole": whole}
-
         return {
             "request": self.request,
-            "us": parts(self.us, self.whole_us),
-            "steps": parts(self.steps, self.whole_steps),
+            "ended": self.reason is not None,
+            "us": _named(self.us, self.whole_us),
+            "steps": _named(self.steps, self.whole_steps),
             "queued_us": dict(self.queued_us),
             "queued_steps": dict(self.queued_steps),
             "uncompared_us": self.uncompared_us,
-            "ended": self.reason is not None,
         }
 
 
 class Gap(NamedTuple):
     """The time between two tokens of a request. token: which one ended it, counted from 1. step: that gave it; since: that gave the one before.
-    beside: other requests that waited for a token from the same moment to the same moment.
+    beside: other requests whose tokens came after the same time, and whose time went the same way.
 
     us: by part, of `request`; their sum is the gap. prompts: tokens of others' prompts in the passes of the gap, by request; together: in a pass that computed
     it, too; uncompared: in one that the run has none to compare with. again: tokens computed again. why: the limit that stalled it. times: how many times as
@@ -114,9 +111,24 @@ class Gap(NamedTuple):
 
     @property
     def cause(self) -> Part | None:
-        """The part that explains the gap: the largest beside its own decoding, if at least half of the time is outside of that."""
-        outside = {i: us for i, us in enumerate(self.us) if i != DECODE}
-        return NAMES[max(outside, key=lambda i: outside[i])] if 2 * sum(outside.values()) >= self.whole_us > 0 else None
+        """What made the gap long: the largest part beside its own decoding, if that is at least a quarter of it; None where decoding alone took the time."""
+        outside = {us: NAMES[i] for i, us in enumerate(self.us) if i != DECODE}
+        return outside[max(outside)] if 4 * max(outside) >= self.whole_us > 0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: parts by name, those that are 0 included."""
+        return {
+            "request": self.request,
+            "token": self.token,
+            "beside": list(self.beside),
+            "us": _named(self.us, self.whole_us),
+            "since": self.since,
+            "step": self.step,
+            "cause": self.cause,
+            "prompts": dict(self.prompts),
+            "again": self.again,
+            "times": None if self.times is None else round(self.times, 2),
+        }
 
 
 class Delays(NamedTuple):
@@ -128,12 +140,20 @@ class Delays(NamedTuple):
     gaps: tuple[Gap, ...]
     waits: tuple[Delay, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `waits` by id."""
+        return {
+            "requests": [delay.to_json() for delay in self.requests],
+            "gaps": [gap.to_json() for gap in self.gaps],
+            "waits": [delay.request for delay in self.waits],
+        }
+
 
 def delays(trace: Trace) -> Delays:
     """Where the time of every request that arrived went, and the worst of it."""
     found = _Follower(trace)
     requests = tuple(life.delay() for life in found.lives.values())
-    step = _median(sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events)) if trace.events else 0
+    step = median_low(sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events)) if trace.events else 0
     queued = [d for d in requests if d.queued_us.keys() - {"none"} or d.us[QUEUED] > step]
     waits = sorted(queued, key=lambda d: -d.us[QUEUED])[:WORST]
     return Delays(requests, tuple(found.explained(gap) for gap in found.gaps), tuple(waits))
@@ -144,9 +164,8 @@ def spans(trace: Trace) -> dict[str, list[Span]]:
     return {request: list(_merged(life.spans or ())) for request, life in _Follower(trace, keep_spans=True).lives.items()}
 
 
-def microseconds(seconds: float) -> int:
-    """A time as a whole number."""
-    return round(seconds * 1e6)
+def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
+    return {**dict(zip(NAMES, counts, strict=True)), "whole": whole}
 
 
 @dataclass
@@ -155,20 +174,21 @@ class _Life:
 
     request: str
     start: int
-    arrived: int  # index of the event
     at: int = 0
     queue: int | None = None
     since: int = 0  # index of the event at which the present wait began
     was_preempted: bool = False
     lost: int = 0  # positions computed before a preemption
+    again: int = 0  # of these computed again
+    again_at_token: int = 0
     first_step: int | None = None
     reason: str | None = None
-    last: int | None = None  # index of its last event; one behind it for a request that was cancelled
+    over: bool = False
     tokens: int = 0
     token_at: int = 0
     token_event: int = 0
     uncompared: int = 0
-    spans: list[Span] | None = None
+    spans: list[tuple[int, int, int, str | None]] | None = None  # as `Span`
 
     def __post_init__(self) -> None:
         self.at = self.start
@@ -186,7 +206,7 @@ class _Life:
         if limit is not None:
             self.queued_us[limit] = self.queued_us.get(limit, 0) + until - self.at
         if self.spans is not None:
-            self.spans.append(Span(part, self.at, until, limit))
+            self.spans.append((part, self.at, until, limit))
         self.at = until
 
     def delay(self) -> Delay:
@@ -207,20 +227,11 @@ class _Life:
 
 
 class _Reason(NamedTuple):
-    """Why nobody joined from an event on, until the next of these."""
+    """Why nobody joined from an event on, until the next of these. event: its index."""
 
     start: int
-    index: int
+    event: int
     limit: str
-
-
-class _PassTime(NamedTuple):
-    """start and end in microseconds. prompts: requests whose prompts it computes. like: how long as many decodes take without a prompt, None where the run has no such pass."""
-
-    start: int
-    end: int
-    prompts: int
-    like: int | None
 
 
 class _Follower:
@@ -229,8 +240,10 @@ class _Follower:
     def __init__(self, trace: Trace, keep_spans: bool = False) -> None:
         self.lives: dict[str, _Life] = {}
         self.gaps: list[Gap] = []
+        self._moments: set[tuple[int, int]] = set()  # start and length of each
+        self._least = 0  # a shorter one is none of the longest
         self._events = trace.events
-        self._sizes = Sizes(trace.events)
+        self._sizes = PassSizes(trace.events)
         self._reasons: list[_Reason] = []
         self._keep_spans = keep_spans
         state = RunState.of(trace.prompt_lengths, trace.header.policy.requeue)
@@ -238,36 +251,36 @@ class _Follower:
             self._follow(index, event, state)
         end = microseconds(trace.events[-1].t_end) if trace.events else 0
         for life in self.lives.values():
-            if life.last is None and life.queue is not None:
-                self._leave_queue(life, len(trace.events), end)
-            elif life.last is None:
-                life.add(BETWEEN, end)
+            if not life.over:
+                self._end(life, len(trace.events), end, None)
 
     def _follow(self, index: int, event: StepEvent, state: RunState) -> None:
         start, lives = microseconds(event.t_start), self.lives
         for arrived in event.arrived:
-            lives[arrived.request] = life = _Life(arrived.request, microseconds(arrived.t), index, since=index)
-            life.queue, life.spans = -1, [] if self._keep_spans else None
+            lives[arrived.request] = _Life(
+                arrived.request, microseconds(arrived.t), queue=-1, since=index, spans=[] if self._keep_spans else None
+            )
         for preempted in event.preempted:
-            if life := lives.get(preempted.request):
+            if preempted.request in lives:
+                life = lives[preempted.request]
                 life.add(BETWEEN, start)
                 life.queue, life.since, life.was_preempted = -1, index, True
                 life.lost = max(life.lost, preempted.tokens_lost)
         for finished in event.finished:
-            if finished.when == "before" and (life := lives.get(finished.request)):
-                self._end(life, index, start, finished.finish_reason)
+            if finished.when == "before" and finished.request in lives:
+                self._end(lives[finished.request], index, start, finished.finish_reason)
         state.begin(event)
-        if event.waiting.count:
+        if state.waiting:
             limit = event.waiting.why.limit if event.waiting.why else NOT_RECORDED
             if not self._reasons or self._reasons[-1].limit != limit:
                 self._reasons.append(_Reason(start, index, limit))
         for request in (*(a.request for a in event.arrived), *(p.request for p in event.preempted)):
-            if (life := lives.get(request)) and life.queue == -1:
-                life.queue = max(0, len(self._reasons) - 1)
+            if request in lives and lives[request].queue == -1:
+                lives[request].queue = max(0, len(self._reasons) - 1)
         self._passes(index, event, state.running)
         for finished in event.finished:
-            if finished.when == "after" and (life := lives.get(finished.request)) and life.last is None:
-                life.last, life.reason = index, finished.finish_reason
+            if finished.when == "after" and finished.request in lives and not lives[finished.request].over:
+                lives[finished.request].over, lives[finished.request].reason = True, finished.finish_reason
         state.end(event)
 
     def _passes(self, index: int, event: StepEvent, running: Iterable[str]) -> None:
@@ -284,7 +297,7 @@ class _Follower:
         start = microseconds(event.t_start)
         for request in running:
             life = self.lives.get(request)
-            if life is None or life.last is not None:
+            if life is None or life.over:
                 continue
             segments = mine.get(request, [])
             if life.queue is not None:
@@ -293,54 +306,58 @@ class _Follower:
                     life.add(PREEMPTED if life.was_preempted else QUEUED, passes[segments[0].pass_index].start, self._none(life))
             if segments and life.first_step is None:
                 life.first_step = event.step
-            own = {s.pass_index: s for s in segments}
+            own: dict[int, Segment] = {s.pass_index: s for s in segments}
             last = segments[-1].pass_index if segments and request in ending else len(passes) - 1
             label = STALLED
             for j, forward in enumerate(passes[: last + 1]):
                 life.add(BETWEEN, forward.start)
-                if (s := own.get(j)) is None:
-                    life.add(OTHERS if forward.prompts else STALLED, forward.end)
+                if j not in own:
+                    life.add(OTHERS if forward.prompts and segments else STALLED, forward.end)
                     continue
-                label = self._own_pass(life, s, forward, label)
+                label = self._own_pass(life, own[j], forward, label)
                 if n := got.get((request, j)):
                     self._token(life, index, n)
+            if label == DECODE and any(forward.prompts for forward in passes[: last + 1]):
+                label = OTHERS
             life.steps[label] += 1
             if request in ending and not segments:
                 life.add(BETWEEN, microseconds(event.t_end))
 
-    def _own_pass(self, life: _Life, s: Segment, forward: _PassTime, label: int) -> int:
+    def _own_pass(self, life: _Life, s: Segment, forward: PassTime, label: int) -> int:
         """A pass that computes the request; what its step counts as."""
         if s.start < life.lost:
+            life.again += min(s.kv_len, life.lost) - s.start
             life.add(AGAIN, forward.end)
             return AGAIN
         if s.phase == "prefill":
             life.add(PREFILL, forward.end)
             return AGAIN if label == AGAIN else PREFILL
-        if not forward.prompts:
-            life.add(DECODE, forward.end)
-            return DECODE if label == STALLED else label
-        if forward.like is None:
+        if forward.prompts and forward.like is None:
             life.uncompared += max(0, forward.end - life.at)
-            life.add(DECODE, forward.end)
-        else:
-            life.add(DECODE, min(forward.end, max(life.at, forward.start) + forward.like))
+        elif forward.like is not None:
+            life.add(DECODE, min(forward.end, life.at + forward.like))
             life.add(OTHERS, forward.end)
-        return OTHERS if label == STALLED else label
+        life.add(DECODE, forward.end)
+        return DECODE if label == STALLED else label
 
     def _token(self, life: _Life, index: int, n: int) -> None:
-        """It got n tokens at once. Those who waited for theirs as long from the same moment on share one gap."""
+        """It got n tokens at once. Those whose time from one moment on went the same way share one gap."""
         gap = life.at - life.token_at
-        if life.tokens and gap > 0 and (len(self.gaps) < WORST or gap >= self.gaps[-1].whole_us):
-            shared = next((k for k, g in enumerate(self.gaps) if (g.start_us, g.whole_us) == (life.token_at, gap)), None)
+        if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
+            us = tuple([now - before for now, before in zip(life.us, life.us_at_token, strict=True)])
+            shared = next((k for k, g in enumerate(self.gaps) if (g.start_us, g.us) == (life.token_at, us)), None)
             if shared is not None:
                 self.gaps[shared] = self.gaps[shared]._replace(beside=(*self.gaps[shared].beside, life.request))
             else:
-                us = tuple(now - before for now, before in zip(life.us, life.us_at_token, strict=True))
                 steps = self._events[life.token_event].step, self._events[index].step
-                found = Gap(life.request, life.tokens + 1, life.token_at, gap, us, *steps)
+                again = life.again - life.again_at_token
+                found = Gap(life.request, life.tokens + 1, life.token_at, gap, us, *steps, again=again)
                 self.gaps = sorted([*self.gaps, found], key=lambda g: -g.whole_us)[:WORST]
+                self._moments = {(g.start_us, g.whole_us) for g in self.gaps}
+                self._least = self.gaps[-1].whole_us if len(self.gaps) == WORST else 0
         life.tokens += n
-        life.token_at, life.token_event, life.us_at_token = life.at, index, list(life.us)
+        life.token_at, life.token_event = life.at, index
+        life.us_at_token, life.again_at_token = list(life.us), life.again
 
     def _leave_queue(self, life: _Life, index: int, until: int) -> None:
         """It joins at an event, or stops waiting there: the time up to then is queued, by the reasons on record."""
@@ -352,7 +369,7 @@ class _Follower:
             life.add(QUEUED, microseconds(self._events[life.since].t_start), "none")
             for n in range(place, len(reasons)):
                 following = reasons[n + 1] if n + 1 < len(reasons) else _Reason(until, index, "none")
-                steps = min(index, following.index) - max(life.since, reasons[n].index)
+                steps = min(index, following.event) - max(life.since, reasons[n].event)
                 if steps > 0:
                     life.add(QUEUED, min(until, following.start), reasons[n].limit)
                     life.steps[QUEUED] += steps
@@ -363,22 +380,21 @@ class _Follower:
     def _none(self, life: _Life) -> str | None:
         return None if life.was_preempted else "none"
 
-    def _end(self, life: _Life, index: int, at: int, reason: str) -> None:
-        """It ended before the passes of a step."""
+    def _end(self, life: _Life, index: int, at: int, reason: str | None) -> None:
+        """It ended before the passes of a step, or the record did."""
         if life.queue is not None:
             self._leave_queue(life, index, at)
         else:
             life.add(BETWEEN, at)
-        life.last, life.reason = index - 1, reason
+        life.over, life.reason = True, reason
 
     # -- causes ------------------------------------------------------------------------------------------------------
 
     def explained(self, gap: Gap) -> Gap:
         """A gap with what the events in it say."""
-        lost = self.lives[gap.request].lost
         prompts: dict[str, int] = {}
         together = uncompared = False
-        again, why, times, longest = 0, None, None, -1
+        why, times, longest = None, None, -1
         for event in self._between(gap.since, gap.step):
             why = why or next((s.why for s in event.stalled if s.request == gap.request), None)
             for j, forward in enumerate(event.passes):
@@ -393,78 +409,21 @@ class _Follower:
                     continue
                 together |= bool(reading)
                 uncompared |= bool(reading) and own.phase == "decode" and taken.like is None
-                again += max(0, min(own.kv_len, lost) - own.start)
                 if taken.end - taken.start > longest:
                     longest, times = taken.end - taken.start, self._sizes.times(j, event)
-        return gap._replace(
-            prompts=tuple(prompts.items()), together=together, uncompared=uncompared, again=again, why=why, times=times
-        )
+        return gap._replace(prompts=tuple(prompts.items()), together=together, uncompared=uncompared, why=why, times=times)
 
     def _between(self, first: int, last: int) -> list[StepEvent]:
         """The events of these steps."""
-        low, high = (bisect(self._events, step, key=lambda e: e.step) for bisect, step in ((bisect_left, first), (bisect_right, last)))
+        low, high = (
+            bisect(self._events, step, key=lambda e: e.step) for bisect, step in ((bisect_left, first), (bisect_right, last))
+        )
         return self._events[low:high]
 
 
-class Sizes:
-    """How long the passes of a run took, by their size: of decodes alone by rows, of those with a prompt by tokens."""
-
-    def __init__(self, events: Iterable[StepEvent]) -> None:
-        taken: dict[tuple[bool, int], list[int]] = {}
-        for event in events:
-            for j, forward in enumerate(event.passes):
-                size = _size(j, event)
-                if size[1]:
-                    taken.setdefault(size, []).append(microseconds(forward.t_end) - microseconds(forward.t_start))
-        self._taken = {size: sorted(found) for size, found in taken.items()}
-        self._rows = sorted(rows for mixed, rows in taken if not mixed)
-        self._like: dict[int, int | None] = {}
-
-    def time_of(self, forward: Any, j: int, event: StepEvent) -> _PassTime:
-        """The times of pass j of an event."""
-        prompts = decodes = 0
-        for s in event.segments:
-            if s.pass_index == j:
-                if s.phase == "prefill":
-                    prompts += 1
-                else:
-                    decodes += 1
-        like = self.like(decodes + len(forward.finished_rows)) if prompts and decodes else None
-        return _PassTime(microseconds(forward.t_start), microseconds(forward.t_end), prompts, like)
-
-    def like(self, rows: int) -> int | None:
-        """How long this run's passes of as many decodes without a prompt took: their median; else those of the nearest number (the larger of two),
-        between half and twice as many; else None.
-        """
-        if rows not in self._like:
-            near = [n for n in self._rows if rows <= n * _LIKE and n <= rows * _LIKE]
-            nearest = min(near, key=lambda n: (abs(n - rows), -n), default=None)
-            self._like[rows] = None if nearest is None else _median(self._taken[False, nearest])
-        return self._like[rows]
-
-    def times(self, j: int, event: StepEvent) -> float | None:
-        """How many times as long as the others of its size a pass took; None where there are none."""
-        mixed, size = _size(j, event)
-        duration = microseconds(event.passes[j].t_end) - microseconds(event.passes[j].t_start)
-        others = [t for (m, n), found in self._taken.items() if m == mixed and size <= n * _LIKE and n <= size * _LIKE for t in found]
-        others.remove(duration)
-        return duration / _median(sorted(others)) if others and _median(sorted(others)) else None
-
-
-def _size(j: int, event: StepEvent) -> tuple[bool, int]:
-    """Whether pass j computes a prompt, and its size: tokens then, else rows."""
-    own = [s for s in event.segments if s.pass_index == j]
-    mixed = any(s.phase == "prefill" for s in own)
-    return mixed, sum(s.length for s in own) if mixed else len(own) + len(event.passes[j].finished_rows)
-
-
-def _median(ordered: list[int]) -> int:
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def _merged(pieces: Iterable[Span]) -> Iterable[Span]:
+def _merged(pieces: Iterable[tuple[int, int, int, str | None]]) -> Iterator[Span]:
     before: Span | None = None
-    for piece in pieces:
+    for piece in map(Span._make, pieces):
         if before and (before.part, before.limit) == (piece.part, piece.limit):
             before = before._replace(end=piece.end)
             continue

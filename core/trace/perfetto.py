@@ -1,4 +1,5 @@
-"""A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each lane, counters for budget and KV.
+"""A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each lane, counters for budget and KV, and
+in a process of their own a track for each request: where its time went.
 
 Times are microseconds since the run began.
 """
@@ -7,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.trace.delays import NAMES, spans
 from core.trace.events import StepEvent
+from core.trace.phrases import PART_NAMES, letters
 from core.trace.trace import Trace
 
-_PID = 1
+_PID, _REQUESTS = 1, 2
 _ENGINE = 0  # the track of steps and passes; lane n is track n + 1
 
 
@@ -21,6 +24,7 @@ def chrome_trace(trace: Trace) -> dict[str, Any]:
     events += [_name("thread_name", _ENGINE, "engine")] + [_name("thread_name", n + 1, f"lane {n}") for n in range(lanes)]
     for event in trace.events:
         events += _engine(event) + _lanes(event) + _instants(event) + _counters(event)
+    events += _requests(trace, lanes + 1)
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"source": trace.header.source}}
 
 
@@ -66,12 +70,35 @@ def _counters(event: StepEvent) -> list[dict[str, Any]]:
     return [{"name": n, "ph": "C", "pid": _PID, "ts": _us(event.t_start), "args": args} for n, args in counts.items()]
 
 
+def _requests(trace: Trace, first: int) -> list[dict[str, Any]]:
+    """The parts of each request's time, one after the other. first: the first track that is free."""
+    events = [_name("process_name", 0, "requests: where their time went", _REQUESTS)]
+    names = letters(trace)
+    for track, (request, pieces) in enumerate(spans(trace).items(), first):
+        events.append(_name("thread_name", track, f"{names[request]} {request}", _REQUESTS))
+        for piece in pieces:
+            args = {"limit": piece.limit} if piece.limit else {}
+            name = PART_NAMES[NAMES[piece.part]]
+            events.append(
+                {
+                    "name": name,
+                    "ph": "X",
+                    "pid": _REQUESTS,
+                    "tid": track,
+                    "ts": piece.start,
+                    "dur": piece.end - piece.start,
+                    "args": args,
+                }
+            )
+    return events
+
+
 def _slice(name: str, tid: int, start: float, end: float, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "X", "pid": _PID, "tid": tid, "ts": _us(start), "dur": _us(end - start), "args": args}
 
 
-def _name(kind: str, tid: int, name: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": _PID, "tid": tid, "args": {"name": name}}
+def _name(kind: str, tid: int, name: str, pid: int = _PID) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def _us(seconds: float) -> float:

@@ -7,31 +7,52 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from core.trace.delays import Part
 from core.trace.events import Limit, Why
 from core.trace.ranks import Alignment
 from core.trace.trace import Trace
 
 
 class LimitWords(NamedTuple):
-    """name: the limit itself. brief: that it binds, in a few words."""
+    """name: the limit itself. brief: that it binds, in a few words. was: that it did, of a request that waited."""
 
     name: str
     brief: str
+    was: str
 
 
 LIMITS: dict[Limit, LimitWords] = {
-    "lanes": LimitWords("lanes", "no lane is free"),
-    "budget": LimitWords("token budget", "the token budget is spent"),
-    "blocks": LimitWords("KV blocks", "too few KV blocks are free"),
-    "barrier": LimitWords("barrier", "the wave must end first"),
-    "prefill": LimitWords("one prompt at a time", "one prompt at a time"),
-    "margin": LimitWords("the margin of KV blocks", "the last KV blocks are kept for decodes"),
-    "reads": LimitWords("cached tokens read", "too many cached tokens would be read"),
-    "recovery": LimitWords("recovery", "nobody joins until somebody finishes"),
-    "phase": LimitWords("prompts before decodes", "the step computes prompts alone"),
-    "policy": LimitWords("the policy", "the policy lets nobody join yet"),
-    "none": LimitWords("nothing", "nothing holds it back"),
+    "lanes": LimitWords("lanes", "no lane is free", "no lane was free"),
+    "budget": LimitWords("token budget", "the token budget is spent", "the token budget was spent"),
+    "blocks": LimitWords("KV blocks", "too few KV blocks are free", "too few KV blocks were free"),
+    "barrier": LimitWords("barrier", "the wave must end first", "the wave had to end first"),
+    "prefill": LimitWords("one prompt at a time", "one prompt at a time", "another prompt was being computed"),
+    "margin": LimitWords(
+        "the margin of KV blocks", "the last KV blocks are kept for decodes", "the last KV blocks were kept for decodes"
+    ),
+    "reads": LimitWords(
+        "cached tokens read", "too many cached tokens would be read", "too many cached tokens would have been read"
+    ),
+    "recovery": LimitWords("recovery", "nobody joins until somebody finishes", "nobody joined until somebody finished"),
+    "phase": LimitWords("prompts before decodes", "the step computes prompts alone", "the steps computed prompts alone"),
+    "policy": LimitWords("the policy", "the policy lets nobody join yet", "the policy let nobody join"),
+    "none": LimitWords("nothing", "nothing holds it back", "its next pass had yet to begin"),
 }
+
+NOT_RECORDED_WAS = "the record does not say why"
+"""In place of a limit's `was`."""
+
+PART_NAMES: dict[Part, str] = {
+    "queued": "queued",
+    "prefill": "own prompt",
+    "decode": "own decoding",
+    "others": "others' prompts",
+    "preempted": "preempted",
+    "again": "computed again",
+    "stalled": "stalled",
+    "between": "between passes",
+}
+"""The parts of a request's time, see `core.trace.delays.PARTS`."""
 
 SETTINGS = {
     "policy": "policy",
@@ -85,6 +106,11 @@ def reason(why: Why) -> str:
 def brief(why: Why) -> str:
     """The reason in a few words."""
     return "too little budget is left" if why.limit == "budget" and why.have else LIMITS[why.limit].brief
+
+
+def was(limit: str) -> str:
+    """Why a request waited: by a key of `core.trace.delays.Delay.queued_us`."""
+    return LIMITS[limit].was if limit in LIMITS else NOT_RECORDED_WAS
 
 
 def bound(limit: Limit) -> str:

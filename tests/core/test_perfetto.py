@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 from core.config import EngineConfig
+from core.trace.delays import NAMES, delays
 from core.trace.perfetto import chrome_trace
+from core.trace.phrases import PART_NAMES
 from worlds.visual import record, request
 
 
@@ -22,10 +24,25 @@ def test_every_segment_is_a_slice_on_the_track_of_its_lane():
     drawn = [
         (e["args"]["step"], e["name"], names[e["tid"]], e["args"]["tokens"], e["args"]["kv_len"])
         for e in data["traceEvents"]
-        if e["ph"] == "X" and names[e["tid"]] != "engine"
+        if e["ph"] == "X" and e["pid"] == 1 and names[e["tid"]] != "engine"
     ]
     ran = [(e.step, f"{s.request} {s.phase}", f"lane {s.lane}", s.length, s.kv_len) for e in trace.events for s in e.segments]
     assert drawn == ran
+
+
+def test_a_track_of_each_request_says_where_its_time_went():
+    trace = _trace()
+    events = [e for e in chrome_trace(trace)["traceEvents"] if e["pid"] == 2]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert list(names.values()) == ["A r0", "B r1", "C r2"]
+    slices = [e for e in events if e["ph"] == "X"]
+    for tid, delay in zip(names, delays(trace).requests, strict=True):
+        own = [e for e in slices if e["tid"] == tid]
+        assert own[0]["ts"] == delay.start_us and sum(e["dur"] for e in own) == delay.whole_us
+        for part, us in zip(NAMES, delay.us, strict=True):
+            assert sum(e["dur"] for e in own if e["name"] == PART_NAMES[part]) == us
+    waits = chrome_trace(record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1)))["traceEvents"]
+    assert [(e["dur"], e["args"]) for e in waits if e["name"] == PART_NAMES["queued"]] == [(50_000, {"limit": "lanes"})]
 
 
 def test_slices_of_a_track_never_overlap_except_where_one_holds_the_other():

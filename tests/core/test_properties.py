@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from core import Engine, EngineConfig, Request, StepEvent, Workload
 from core.config import POLICIES
 from core.scheduler.state import RequestState
+from worlds.delays import adds_up
 from worlds.examples import examples
 from worlds.small import MemoryModel, SchedulerWorld, checker_of, generate, memory_engine, request
 
@@ -127,6 +128,7 @@ class Watch:
             )
             held = {p for (name, p) in set(self.computed) | self.cached if name == r.id}
             assert held == set(range(len(r.prompt_token_ids) + len(got) - 1))
+        adds_up(self.engine.trace)
         scheduler = self.engine._scheduler
         assert scheduler.pool.num_used == 0 and not len(scheduler.lanes) and not len(scheduler.waiting)
         scheduler.check_integrity()

@@ -1,0 +1,85 @@
+"""How long the passes of a run took, by their size: what a pass is held against to say that it took longer than others. Knows the events alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from core.trace.events import Pass, StepEvent
+
+_LIKE = 2  # a pass is of like size with at most so many times as many rows, and at least the same share
+
+
+class PassTime(NamedTuple):
+    """start, end: in microseconds. prompts: requests whose prompts it computes. like: how long its decodes take without a prompt in this run, None
+    where it has none of the two, or the run has no such pass.
+    """
+
+    start: int
+    end: int
+    prompts: int
+    like: int | None
+
+
+def microseconds(seconds: float) -> int:
+    """A time as a whole number."""
+    return round(seconds * 1e6)
+
+
+def median_low(ordered: list[int]) -> int:
+    """The median of sorted numbers; of two in the middle the smaller, so that it is one of them."""
+    return ordered[(len(ordered) - 1) // 2]
+
+
+class PassSizes:
+    """How long the passes of a run took, by their size: of decodes alone by rows, of those with a prompt by tokens."""
+
+    def __init__(self, events: Iterable[StepEvent]) -> None:
+        taken: dict[tuple[bool, int], list[int]] = {}
+        for event in events:
+            for j, forward in enumerate(event.passes):
+                size = _size(j, event)
+                if size[1]:
+                    taken.setdefault(size, []).append(microseconds(forward.t_end) - microseconds(forward.t_start))
+        self._taken = {size: sorted(found) for size, found in taken.items()}
+        self._rows = sorted(rows for mixed, rows in taken if not mixed)
+        self._like: dict[int, int | None] = {}
+
+    def time_of(self, forward: Pass, j: int, event: StepEvent) -> PassTime:
+        """The times of pass j of an event."""
+        prompts = decodes = 0
+        for s in event.segments:
+            if s.pass_index == j:
+                if s.phase == "prefill":
+                    prompts += 1
+                else:
+                    decodes += 1
+        like = self.like(decodes + len(forward.finished_rows)) if prompts and decodes else None
+        return PassTime(microseconds(forward.t_start), microseconds(forward.t_end), prompts, like)
+
+    def like(self, rows: int) -> int | None:
+        """How long this run's passes of as many decodes without a prompt took: their median; else those of the nearest number (the larger of two),
+        between half and twice as many; else None.
+        """
+        if rows not in self._like:
+            near = [n for n in self._rows if rows <= n * _LIKE and n <= rows * _LIKE]
+            nearest = min(near, key=lambda n: (abs(n - rows), -n), default=None)
+            self._like[rows] = None if nearest is None else median_low(self._taken[False, nearest])
+        return self._like[rows]
+
+    def times(self, j: int, event: StepEvent) -> float | None:
+        """How many times as long as the others of its size a pass took; None where there are none."""
+        mixed, size = _size(j, event)
+        duration = microseconds(event.passes[j].t_end) - microseconds(event.passes[j].t_start)
+        others = [
+            t for (m, n), found in self._taken.items() if m == mixed and size <= n * _LIKE and n <= size * _LIKE for t in found
+        ]
+        others.remove(duration)
+        return duration / median_low(sorted(others)) if others and median_low(sorted(others)) else None
+
+
+def _size(j: int, event: StepEvent) -> tuple[bool, int]:
+    """Whether pass j computes a prompt, and its size: tokens then, else rows."""
+    own = [s for s in event.segments if s.pass_index == j]
+    mixed = any(s.phase == "prefill" for s in own)
+    return mixed, sum(s.length for s in own) if mixed else len(own) + len(event.passes[j].finished_rows)
