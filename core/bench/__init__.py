@@ -1,3 +1,3 @@
-"""Benchmarks, which print nothing: `speed` beside other ways to serve the same requests, `gpu` for the CUDA path. What is measured under load is
-`core.measure.load`.
+"""Benchmarks, as data: `speed` compares with other ways to serve the same requests, `gpu` measures the CUDA path. Measurements under load are
+in `core.measure.load`.
 """

@@ -1,4 +1,4 @@
-"""What a benchmark reports: times round by round, ratios of pairs held against a bar, numbers held against a limit. Knows no model."""
+"""What a benchmark reports: times round by round, ratios of pairs against a required minimum, numbers against a limit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from core.measure.rounds import Contender, Progress, load_average, summary
 
 @dataclass(frozen=True)
 class Options:
-    """repeats: timed rounds, after one to warm up. quick: small shapes, which prove that a benchmark runs and nothing else.
-    on_run: told what runs next; clock: seconds, for tests.
+    """repeats: timed rounds, after one to warm up. quick: small shapes, which only prove that a benchmark runs.
+    on_run: called with what runs next; clock: seconds, for tests.
     """
 
     repeats: int = 5
@@ -34,7 +34,7 @@ class SpeedBar(NamedTuple):
 
 @dataclass(frozen=True)
 class Ratio:
-    """than's time ÷ faster's, round by round, and the bar it is held against (None: for information).
+    """than's time ÷ faster's, round by round, and the bar it must reach (None: for information).
 
     Its median is the median of the rounds' ratios, which is not the ratio of the two median times.
     """
@@ -77,7 +77,7 @@ class Limit(NamedTuple):
 
 @dataclass
 class Report:
-    """What a benchmark found. times: seconds by contender, one a round. apart: seconds of setup and teardown, medians by contender.
+    """The results of a benchmark. times: seconds by contender, one per round. apart: seconds of setup and teardown, medians by contender.
     load: the machine's load average before and after.
     """
 
@@ -113,7 +113,7 @@ class Report:
 def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[SpeedBar], options: Options) -> Report:
     """A whole benchmark: measure, divide, report. Pairs without a bar are reported against the first contender.
 
-    All that is written is compared, in every round and in the warm-up; a contender that hands over no outputs is left out of that.
+    All outputs are compared, in every round and in the warm-up; contenders without outputs are left out.
     """
     before = load_average()
 

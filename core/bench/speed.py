@@ -57,7 +57,7 @@ def decode_step(options: Options) -> Report:
         pass
 
     options.on_run("prompts, transformers-continuous")
-    theirs = TransformersContinuous(copy.deepcopy(model), work, count, 1024)  # its model attends to paged caches alone
+    theirs = TransformersContinuous(copy.deepcopy(model), work, count, 1024)  # its model attends only to paged caches
     theirs.submit()
     while len(outputs := theirs.outputs) < count or min(map(len, outputs.values())) < 1:
         theirs.step()
@@ -92,15 +92,15 @@ def decode_step(options: Options) -> Report:
 
 
 def _agree(a: list[int], b: list[int]) -> bool:
-    """As far as both got."""
+    """Whether two outputs agree as far as both go."""
     length = min(len(a), len(b))
     return length > 0 and a[:length] == b[:length]
 
 
 def static_step(options: Options) -> Report:
-    """The cost of one padded decode step beside one step of `generate` on the same batch: no policy is slow to make another look fast.
+    """The cost of one padded decode step beside one step of `generate` on the same batch: no policy is slowed down to make another look fast.
 
-    Medians of the steps after the prompts'; as many answers of one length as fit a wave.
+    Medians of the steps after the prompts; one wave of answers of the same length.
     """
     adapter, _ = _built_in()
     rows, new = (8, 48) if not options.quick else (3, 6)
@@ -139,7 +139,7 @@ def end_to_end(options: Options) -> Report:
 
 
 def gpt2_124m(options: Options) -> Report:
-    """8 requests, prompts of 20 to 120 tokens, answers of 10 to 30: the weights dominate, and so the differences nearly vanish."""
+    """8 requests, prompts of 20 to 120 tokens, answers of 10 to 30: the weights dominate, so the differences nearly vanish."""
     shape = (gpt2(2, 64, 4, 211), 3, (5, 20), (4, 8)) if options.quick else (gpt2(12, 768), 8, (20, 120), (10, 30))
     title = "8 requests on the 124 M-parameter GPT-2 shape"
     return _mixed_requests("gpt2-124m", title, *shape, (SpeedBar("inflight", "transformers-continuous", 1.0),), options)

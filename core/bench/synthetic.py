@@ -1,4 +1,4 @@
-"""The models and requests that benchmarks run on: random weights of a GPT-2 shape, seeded requests. No timing here."""
+"""The models and requests that benchmarks run on: random weights of a GPT-2 shape, seeded requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.workload.workload import Workload
 
 
 def gpt2(layers: int, width: int, heads: int = 12, vocab_size: int = 50257, context: int = 1024) -> Any:
-    """A GPT-2 of random weights, wide enough at the start that its answers differ (float32, seeded)."""
+    """A GPT-2 with random weights, spread widely enough that its answers differ (float32, seeded)."""
     torch.manual_seed(0)
     config = GPT2Config(
         n_layer=layers, n_embd=width, n_head=heads, vocab_size=vocab_size, n_positions=context, initializer_range=0.06,
@@ -24,7 +24,7 @@ def gpt2(layers: int, width: int, heads: int = 12, vocab_size: int = 50257, cont
 
 
 def requests(prompts: list[int], new: list[int], vocab_size: int, seed: int = 0) -> Workload:
-    """Greedy requests of these lengths, all at the start."""
+    """Greedy requests of these lengths, all arriving at the start."""
     draw = random.Random(seed)
     return Workload(
         [
@@ -46,7 +46,7 @@ def mixed(count: int, vocab_size: int, prompts: tuple[int, int], new: tuple[int,
 
 
 def greedy(workload: Workload, most_tokens: int | None = None) -> Workload:
-    """The same requests at temperature 0, past end-of-sequence tokens, all at the start: what every contender can run.
+    """The same requests at temperature 0, ignoring end-of-sequence tokens, all arriving at the start: every contender can run these.
 
     most_tokens: of an answer, for a quick run.
     """

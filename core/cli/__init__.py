@@ -1,7 +1,7 @@
 """The command line: `python -m core run | serve | compare | bench | show | presets | models | check | agree | import | watch | workload`.
 
-A command is a function in a module of this package, imported when it is asked for, so that `--help` waits for no torch; `bench` has commands of its
-own. A refusal is one sentence on stderr and exit code 2.
+A command is a function in a module of this package, imported when it is used, so that `--help` does not wait for torch; `bench` is a group of
+commands. A refusal is one sentence on stderr and exit code 2.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
 
 Target = str | Callable[..., None]
-"""A command: a function, or where in this package it is, as `module:function`."""
+"""A command: a function, or its place in this package as `module:function`."""
 
 COMMANDS: dict[str, Target] = {
     "run": "run:run",
@@ -64,7 +64,7 @@ def _typer(**options: Any) -> typer.Typer:
 
 
 def _first_paragraph(function: Callable[..., None]) -> str:
-    """What the list of commands says of one, whole: Typer would cut it after a line."""
+    """A command's entry in the list of commands, in full: Typer would cut it after a line."""
     return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 
@@ -81,7 +81,7 @@ def _stub(target: str) -> Callable[..., None]:
 
 
 class _LazyGroup(TyperGroup):
-    """Puts the command in place of its stub once it is asked for."""
+    """Replaces a stub by its command when it is used."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

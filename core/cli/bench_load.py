@@ -42,7 +42,7 @@ from core.workload.request import Request
 
 _SIMULATE = "Simulation"
 _DEFAULT = Lengths()
-_WINDOW = 20_000  # tokens whose steps a stream keeps; older ones live on in its totals
+_WINDOW = 20_000  # tokens whose steps a stream keeps; older ones remain in its totals
 
 
 @with_options
@@ -103,7 +103,7 @@ def _rates(given: list[str] | None) -> tuple[float, ...] | None:
     try:
         return tuple(float(text) for text in given)
     except ValueError:
-        raise InflightError("--rate takes numbers of requests a second, or auto alone.") from None
+        raise InflightError("--rate takes numbers of requests a second, or auto by itself.") from None
 
 
 def _load(
@@ -163,7 +163,7 @@ def _print_load(data: dict[str, Any]) -> None:
 
 
 def _left_out(point: Mapping[str, Any]) -> str:
-    """How many a point that was cut left without a first token, and unfinished."""
+    """How many requests a point that was cut left without a first token, and unfinished."""
     n = point["numbers"]
     return f"cut, {n['ttft_s']['left_out']} unserved, {n['e2e_s']['left_out']} unfinished" if point["cut"] else ""
 
@@ -197,7 +197,7 @@ def _stream(simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep
 
 
 def _drawn(sweep: Sweep, requests: int) -> Iterator[Request]:
-    """Made-up requests, each drawn when it is needed; without a rate all are there from the start."""
+    """Made-up requests, each drawn when needed; without a rate all arrive at the start."""
     rate = sweep.rates[0] if sweep.rates else math.inf
     sizes = iter(sweep.sizes) if sweep.sizes else sweep.lengths.sizes(sweep.seed)
     for index, (at, size) in enumerate(zip(arrivals(rate, sweep.seed, sweep.burstiness), sizes, strict=False)):

@@ -94,7 +94,7 @@ def compare(
 
 
 def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
-    """One row per contender, then what the outputs and the spread say, and where it was measured."""
+    """One row per contender, then the findings on outputs and spread, and where it was measured."""
     columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "in rounds", "run by run", "steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste", "lane occupancy")  # fmt: skip
     rows = []
     for name in result.names:

@@ -40,7 +40,7 @@ def import_(
         recording = by_rank[rank]
         path = out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{rank}{out.suffix}")
         trace.save(path)
-        Trace.load(path)  # its rules are every trace's: what breaks them is not handed on as one
+        Trace.load(path)  # the rules of every trace apply: a file that breaks them is not passed on
         rows.append(_row(recording, trace, path))
     for fault in ranks.faults if ranks.count > 1 else recordings[0].faults:
         print_note(fault)

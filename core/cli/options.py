@@ -1,4 +1,4 @@
-"""What the commands share: their options, the run that these describe, and the engine for it. Loads no torch before that."""
+"""Shared by the commands: their options, the run that these describe, and the engine for it. torch is loaded only with the engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Model = Annotated[
 ]
 PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset; `presets` lists them.")]
 WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) in place of a preset.")]
-MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than help; many thousand end the process
+MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than useful; many thousands would crash the process
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables; docs/command-line.md has the schema.")]
@@ -72,7 +72,7 @@ EXECUTION: dict[str, str] = {
 
 
 def _options(record: type, helps: Mapping[str, str]) -> list[inspect.Parameter]:
-    """An option for each of these fields of a record; None where it is not given."""
+    """An option for each of these fields of a record; None if not given."""
     types = get_type_hints(record)
     options = {name: Annotated[types[name] | None, typer.Option(help=text, show_default=False)] for name, text in helps.items()}
     return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=o) for name, o in options.items()]
@@ -86,7 +86,7 @@ _GROUPS: dict[str, list[inspect.Parameter]] = {
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every field of a record in place of one parameter for them all.
+    """Give a command an option for every field of a record instead of one parameter for all.
 
     `limits` stands for those of `EngineConfig` and `execution` for those of `Execution`: of these only the ones given arrive, as a dict.
     `device_options` stands for those of `DeviceOptions`.
@@ -111,7 +111,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to run: requests, the model by name, where, and the limits before a policy is chosen."""
+    """What to run: requests, the model by name, the device, and the limits before a policy is chosen."""
 
     workload: Workload
     model: str
@@ -143,7 +143,7 @@ def plan(
 
 
 def require_file(path: Path) -> Path:
-    """Raises InflightError where there is no such file."""
+    """Raises InflightError if there is no such file."""
     if not path.is_file():
         raise InflightError(f"There is no file {path}.")
     return path
@@ -156,7 +156,7 @@ def check_policy(policy: str) -> None:
 
 def engine_for(model: str, config: EngineConfig, device_options: DeviceOptions, execution: Execution | None = None) -> Engine:
     """Load a model without its progress bars: this program prints its own."""
-    import torch  # takes seconds, which reading a trace does not need
+    import torch  # takes seconds, and reading a trace does not need it
     from transformers.utils import logging
 
     from core.runner.engine import Engine
@@ -184,7 +184,7 @@ def parse_slos(given: list[str] | None) -> SLOs | None:
 
 
 def require_writable(path: Path | None) -> None:
-    """Raises InflightError, before anything runs, for a file that could not be written at the end."""
+    """Raises InflightError, before anything runs, if the file cannot be written."""
     if path is not None and not path.resolve().parent.is_dir():
         raise InflightError(f"{path} cannot be written: there is no folder {path.parent}.")
     if path is not None and path.is_dir():

@@ -1,4 +1,4 @@
-"""How the command line speaks: consoles, tables, numbers, progress. Results go to stdout, everything else to stderr."""
+"""Output of the command line: consoles, tables, numbers, progress. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-PLAIN_WIDTH = 160  # columns where no terminal sets a limit
-_GAP, _LEAST = 2, 16  # between columns; the least that a stretching column keeps
+PLAIN_WIDTH = 160  # columns if there is no terminal
+_GAP, _LEAST = 2, 16  # between columns; minimum width of a stretching column
 
 
 def out() -> Console:
-    """Standard output. Made anew for every use: tests and pipes replace the stream."""
+    """Standard output. Created for every use, because tests and pipes replace the stream."""
     return Console(highlight=False, width=_width(sys.stdout))
 
 
@@ -42,7 +42,7 @@ def print_line(text: str | Text = "") -> None:
 
 
 def finish(data: Any, print_it: Callable[[Any], object], as_json: bool, save_to: Path | None = None) -> None:
-    """End a command: save its result as JSON where that was asked for, then print it, as JSON or for people."""
+    """End a command: save its result as JSON if requested, then print it, as JSON or for people."""
     if save_to is not None:
         save_to.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     if as_json:
@@ -79,7 +79,7 @@ def seconds(value: float | None) -> str:
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
-    """A percentile of `core.measure.metrics.distribution`: a lower bound where requests were left out."""
+    """A percentile of `core.measure.metrics.distribution`: a lower bound if requests were left out."""
     if numbers is None or numbers[name] is None:
         return "–"
     return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])
@@ -96,7 +96,7 @@ def number(value: float | None) -> str:
 
 
 class ProgressReporter:
-    """Progress of a known amount of work: a bar on a terminal, else a plain line for every tenth, at most one a second."""
+    """Progress of a known amount of work: a bar on a terminal, otherwise a plain line for every tenth, at most one a second."""
 
     def __init__(self, what: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._total, self._clock = what, max(1, total), clock

@@ -1,4 +1,4 @@
-"""A trace as tables: its requests, its totals, its steps; and where something was measured."""
+"""A trace as tables: its requests, totals and steps; and where something was measured."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     print_line()
     names, lives = letters(trace), list(request_times(trace).values())
     columns = ("request", "prompt", "new", "first step", "finish step", "reason", "TTFT", "E2E", "text")
-    writes = not trace.header.is_simulated  # else no model ran, and the tokens are invented
+    writes = not trace.header.is_simulated  # otherwise no model ran, and the tokens are invented
     rows = [
         (
             f"{names[life.request]} {life.request}",
@@ -131,7 +131,7 @@ def _parameters(count: int) -> str:
 
 
 def circumstances(header: Header) -> list[str]:
-    """How passes were computed and what memory that took, where it is on record; then what one would not expect."""
+    """How passes were computed and how much memory that took, if recorded; then unusual circumstances."""
     lines = []
     if execution := header.execution:
         words = (
@@ -160,7 +160,7 @@ def measured_on(environment: Mapping[str, Any]) -> str:
 
 
 def fit_error(cost: Mapping[str, Any]) -> list[str]:
-    """How far a fitted cost model is off on passes that it had not seen."""
+    """The error of a fitted cost model on passes that it had not seen."""
     error = cost.get("error")
     if not error:
         return []
@@ -171,7 +171,7 @@ def fit_error(cost: Mapping[str, Any]) -> list[str]:
 
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
-    """The metrics in four or five lines. asynchronous: the host's time ran beside the device's."""
+    """The metrics in four or five lines. asynchronous: the host's time overlapped the device's."""
     lanes, positions, kv, parts = numbers["lane_steps"], numbers["positions"], numbers["kv_blocks"], numbers["time_s"]
     wall = numbers["wall_s"]
     lines = [
@@ -204,7 +204,7 @@ def _time(parts: Mapping[str, float | None], wall: float, asynchronous: bool) ->
 
 
 def print_steps(trace: Trace) -> None:
-    """One line a step: who computed how much in which lane, and what changed."""
+    """One line per step: which request computed how much in which lane, and what changed."""
     names = letters(trace)
     num_lanes = trace.config.num_lanes
     holders: dict[str, int] = {}

@@ -14,7 +14,7 @@ from core.config import DEFAULT_MODEL, EngineConfig, Execution
 from core.errors import InflightError
 from core.runner.threads import wait_passively
 
-LANES = 16  # more than a run to look at has
+LANES = 16  # more than in a run made to be looked at
 
 
 @with_options
@@ -56,7 +56,7 @@ def serve(
 
     Listens on loopback by default. SIGTERM or Ctrl-C lets requests in progress finish.
     """
-    wait_passively()  # nothing has loaded torch yet
+    wait_passively()  # before torch is loaded
     from core.serving.engine import ServingEngine
     from core.serving.event_log import Hidden
     from core.serving.http.app import create_app

@@ -1,4 +1,4 @@
-"""One pass of a step in letters: the packed row and the mask, for a terminal. Reads a trace, knows no command line.
+"""One pass of a step in letters: the packed row and the mask, for a terminal.
 
     D = r3  lane 0  prefill(10)  'Once' ' upon' …
     B = r1  lane 1  decode(1)    ' to'
@@ -26,7 +26,7 @@ from core.trace.messages import english
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 
-MOST_CELLS = 50_000_000  # of a mask that is derived whole
+MOST_CELLS = 50_000_000  # of a mask that is derived in full
 MOST_ROWS = 48
 _ALL = 10**9
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
@@ -46,7 +46,7 @@ class _Stretch:
         return self.end - self.first
 
     def folded(self, cells: int) -> list[int | None]:
-        """Its indices, the middle folded to None where it is longer than `cells`; one cell is the first index alone."""
+        """Its indices, with the middle folded to None if it is longer than `cells`; a single cell shows the first index."""
         if len(self) <= cells:
             return list(range(self.first, self.end))
         head = cells // 2
@@ -74,7 +74,7 @@ def mask_lines(
 ) -> list[Text]:
     """The pass line by line. width: columns to fold into; None folds nothing.
 
-    Raises InflightError for a step or pass that is not there, or a mask too large to derive.
+    Raises InflightError for a step or pass that does not exist, or a mask too large to derive.
     """
     event = _checked(trace, step, pass_index)
     forward = event.passes[pass_index]
@@ -171,7 +171,7 @@ class _Grid:
             self._fold_keys(width - self._label - 1)
 
     def _fold_keys(self, room: int) -> None:
-        """Leave out the requests that cannot be drawn at all, and fold the keys of the others into as many cells as fit."""
+        """Leave out requests that do not fit at all, and fold the keys of the others into as many cells as fit."""
         requests, keys = list(dict.fromkeys(keys.request for keys in self._keys)), self._keys
         kept = len(requests)
         while kept > 1 and self._width(3) > room:
@@ -186,7 +186,7 @@ class _Grid:
         return sum(min(len(keys), cells) + len(self._gap(i)) for i, keys in enumerate(self._keys))
 
     def lines(self) -> Iterator[Text]:
-        """A line with the keys' requests, a line per query, and what is not drawn."""
+        """A line with the requests of the keys, a line per query, and notes on what is not drawn."""
         header = Text("keys:".rjust(self._label) + " ")
         for index, keys in enumerate(self._keys):
             header.append(self._gap(index)).append(self._letters(keys), style=self._styles[keys.request])
@@ -228,7 +228,7 @@ class _Grid:
         return letters if len(keys) <= shown else letters[:middle] + "…" + letters[middle + 1 :]
 
     def _gap(self, index: int) -> str:
-        """What stands before a stretch of keys: a space between requests, a bar where cached keys end and new ones begin."""
+        """The separator before a stretch of keys: a space between requests, a bar where cached keys end and new ones begin."""
         if index == 0:
             return ""
         before, keys = self._keys[index - 1], self._keys[index]

@@ -15,19 +15,19 @@ from core.trace.events import StepEvent
 from core.trace.messages import english
 from core.trace.phrases import letter
 
-_PERIOD = 0.1  # seconds between two looks at the files: at most ten updates a second
-_WIDTHS = (7, 8, 6, 11, 9)  # of the numbers
+_PERIOD = 0.1  # seconds between two checks of the files: at most ten updates a second
+_WIDTHS = (7, 8, 6, 11, 9)  # of the number columns
 
 
 class _Engine:
-    """One recording and what its lines need. name: before each line, where several are watched."""
+    """One recording and the state its lines need. name: printed before each line if several are watched."""
 
     def __init__(self, place: Path, name: str) -> None:
         self.follower, self.name = Follower(place), name
         self._said = ""
 
     def lines(self) -> list[str]:
-        """What has happened since the last call: the latest step, and how many came before it."""
+        """Lines for what happened since the last call: the latest step, and how many came before it."""
         lines: list[str] = []
         rows: list[tuple[str, ...]] = []
         for news in self.follower.look():

@@ -1,1 +1,1 @@
-"""Runs in numbers, and runs beside each other: metrics, comparisons, baselines, load."""
+"""Runs in numbers, and runs compared: metrics, comparisons, baselines, load."""

@@ -1,5 +1,5 @@
-"""The same requests under several contenders, timed in rounds and compared token by token; where that was measured, and what a record of it
-contradicts. Knows an engine only as something that streams steps, and no files.
+"""The same requests under several contenders, timed in rounds and compared token by token; where that was measured, and what contradicts
+the record of a comparison. An engine is anything that streams steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from core.workload.request import SamplingParams
 from core.workload.workload import Workload
 
 SURE = 0.1
-"""A verdict is decided where a fair coin would split the rounds as one-sidedly in at most this share of tries (two-sided sign test)."""
+"""A verdict is decided if a fair coin would split the rounds at least as one-sidedly in at most this share of tries (two-sided sign test)."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """How often a fair coin splits as many rounds at least as one-sidedly; ties are left out, as a sign test does."""
+        """The probability that a fair coin splits the rounds at least as one-sidedly; ties are left out, as in a sign test."""
         decided, most = self.faster + self.slower, max(self.faster, self.slower)
         return min(1.0, 2 * sum(comb(decided, k) for k in range(most, decided + 1)) / 2**decided)
 
     @property
     def agrees(self) -> bool:
-        """Whether all rounds say the same."""
+        """Whether all rounds agree."""
         return self.rounds in (self.faster, self.slower)
 
     @property
@@ -72,7 +72,7 @@ class Verdict:
 
 @dataclass
 class Comparison:
-    """walls: seconds of the run by contender, one a round. runs: by contender, the run whose time is nearest to the median.
+    """walls: seconds of the run by contender, one per round. runs: by contender, the run whose time is nearest to the median.
 
     shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender, medians.
     """
@@ -116,7 +116,7 @@ class Comparison:
             elif not found.agrees and not found.decided:
                 sentences.append(
                     f"{name} against {self.baseline}: faster in {found.faster} of {found.rounds} rounds "
-                    f"({min(found.ratios):.2f} to {max(found.ratios):.2f} times as fast), so this comparison decides nothing."
+                    f"({min(found.ratios):.2f} to {max(found.ratios):.2f} times as fast), so this comparison is inconclusive."
                 )
         return sentences
 
@@ -188,9 +188,9 @@ def compare(
 def engine_contender(
     engine: Any, workload: Workload, stream: Callable[[Workload], Iterator[StepEvent]] | None = None, name: str | None = None
 ) -> Contender:
-    """An engine on a workload, by default named after its policy: its setup checks the requests and has pool and passes ready.
+    """An engine on a workload, by default named after its policy: its setup checks the requests and prepares pool and passes.
 
-    stream: what hands out the steps, if not the engine's own.
+    stream: yields the steps, if not the engine's own.
     """
 
     @contextmanager
@@ -208,13 +208,13 @@ def engine_contender(
 
 
 def greedily(workload: Workload) -> Workload:
-    """The same requests without sampling, stops or an end of sequence: what every contender can be asked for."""
+    """The same requests without sampling, stops or an end of sequence: every contender can run these."""
     plain = [replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=True)) for r in workload]
     return Workload(plain, workload.name, workload.arrival_unit)
 
 
 def median_of(values: Sequence[Any]) -> Any:
-    """The median of each number in a list of equally shaped dicts; None where any of them has none."""
+    """The median of each number in a list of equally shaped dicts; None if any of them has none."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: median_of([value.get(key) for value in values]) for key in first}
@@ -246,7 +246,7 @@ def first_differences(reference: RunResult, run: RunResult, name: str) -> list[d
 
 
 def first_parting(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """The first position at which two sequences differ, or only one of them goes on; None where they are the same."""
+    """The first position at which two sequences differ, or only one of them continues; None if they are the same."""
     return next((at for at, (a, b) in enumerate(zip_longest(one, other)) if a != b), None)
 
 
@@ -276,7 +276,7 @@ _AROUND = 0.05, 0.1  # seconds, and share of the run, by which a stopwatch may s
 
 
 def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
-    """What is wrong, as a sentence without its subject and full stop. recorded: what the record says beside, as `Comparison.to_json` has it."""
+    """What is wrong, as a sentence without its subject and full stop. recorded: what the record claims, in the form of `Comparison.to_json`."""
     follows = json.loads(json.dumps(comparison.to_json()))
     for name in ("baseline", "fastest", "repeats", "outputs_identical"):
         if recorded.get(name) != follows[name]:
@@ -317,11 +317,11 @@ def _fault_of_run(comparison: Comparison, name: str) -> str | None:
 
 
 QUIET = 0.3
-"""The load a CPU, over the last minute, above which nothing is measured for publication."""
+"""The load per CPU, over the last minute, above which nothing is measured for publication."""
 
 
 def environment(header: Header) -> dict[str, Any]:
-    """From a trace's header and the machine; the load average is of now, so ask before measuring."""
+    """From a trace's header and the machine; the load average is the current one, so call this before measuring."""
     model = {"name": header.model.name, "parameters": header.model.parameters}
     return machine(header.device, header.device_name, header.threads, header.dtype, model, header.versions)
 
@@ -329,7 +329,7 @@ def environment(header: Header) -> dict[str, Any]:
 def machine(
     device: str, device_name: str, threads: int | None, dtype: str, model: Mapping[str, Any], versions: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """The same of what left no trace."""
+    """The same for a run that left no trace."""
     return {
         "device": device,
         "hardware": _cpu_name() if device == "cpu" else device_name,

@@ -1,6 +1,6 @@
 """Why batching pays, measured: the time of a step against the tokens in its batch, and against the KV it reads.
 
-Drives a model runner with made-up requests; schedules nothing. Times are those of this device, now.
+It drives a model runner with made-up requests, without a scheduler. Times are those of this device, now.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def cost_curve(
     """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a single point.
 
     Contexts beyond the model's own are left out. After `seconds` no further round begins; every point is measured at least once.
-    on_point: told how many of how many measurements are done; it may raise to stop.
+    on_point: called with how many of how many measurements are done; it may raise to stop.
     """
     longest = model.max_model_len or max(contexts)
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
     blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
-    from core.runner.eager import ModelRunner  # loads torch, which reading a curve does not need
+    from core.runner.eager import ModelRunner  # loads torch, and reading a curve does not need it
 
     runner = ModelRunner(model, blocks, _BLOCK, clock=clock)
     params = {f"r{i}": SamplingParams() for i in range(max(n for n, _ in grid.values()))}
@@ -114,7 +114,7 @@ def cost_curve(
 
 
 def decode_step(requests: int, context: int) -> SchedulerOutput:
-    """A packed pass in which each request computes its token number `context`, all earlier ones cached."""
+    """A packed pass in which each request computes its token number `context`, with all earlier ones cached."""
     each = -(-context // _BLOCK)
     return SchedulerOutput(
         "packed",

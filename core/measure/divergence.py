@@ -1,16 +1,16 @@
 """Two runs of the same requests side by side: the first step at which they decide differently, and why one took less time than the other.
 
-Where they part, what is compared of a step, in the order in which it is decided: who is preempted, who is admitted and to which lane, who
-computes how much, how the pass is laid out, which tokens come out, who finishes. Why somebody waits is reported, but waiting for another
+What is compared of a step, in the order in which it is decided: who is preempted, who is admitted and to which lane, who computes how
+much, how the pass is laid out, which tokens come out, who finishes. The reason why a request waits is reported, but waiting for a different
 reason is no fork; times never count.
 
 Why one took less time is a sum whose parts are measured in the two traces and add up to the difference. The cost of a pass and of a position is
-fitted to the passes of both runs together; every count is exact. What the fit leaves over is a part of its own in the sum: one for steps that
+fitted to the passes of both runs together; every count is exact. What the fit does not explain appears in the sum as two parts: one for steps that
 mix prefill and decode, one for everything else.
 
     seconds(after) − seconds(before) = passes × Δpasses + position × Δpositions + KV × ΔKV + left over
 
-The number of steps follows from what each lane did in them, lanes × steps in all, so that their part is told by what lanes were held for.
+The number of steps follows from what each lane did in them, lanes × steps in all, so their part is divided by what lanes were held for.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Knob:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first step that differs. aspect: what of it; before and after: that decision in each run, as a text of `core.trace.messages`.
+    """The first step that differs. aspect: the kind of decision; before and after: that decision in each run, as a text of `core.trace.messages`.
 
-    steps: how long each run is. same_tokens: whether the two runs wrote the same in the end.
+    steps: how long each run is. same_tokens: whether the two runs generated the same tokens.
     """
 
     step: int
@@ -58,7 +58,7 @@ class Divergence:
     same_tokens: bool
 
     def sentence(self, name: Callable[[str], str] = str) -> str:
-        """Fork here, in words; `name` turns a request id into what is shown for it."""
+        """The fork in words; `name` turns a request id into the name to show."""
         with_before = f"With {_listed([k.of(k.before) for k in self.knobs])} " if self.knobs else "In the first run "
         with_after = f"with {_listed([k.of(k.after) for k in self.knobs])} " if self.knobs else "in the second "
         who = f"{name(self.request)} " if self.request else ""
@@ -72,7 +72,7 @@ class Divergence:
 
 
 def divergence(before: Trace, after: Trace) -> Divergence | None:
-    """Where two runs part, or None where every step decides the same; raises InflightError for runs of different requests."""
+    """Where two runs diverge, or None if every step decides the same; raises InflightError for runs of different requests."""
     if before.asked != after.asked:
         raise InflightError("These two runs were asked for different requests, so nothing can be said about where they part.")
     found = _first_difference(before, after)
@@ -109,7 +109,7 @@ def _first_difference(before: Trace, after: Trace) -> _Found | None:
 
 
 def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] | None:
-    """aspect, request and both decisions in words; None where the two steps decide the same."""
+    """aspect, request and both decisions in words; None if the two steps decide the same."""
     for aspect, (facts, words) in _ASPECTS.items():
         first, second = facts(a), facts(b)
         changed = [request for request in (*first, *second) if first.get(request) != second.get(request)]
@@ -173,7 +173,7 @@ _ASPECTS: dict[str, tuple[_Facts, Callable[[StepEvent, str | None, Any], str]]] 
         lambda event, request, why: "goes on" if why is None else "finishes",
     ),
 }
-"""What is compared of a step, in the order in which it is decided: the facts by request, and how one of them is put into words."""
+"""What is compared of a step, in the order in which it is decided: the facts by request, and a function that puts one into words."""
 
 
 def _listed(words: list[str]) -> str:
@@ -190,10 +190,10 @@ FINISHED, IDLE, WORK, PASSES, PADDING, TOKENS, KV, MIXED, REST = (
 
 @dataclass(frozen=True)
 class Part:
-    """What makes the second run longer (below 0: shorter), in seconds. before, after: what was counted in each, None for times.
+    """What makes the second run longer (below 0: shorter), in seconds. before, after: the counts in each, None for times.
 
-    finished, idle, work: steps for which lanes were held by requests that had finished, by nobody, by somebody at work. passes: those
-    beyond one a step. padding, tokens: positions. kv: cached positions read. mixed, rest: seconds beyond the fit, of steps that mix
+    finished, idle, work: steps for which lanes were held by requests that had finished, by none, by requests at work. passes: those
+    beyond one per step. padding, tokens: positions. kv: cached positions read. mixed, rest: seconds beyond the fit, of steps that mix
     prefill and decode, and of all others and between steps.
     """
 
@@ -205,7 +205,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Difference:
-    """before_s, after_s: wall times of the two runs. error: of the fit on passes that it had not seen, relative, a median."""
+    """before_s, after_s: wall times of the two runs. error: the median relative error of the fit on passes that it had not seen."""
 
     before_s: float
     after_s: float
@@ -221,12 +221,12 @@ class Difference:
 
 
 def difference(before: Trace, after: Trace) -> Difference:
-    """Of two measured runs; raises InflightError where too few passes were measured, or none, and for runs of two engines."""
+    """Why two measured runs took different times; raises InflightError if too few passes were measured, and for runs of different engines."""
     traces = (before, after)
     if before.header.engine != after.header.engine:
-        raise InflightError("A pass costs one engine something else than another, so no sum tells why one took less time.")
+        raise InflightError("Passes have different costs in different engines, so no sum explains why one took less time.")
     if not (before.events and after.events):
-        raise InflightError("A run without steps took no time that could be told apart.")
+        raise InflightError("A run without steps took no time that could be divided into parts.")
     cost = _fitted(traces)
     counted = [_counts(trace) for trace in traces]
     over = [_left_over(trace, cost) for trace in traces]
@@ -242,7 +242,7 @@ def difference(before: Trace, after: Trace) -> Difference:
 
 
 def _fitted(traces: tuple[Trace, Trace]) -> Linear:
-    """One line for both runs, so that what they have in common costs the same in both."""
+    """One line for both runs, so that the same work costs the same in both."""
     per_token = kv_bytes_per_token(traces[0].header)
     pairs = [measured(trace.events, per_token) for trace in traces]
     return fit_loads([load for loads, _ in pairs for load in loads], [s for _, seconds in pairs for s in seconds], per_token)
@@ -264,7 +264,7 @@ def _counts(trace: Trace) -> Mapping[str, float]:
 
 
 def _left_over(trace: Trace, cost: Linear) -> dict[str, float]:
-    """Seconds beyond the fit: of mixed steps, and of everything else, what lies between steps included."""
+    """Seconds beyond the fit: of mixed steps, and of everything else, including the time between steps."""
     found = {MIXED: 0.0, REST: wall_s(trace)}
     for event in trace.events:
         loads, seconds = measured([event], cost.kv_bytes_per_token)

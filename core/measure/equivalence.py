@@ -1,7 +1,6 @@
-"""A request alone and the same request in a batch: its texts, its logits, and where they part. The oracle of the mask.
+"""A request alone and the same request in a batch: its texts, its logits, and where they diverge. The oracle of the mask.
 
-Greedy requests are also written by `model.generate`, which shares no code with the engine.
-Runs engines; changes none of them.
+Greedy requests are also answered by `model.generate`, which shares no code with the engine.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from core.trace.trace import Trace
 from core.workload.request import SamplingParams
 from core.workload.workload import Workload
 
-_LOGITS_BYTES = 2**28  # logits kept for comparison at most; later tokens are compared as tokens alone
+_LOGITS_BYTES = 2**28  # the most kept for comparison; later tokens are compared without logits
 
 
 @dataclass(frozen=True)
 class Parting:
-    """Where a text first departs from the one written alone. position: among the new tokens. margin: of the logits alone, how far the
-    best token was ahead of the runner-up there. None for a token where one text has ended.
+    """Where a text first differs from the one generated alone. position: among the new tokens. margin: how far the best token was ahead
+    of the runner-up there, in the run alone. None for a token if one text has ended.
     """
 
     position: int
@@ -43,9 +42,9 @@ class Parting:
 
 @dataclass(frozen=True)
 class RequestEquivalence:
-    """max_logit_difference: over the first `compared` new tokens, those with the same tokens before them and logits on record.
+    """max_logit_difference: over the first `compared` new tokens, those with the same tokens before them and recorded logits.
 
-    generated: what `model.generate` writes; None for a sampled request, whose noise it draws otherwise, and for one with stop strings.
+    generated: the output of `model.generate`; None for a sampled request, whose noise it draws differently, and for one with stop strings.
     """
 
     request: str
@@ -60,12 +59,12 @@ class RequestEquivalence:
 
     @property
     def differing_tokens(self) -> int:
-        """Positions at which the text alone and the one in company differ."""
+        """Positions at which the tokens generated alone and in the batch differ."""
         return _differing(self.solo, self.batched)
 
     @property
     def differing_from_generate(self) -> int | None:
-        """Positions at which the text in company and that of `model.generate` differ."""
+        """Positions at which the tokens generated in the batch and by `model.generate` differ."""
         return None if self.generated is None else _differing(self.generated, self.batched)
 
     def to_json(self) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Every request of a workload, alone and in a batch under `config`. leak: whether neighbours could be read."""
+    """Every request of a workload, alone and in a batch under `config`. leak: whether requests could read their neighbours."""
 
     config: EngineConfig
     leak: bool
@@ -97,7 +96,7 @@ class Equivalence:
 
     @property
     def generated_tokens(self) -> int:
-        """Tokens that `model.generate` wrote too."""
+        """Tokens that `model.generate` also produced."""
         return sum(len(r.generated) for r in self.requests if r.generated is not None)
 
     @property
@@ -126,11 +125,11 @@ def equivalence(
 ) -> Equivalence:
     """Run every request alone, by the engine and by `model.generate`, then all of them under `config`, and compare.
 
-    leak: in the batch, every request may also read its neighbour's keys. on_step: told of each step; it may raise to stop.
+    leak: in the batch, every request may also read its neighbour's keys. on_step: called with each step; it may raise to stop.
     Raises InflightError for a leak in a model that makes its own attention masks.
     """
     engine = leaky_engine(model, tokenizer, config) if leak else Engine(model, tokenizer, config, backend=backend)
-    room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))  # tokens a request
+    room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))  # tokens per request
     traces: dict[str, Trace] = {}
     solo_logits: dict[str, list[torch.Tensor]] = {}
     lonely = replace(config, policy="sequential", prefix_caching=False, num_blocks=None)
@@ -150,14 +149,14 @@ def equivalence(
 
 
 def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) -> tuple[int, ...] | None:
-    """What `model.generate` writes after a prompt; None where it could not write the same."""
+    """The output of `model.generate` for a prompt; None if it cannot reproduce the engine's."""
     if model.model is None or sampling.temperature > 0 or sampling.stop:
         return None
     ids = torch.tensor([prompt], device=model.device)
     eos = None if sampling.ignore_eos else sorted(model.eos_token_ids) or None
     settings = GenerationConfig(do_sample=False, max_new_tokens=sampling.max_new_tokens, eos_token_id=eos, pad_token_id=0)
     with model.lock, torch.inference_mode():
-        before, model.model.generation_config = model.model.generation_config, settings  # or its own would fill the gaps
+        before, model.model.generation_config = model.model.generation_config, settings  # otherwise its own would fill the gaps
         try:
             out = model.model.generate(ids, attention_mask=torch.ones_like(ids))
         finally:

@@ -1,6 +1,6 @@
 """A sweep of request rates that draws throughput against latency.
 
-Knows an engine only as something that runs a workload whose arrivals are in seconds; a simulated one will do.
+An engine is anything that runs a workload with arrivals in seconds; a simulated one will do.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from core.workload.workload import Workload
 
 FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.2)
 POINT_SECONDS = 20.0
-_ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for answers to end
+_ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for finishing answers
 
 
 @dataclass(frozen=True)
 class Sweep:
     """seconds: the most that a point may take. rates: requests a second, or None for `fractions` of the measured capacity.
 
-    sizes: lengths by request, used in turn; None draws from `lengths`. With arrivals of their own, they are replayed faster or slower to
-    give each rate.
+    sizes: lengths by request, used in turn; None draws from `lengths`. If they have arrivals, these are replayed faster or slower to
+    match each rate.
     """
 
     rates: tuple[float, ...] | None = None
@@ -95,7 +95,7 @@ def _requests_per_s(trace: Trace) -> float:
     done = sum(len(ids) / wanted[request] for request, ids in trace.outputs.items())
     wall = trace.events[-1].t_end - trace.events[0].t_start if trace.events else 0.0
     if not done or not wall:
-        raise InflightError("The engine finished nothing within the time of a point, so its capacity is not known: give rates.")
+        raise InflightError("The engine finished nothing within the time of a point, so its capacity is unknown: give rates.")
     return done / wall
 
 
@@ -104,7 +104,7 @@ def sweep_load(
 ) -> dict[str, Any]:
     """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain data.
 
-    A point is a rate under a policy. offered: requests that were to arrive; numbers: the metrics of the run, of what happened until it
+    A point is a rate under a policy. offered: requests due to arrive; numbers: the metrics of the run until it
     ended or was cut (`cut`: its time was up with requests unfinished).
     The capacity is that of the first policy, so that all are offered the same.
     """
@@ -138,7 +138,7 @@ def sweep_load(
 
 
 def _run(engine: EngineCore, requests: Workload, seconds: float) -> tuple[Trace, bool]:
-    """Run until the end or until its time is up; whether it was cut."""
+    """Run to the end or until the time is up; whether it was cut."""
     steps = engine.stream(requests)
     cut = False
     for event in steps:

@@ -1,7 +1,7 @@
-"""A trace in numbers: latencies, throughput, and where the work went. Knows the events alone, never the engine that made them.
+"""A trace in numbers: latencies, throughput, and where the work went, computed from the events alone.
 
 Every number here has its definition in `DEFINITIONS`, the one table that the page and the command line show. A token's time is the end
-of the pass that gave it; a request arrives at the `t` of its `arrived` record.
+of the pass that produced it; a request arrives at the `t` of its `arrived` record.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class SLOs:
 
 @dataclass
 class RequestTimes:
-    """One request's life, read from the events. Steps and seconds; None for what has not happened."""
+    """The times of one request, read from the events, in steps and seconds; None for what has not happened."""
 
     request: str
     num_prompt_tokens: int
@@ -138,7 +138,7 @@ class RequestTimes:
 
 
 def request_times(trace: Trace) -> dict[str, RequestTimes]:
-    """Every request's life by id, those that have not arrived included."""
+    """The times of every request by id, including those that have not arrived."""
     times = {request: RequestTimes(request, len(ids)) for request, ids in trace.prompts.items()}
     for event in trace.events:
         for arrived in event.arrived:
@@ -155,10 +155,10 @@ def request_times(trace: Trace) -> dict[str, RequestTimes]:
 
 
 def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dict[str, float | int | None]:
-    """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the counts where there is nothing.
+    """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the counts if there are no values.
 
-    at_least: how long has been waited for what has not happened yet. These are left out of the count; where there are any, the numbers are
-    lower bounds, as each of them can only grow.
+    at_least: waiting times so far for events that have not happened yet. They are left out of the count; if there are any, the numbers are
+    lower bounds, since each of them can only grow.
     """
     observed, waiting = list(values), list(at_least)
     counts = {"count": len(observed), "left_out": len(waiting)}
@@ -170,7 +170,7 @@ def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dic
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Interpolated linearly between the two nearest of some sorted numbers, to the last bit as NumPy does it. share: in percent."""
+    """A percentile of sorted numbers, interpolated linearly between the two nearest, bit for bit as in NumPy. share: in percent."""
     place = share / 100 * (len(ordered) - 1)
     below = math.floor(place)
     low, high, part = ordered[below], ordered[min(below + 1, len(ordered) - 1)], place - below
@@ -180,7 +180,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
     """The run in numbers, as plain data; each key is defined in `DEFINITIONS`.
 
-    Shares and rates are None where they would divide by nothing. `goodput` appears only with `slos`.
+    Shares and rates are None instead of dividing by zero. `goodput` appears only with `slos`.
     """
     lives = list(request_times(trace).values())
     arrived = [life for life in lives if life.arrival is not None]
@@ -228,7 +228,7 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
 
 
 def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
-    """Requests that meet all SLOs: how many, which share of those that arrived, and how many a second."""
+    """Requests that meet all SLOs: how many, what share of those that arrived, and how many a second."""
     lives = [life for life in request_times(trace).values() if life.arrival is not None]
     met = sum(life.meets(slos) for life in lives)
     return {"slos": asdict(slos), "met": met, "share": _ratio(met, len(lives)), "requests_per_s": _ratio(met, wall_s(trace))}
@@ -269,7 +269,7 @@ def _positions(trace: Trace) -> dict[str, int]:
 
 
 def _tokens_recomputed(trace: Trace) -> int:
-    """Positions below the highest that their request had computed before."""
+    """Positions computed again that their request had computed before."""
     reached: dict[str, int] = {}
     again = 0
     for event in trace.events:
@@ -294,7 +294,7 @@ def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
 
 
 def _since(lives: Iterable[RequestTimes], what: str) -> list[float]:
-    """Arrivals of those that still wait for it: requests that have not ended, in a run that was cut."""
+    """Arrivals of requests that still wait for `what`: unfinished ones, in a run that was cut."""
     return [life.arrival or 0.0 for life in lives if life.finish_reason is None and getattr(life, what) is None]
 
 

@@ -1,5 +1,5 @@
-"""The mistakes that a mask prevents, made on purpose, to measure and show what they do. Each is an `Attend` to run an engine with; no engine uses one
-unless it is given.
+"""The mistakes that a mask prevents, made on purpose, to measure and show their effects. Each is an `Attend` to run an engine with; no engine uses
+one by default.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def leaky_engine(
 
 
 def leaky(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec) -> torch.Tensor:
-    """An `Attend` with a hole in its mask: every request also reads all keys of the next one in the pass."""
+    """An `Attend` with a gap in its mask: every request also reads all keys of the next one in the pass."""
     return attend_under(leaky_mask(batch, spec.window), query, keys, values, batch, spec)
 
 
@@ -58,7 +58,7 @@ def unmasked_pads(
 ) -> torch.Tensor:
     """An `Attend` that forgets the padding: every token of a padded row also reads the pads before it.
 
-    All pads of a pass are alike: the same token at the same position, attending to nothing. So the slot that they all write to stands for
+    All pads of a pass are alike: the same token at the same position, attending to nothing. So the slot that they all write to represents
     each of them.
     """
     rows, heads, width, _ = query.shape

@@ -1,13 +1,13 @@
-"""Decisions taken again by our scheduler: of a run on record, and of other engines' recorded workloads. Runs no model and measures no time.
+"""Decisions taken again by our scheduler: those of a recorded run, and of other engines' recorded workloads, without a model and without timing.
 
 A run: the scheduler is given what came from outside (arrivals, cancellations, tokens, failures), and each of its decisions is compared with
-the event on record, field by field; what was measured is taken from the record as it is.
+the recorded event, field by field; measured values are taken from the record.
 
 A recorded workload is a line of a file: `seqs`, `budget`, `blocks`, `size` and `caching` are its limits, `requests` have `id`, `prompt` (token
 ids), `max_tokens` and `arrival` (a step), and `vllm` or `transformers` is what that engine decided in each step that computed anything:
 `[admitted, preempted, [[request, start, length], …], finished]`, each sorted. Some settings may differ from the engine's defaults: vLLM's
 `reserve_full_isl` and `watermark`, transformers' `margin` (a share of the pool) and `kv_reads` (tokens). There is no model: after n tokens a
-request's next one is `crc32("request:n") % 1000`.
+request's next token is `crc32("request:n") % 1000`.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ from core.trace.events import Arrived, StepEvent
 from core.trace.header import Header
 from core.workload.request import Request, SamplingParams
 
-_EARLY = 2e-6  # seconds by which two rounded readings of one clock may be out of order
+_EARLY = 2e-6  # seconds by which two rounded readings of one clock may appear out of order
 _MOST_SLEEP = 60.0  # seconds that an engine sleeps in one step while it waits for an arrival
 _SPARE_STEPS = 10
 
 
 class Differs(Exception):
-    """The record says what this policy does not decide; the message says what, without a full stop."""
+    """The record contains a decision that this policy does not take; the message names it, without a full stop."""
 
 
 class Replay:
     """Follows a run event by event, as the rules do; `fault(event)` says in a sentence which decision is not the policy's.
 
-    With asynchronous execution an event can be judged only once the next one is known, as its step was launched by then: `fault` speaks of
-    the event before, and `fault_at_end` of the last. Requests come by `fault_of_request` before the step in which they arrive.
+    With asynchronous execution an event can be judged only once the next one is known, whose step had been launched by then: `fault` judges
+    the event before, and `fault_at_end` the last. Requests are added by `fault_of_request` before the step in which they arrive.
     """
 
     def __init__(self, header: Header) -> None:
         self._header = header
         self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.model.eos_token_ids or ()))
-        self._to_come: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then as asked
+        self._to_come: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then by order of submission
         self._num_asked = 0
-        self._states: dict[str, RequestState] = {}  # of those to come
-        self._stops: set[str] = set()  # of those with stop strings
+        self._states: dict[str, RequestState] = {}  # of future requests
+        self._stops: set[str] = set()  # requests with stop strings
         self._latest = 0.0  # the latest arrival so far, by the workload
-        self._arrived: list[Arrived] = []  # since the step before was closed
-        self._step, self._t_start, self._t_end = -1, 0.0, 0.0  # of the event before
-        self._launched: tuple[Step, StepEvent] | None = None  # under way, not judged yet
+        self._arrived: list[Arrived] = []  # since the previous step was closed
+        self._step, self._t_start, self._t_end = -1, 0.0, 0.0  # of the previous event
+        self._launched: tuple[Step, StepEvent] | None = None  # launched, not judged yet
 
     def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
-        """A request that is to come; what is wrong if it should have come by now."""
+        """Add a future request; returns what is wrong if it should have arrived already."""
         arrival = request.arrival
         if not self._header.is_interactive:
             overdue = (
@@ -105,7 +105,7 @@ class Replay:
         return None
 
     def fault_at_end(self, complete: bool) -> str | None:
-        """The same for the last step. In an asynchronous run that was cut short it is not judged: the next step may have been launched."""
+        """The same for the last step. In an asynchronous run that was cut short it is not judged, since the next step may have been launched."""
         if self._launched is None or not complete:
             return None
         try:
@@ -117,7 +117,7 @@ class Replay:
     # -- what came from outside --------------------------------------------------------------------------------------
 
     def _number(self, event: StepEvent) -> None:
-        """Steps follow each other while there is work; when there is none the engine goes on to the next arrival."""
+        """Check the step number: steps are consecutive while there is work; otherwise the engine skips to the next arrival."""
         first, step = self._step + 1, event.step
         last = first
         if not self._scheduler.has_work:
@@ -150,8 +150,8 @@ class Replay:
             self._arrive(request, times)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
-        """Who arrives now. With arrivals in steps it follows from the workload; with arrivals in seconds it is read from the record, as far as the
-        clock allows it."""
+        """The requests that arrive now. Arrivals in steps follow from the workload; arrivals in seconds are read from the record, as far as the
+        clock permits."""
         if self._header.is_interactive:
             yield from [request for request in times if request in self._states]
             return
@@ -163,7 +163,7 @@ class Replay:
             yield state.id
 
     def _next(self) -> RequestState | None:
-        """Who is next to arrive."""
+        """The next request to arrive."""
         while self._to_come and self._to_come[0][2].id not in self._states:
             heappop(self._to_come)
         return self._to_come[0][2] if self._to_come else None
@@ -179,15 +179,15 @@ class Replay:
         return Step(event.step, event.t_start, self._scheduler.schedule(in_flight))
 
     def _close(self, step: Step) -> None:
-        """Everything is planned: what happens from now on belongs to the next step."""
+        """The step is fully planned: whatever happens from now on belongs to the next one."""
         step.facts, step.arrived = self._scheduler.end_step(), tuple(self._arrived)
         self._arrived.clear()
 
     def _follow(self, event: StepEvent) -> None:
-        """Launch the event's step. One that is under way is read once this one has been launched, if it can be by then."""
+        """Launch the event's step. A step in flight is read once this one has been launched, if that is possible."""
         step = None
         if self._launched is not None:
-            if event.step == self._step + 1:  # else nothing could be launched by then
+            if event.step == self._step + 1:  # otherwise nothing could be launched by then
                 step = self._launch(event, in_flight=True)
             self._settle(followed=step is not None)
         if step is None:
@@ -213,7 +213,7 @@ class Replay:
         return step
 
     def _settle(self, followed: bool) -> None:
-        """Read the step that is under way, and judge it."""
+        """Read the step in flight, and judge it."""
         assert self._launched is not None
         (step, event), self._launched = self._launched, None
         self._read(step, step.latest, event)
@@ -222,7 +222,7 @@ class Replay:
         self._judge(step, event)
 
     def _read(self, step: Step, output: SchedulerOutput, event: StepEvent) -> None:
-        """What the record says came out of a pass."""
+        """Apply the recorded results of a pass."""
         index = len(step.results)
         drawn = {s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0) for s in event.sampled if s.pass_index == index}
         samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
@@ -234,7 +234,7 @@ class Replay:
         step.results.append(result)
 
     def _stopped(self, event: StepEvent) -> frozenset[str]:
-        """Requests whose text ended them. Where the end tokens are on record, nobody else is believed to have stopped."""
+        """Requests ended by their text. If the end tokens are recorded, no other request is accepted as stopped."""
         stopped = {f.request for f in event.finished if f.finish_reason == "stop"}
         if self._header.model.eos_token_ids is None:
             return frozenset(stopped)
@@ -243,7 +243,7 @@ class Replay:
     # -- judging -----------------------------------------------------------------------------------------------------
 
     def _judge(self, step: Step, event: StepEvent) -> None:
-        """Compare the step with the event; raises Differs for the first decision that is not the same."""
+        """Compare the step with the event; raises Differs for the first decision that differs."""
         limit = self._header.config.max_num_batched_tokens if self._header.policy.token_budget else None
         again = step.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
         again = again._replace(timings=event.timings)
@@ -261,7 +261,7 @@ def _differences(event: StepEvent, again: StepEvent) -> Iterator[str]:
         mine, theirs = getattr(again, name), getattr(event, name)
         if mine == theirs:
             continue
-        if type(mine) is tuple:  # the first record that is another
+        if type(mine) is tuple:  # the first record that differs
             pairs = [*zip(mine, theirs, strict=False)]
             index = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
             mine, theirs = (side[index] if index < len(side) else None for side in (mine, theirs))
@@ -278,12 +278,12 @@ def _or_nothing(record: object) -> str:
 Decisions = list[Any]  # of a step: admitted, preempted, computed, finished
 _DECISIONS = ("preempted", "admitted", "computed", "finished")  # in the order in which they are taken
 _MOST_STEPS = 100_000
-_POLICIES = {"vllm": "continuous", "transformers": "transformers"}  # the engine, and our policy that decides as it does
+_POLICIES = {"vllm": "continuous", "transformers": "transformers"}  # the engine, and our policy that makes the same decisions
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """steps: that the other engine took. first_differences: by kind of decision, the number of workloads in which the two first differ in it."""
+    """steps: taken by the other engine. first_differences: by kind of decision, the number of workloads in which the two first differ in it."""
 
     workloads: int
     identical: int
@@ -337,7 +337,7 @@ def decisions(recorded: dict[str, Any]) -> list[Decisions]:
 
 
 def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | None:
-    """The kind of decision in which the two first differ, or None; "steps" where one goes on after the other has ended."""
+    """The kind of decision in which the two first differ, or None; "steps" if one continues after the other has ended."""
     for before, after in zip_longest(theirs, ours):
         if before is None or after is None:
             return "steps"
@@ -358,7 +358,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _engine(recorded: dict[str, Any]) -> str:
-    """Which engine decided; a workload that none has decided yet is replayed as vLLM's."""
+    """Which engine decided; a workload without decisions is replayed as vLLM's."""
     return next((name for name in _POLICIES if name in recorded), "vllm")
 
 
@@ -381,5 +381,5 @@ def _state(recorded: dict[str, Any]) -> RequestState:
 
 
 def next_token(request: str, num_tokens: int) -> int:
-    """The next token of a request after so many tokens."""
+    """The next token of a request after `num_tokens` tokens."""
     return zlib.crc32(f"{request}:{num_tokens}".encode()) % 1000

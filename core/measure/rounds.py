@@ -1,7 +1,7 @@
-"""The one way to time: contenders take turns in rounds, in an order that rotates from round to round. Knows no engine and no model.
+"""The one way to time: contenders take turns in rounds, in an order that rotates from round to round.
 
-Everybody runs once to warm up; then each round runs all of them, so that none always runs first or after the same neighbour. Ratios are
-taken within a round, where the machine was in the same state. Setting up and tearing down are timed apart.
+Each contender runs once to warm up; then each round runs all of them, so that none always runs first or after the same one. Ratios are
+taken within a round, where the machine was in the same state. Setup and teardown are timed separately.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from core.trace.trace import Trace
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one timed run left behind.
+    """The result of one timed run.
 
     outputs: generated ids by request. metrics: the numbers of `core.measure.metrics`, None for what cannot be observed. margins: for each
-    token, how far the best logit was ahead of the runner-up, where known. trace: of an engine's run. seconds: counts instead of the stopwatch's
-    time, for example where a step is measured and not the whole turn.
+    token, how far the best logit was ahead of the runner-up, where known. trace: of an engine's run. seconds: replaces the measured
+    time, for example if a step is measured and not the whole turn.
     """
 
     outputs: Mapping[str, Sequence[int]]
@@ -47,7 +47,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Contender:
-    """Entering `ready` is the setup, calling what it hands over is the run, leaving it is the teardown.
+    """Entering `ready` is the setup, calling what it yields is the run, leaving it is the teardown.
 
     read: turns what the run returned into a `RunResult`, off the clock, before the teardown. about: settings worth printing.
     """
@@ -71,7 +71,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Progress:
-    """A turn that is about to begin: its number out of how many, the contender, and the round (0 is the warm-up)."""
+    """A turn that is about to begin: its number and the total, the contender, and the round (0 is the warm-up)."""
 
     index: int
     total: int
@@ -104,7 +104,7 @@ def rounds(
 ) -> Iterator[Turn]:
     """Every turn as it ends, those of the warm-up first.
 
-    When the first is asked for it raises InflightError for no contenders, two of the same name, or fewer than one repeat.
+    The first call of next() raises InflightError for no contenders, two of the same name, or fewer than one repeat.
     """
     by_name = {c.name: c for c in contenders}
     if not by_name or len(by_name) < len(contenders):

@@ -1,8 +1,7 @@
-"""Whether a trace is what it says: read line by line and never held whole. Its rules are followed, its decisions are taken again by the
-scheduler, its texts are decoded again where the tokenizer is here, and on demand its tokens are computed again by the model.
+"""Verifies a trace, reading it line by line and never holding all of it. Its rules are checked, its decisions are taken again by the
+scheduler, its texts are decoded again if the tokenizer is available, and on demand its tokens are computed again by the model.
 
-`PROOFS` says of every fact in a trace how it is known. What is `sealed` is believed: the checksum says that nobody altered it by mistake,
-and nothing more.
+`PROOFS` says of every fact in a trace how it is known. What is `sealed` is taken on trust: the checksum only shows that it was not altered by mistake.
 """
 
 from __future__ import annotations
@@ -61,16 +60,16 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "end": ("replayed", "the steps are counted, and a complete run has ended; that one was cut after its last request had ended is believed"),
 }  # fmt: skip
 
-_ONLY_RERUN = ("request.sampling", "header.leak")  # without a rerun nothing bounds them
-_ROUNDED = 1e-3  # by which logits of one model may differ between machines and batches in float32
-_ROUNDED_SHORT = 0.25  # and in half the bits
+_ONLY_RERUN = ("request.sampling", "header.leak")  # nothing but a rerun can check them
+_ROUNDED = 1e-3  # the most by which logits of one model may differ between machines and batches in float32
+_ROUNDED_SHORT = 0.25  # and in 16 bits
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A trace that holds. not_replayed, not_decoded: why its decisions and its texts had to be believed, None where they were proved.
-    never_bound: limits that kept nobody from anything, so that nothing tells how large they were. rerun: how many tokens the model wrote
-    again, None where it was not asked.
+    """A valid trace. not_replayed, not_decoded: why its decisions and its texts are taken on trust, None if they were proved.
+    never_bound: limits that never bound, so that nothing shows how large they were. rerun: how many tokens the model generated
+    again, None without a rerun.
     """
 
     header: Header
@@ -100,7 +99,7 @@ def verify(
 ) -> CheckResult:
     """Check a trace; raises InvalidTrace naming the line at fault.
 
-    tokenizer: gives that of a model by its name, None where it is not here. engine: makes an engine for the model of a header; with it the
+    tokenizer: returns a model's tokenizer by name, None if it is not available. engine: makes an engine for the model of a header; with it the
     requests run again, all arriving at once, and their tokens are compared.
     """
     with _uncollected():
@@ -109,7 +108,7 @@ def verify(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the collector of reference cycles: records have none, and it would scan the header again and again."""
+    """Runs without the garbage collector: records have no cycles, and it would scan the header again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -174,7 +173,7 @@ def _refuse(fault: str | None, line: int) -> None:
 
 
 class _Bound:
-    """Which limits have kept somebody from something."""
+    """The limits that have bound some request."""
 
     def __init__(self, header: Header) -> None:
         limits: tuple[Limit, ...] = ("lanes", "budget", "blocks")
@@ -194,7 +193,7 @@ class _Texts:
 
     def __init__(self, tokenizer: Any, header: Header) -> None:
         self._tokenizer, self._may_be_ids = tokenizer, header.engine is not None
-        self._tokens: dict[str, tuple[Sequence[int], array[int]]] = {}  # of those whose texts are to come: prompt and answer
+        self._tokens: dict[str, tuple[Sequence[int], array[int]]] = {}  # prompt and answer, until the texts come
 
     def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
         self._tokens[request.id] = prompt, array("q")
@@ -210,14 +209,14 @@ class _Texts:
         prompt, output = self._tokens.pop(of_one.request)
         if pieces(self._tokenizer, prompt) == of_one.prompt and pieces(self._tokenizer, output, context=prompt) == of_one.output:
             return None
-        ids = [plain(token) for token in (*prompt, *output)]  # converted where the tokenizer was not
+        ids = [plain(token) for token in (*prompt, *output)]  # converted on a machine without the tokenizer
         if self._may_be_ids and ids == [*of_one.prompt, *of_one.output]:
             return None
         return f"the texts of request {of_one.request!r} are not those of its tokens."
 
 
 class _Written:
-    """What a rerun is compared with: everything that was asked, and each token with its log-probability and margin."""
+    """What a rerun is compared with: all requests, and each token with its log-probability and margin."""
 
     def __init__(self) -> None:
         self.asked: list[TokenizedRequest] = []
@@ -233,7 +232,7 @@ class _Written:
 
 
 def _compare_models(here: Header, on_record: Header) -> None:
-    """Raises InvalidTrace where the model is another than the header says. How its attention was reached is the engine's."""
+    """Raises InvalidTrace if the model is not the one that the header describes. How its attention was reached depends on the engine."""
     for name in (f.name for f in fields(ModelFacts)):
         is_shared = on_record.tensor_parallel > 1 and name in ("parameters", "kv_bytes_per_token")
         if name in ("name", "plug", "more") or is_shared:
@@ -244,10 +243,10 @@ def _compare_models(here: Header, on_record: Header) -> None:
 
 
 def _rerun(engine: EngineCore, header: Header, written: _Written) -> int:
-    """Run the requests again, all arriving at once, and compare what each wrote; the number of tokens compared.
+    """Run the requests again, all arriving at once, and compare the outputs; returns the number of tokens compared.
 
-    Requests share other batches than on record, which must not change a token: that is the engine's promise, tested here. Of
-    requests that read each other's keys they arrive as they did, as it does change theirs.
+    Requests share different batches than in the recording, which must not change a token: that is the engine's promise, tested here. If
+    requests read each other's keys, batches do matter, so they arrive as recorded.
     """
     _compare_models(engine.trace.header, header)
     if header.leak and (header.is_interactive or header.is_asynchronous or not header.counts_steps):

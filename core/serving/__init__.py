@@ -1,1 +1,1 @@
-"""One engine for many clients: a thread that steps it, a stream of tokens for each request, and HTTP in front. Knows no page."""
+"""One engine for many clients: a thread that steps it, a stream of tokens for each request, and HTTP in front."""

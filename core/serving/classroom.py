@@ -1,6 +1,6 @@
-"""What a teacher sets for everybody who shares an engine: limits and policy, what is hidden, who may ask, prepared waves.
+"""What a teacher sets for all users of a shared engine: limits and policy, what is hidden, whether requests are accepted, prepared waves.
 
-Viewers are told of every change in an entry {"kind": "class"} of the log. Knows nothing of HTTP or of teachers' tokens.
+Every change is announced to viewers by an entry {"kind": "class"} of the log. HTTP and teachers' tokens are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from core.serving.stream import TokenStream
 from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams
 
-WAVE = "wave"  # the client that a prepared wave's requests are counted under
+WAVE = "wave"  # the client under which a prepared wave's requests are counted
 
 
 class Classroom:
-    """The settings of one engine. May be called from any thread; `wave` needs an event loop."""
+    """The settings of one engine. All methods may be called from any thread; `wave` needs an event loop."""
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
@@ -33,11 +33,11 @@ class Classroom:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What viewers are told; see `ClassState`."""
+        """What viewers see; see `ClassState`."""
         return self._serving.class_state.to_json()
 
     def configure(self, *, start: RunStart = "barrier", **limits: Any) -> EngineConfig:
-        """Change limits, by their names in `EngineConfig`, the others staying as they are; start: see `ChangeConfig`.
+        """Change limits, by their names in `EngineConfig`, leaving the others as they are; start: see `ChangeConfig`.
 
         Raises InvalidConfig, with nothing changed, for limits that this engine cannot have.
         """
@@ -50,25 +50,25 @@ class Classroom:
             ("tokens in a step's budget", config.max_num_batched_tokens, most.max_budget),
         ):
             if value > limit:
-                raise InvalidConfig(f"At most {limit:,} {name} can be had here, not {value:,}.")
+                raise InvalidConfig(f"At most {limit:,} {name} are allowed here, not {value:,}.")
         serving.engine.check_config(config)
         serving.change(config, start)
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
-        """Whether viewers are told prompts and tokens, and nicknames. Hidden parts are not sent, not even those of earlier messages."""
+        """Set whether viewers see prompts and tokens, and nicknames. Hidden parts are not sent, not even for earlier messages."""
         log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
         log.hidden = replace(log.hidden, **{name: value for name, value in given.items() if value is not None})
         self._serving.set_class(self._serving.settings)
 
     def accept(self, accepting: bool) -> None:
-        """Whether requests are taken; a prepared wave is taken in any case."""
+        """Set whether requests are accepted; a prepared wave always is."""
         self._serving.set_class(replace(self._serving.settings, accepting=accepting))
 
     def shadow(self, policy: str | None) -> None:
-        """Show another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
+        """Run another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
 
-        Raises InvalidConfig for a policy that cannot have the engine's limits, and for an engine beside which there is no room for another.
+        Raises InvalidConfig for a policy that does not allow the engine's limits, and if there is no room for a second engine.
         """
         serving = self._serving
         if policy is not None:
@@ -88,7 +88,7 @@ class Classroom:
     async def wave(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
         """Queue a prepared wave, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling) pairs: all of it or nothing, in this order.
 
-        Nobody needs to read the streams. Raises InvalidRequest for an unknown name, and what `ServingEngine.submit` raises.
+        The streams need not be read. Raises InvalidRequest for an unknown name, and what `ServingEngine.submit` raises.
         """
         serving = self._serving
         if isinstance(requests, str):
@@ -96,7 +96,7 @@ class Classroom:
                 raise InvalidRequest(f"There is no such wave; there are {', '.join(DEMO_WORKLOADS)}.")
             requests = DEMO_WORKLOADS[requests].requests
         checked = [(await asyncio.to_thread(serving.check, prompt, sampling), sampling) for prompt, sampling in requests]
-        # Together, so that they arrive in one step: one after another, each would wait for the step that takes the one before.
+        # Submitted together, so that they arrive in one step: one after another, each would wait for the step that accepts the previous one.
         asked = [serving.submit(prompt, sampling, client=WAVE, even_if_closed=True) for prompt, sampling in checked]
         given = await asyncio.gather(*asked, return_exceptions=True)
         streams = [stream for stream in given if isinstance(stream, TokenStream)]

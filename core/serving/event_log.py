@@ -1,7 +1,7 @@
 """What happens, in order, for any number of readers who catch up at their own pace: numbered messages, each encoded once.
 
-A reader takes what comes after the number it has. One that fell behind what is kept is told how many messages it missed and goes on where a newcomer
-begins; nobody ever waits for a reader. What is hidden is left out when a message is encoded, earlier ones included. Knows no HTTP.
+A reader asks for the messages after the last number it has. One that has fallen too far behind learns how many messages it missed and continues where a
+new reader begins; writers never wait for readers. Hidden fields are left out when a message is encoded, which also applies to earlier ones.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from core.trace.events import Sampled, StepEvent
 
 KEPT = 4096  # messages
 COALESCE_S = 0.1
-KEEP_ALIVE_S = 15.0  # of silence after which a reader is sent a comment, so that no proxy hangs up
+KEEP_ALIVE_S = 15.0  # seconds of silence after which a comment is sent, so that no proxy closes the connection
 COMMENT = b": still here\n\n"
-_TOGETHER = (
-    100  # up to this many readers are woken that often; more are woken less often, so that whoever appends does not pay for it
-)
+_TOGETHER = 100  # up to this many readers are woken that often; more are woken less often, so that appending stays cheap
 _MOST_AT_ONCE = 256
 
 
 class ServedStep(NamedTuple):
-    """A step of an engine. texts: what its tokens are as text, by request; a piece for each, in the event's order. None where nobody decoded them."""
+    """A step of an engine. texts: the pieces of its tokens by request, in the event's order; None if they were not decoded."""
 
     event: StepEvent
     texts: dict[str, list[str]] | None = None
@@ -38,7 +36,7 @@ LogEntry = dict[str, Any] | ServedStep
 
 @dataclass(frozen=True)
 class Hidden:
-    """What viewers of an engine are not told. texts: prompts and tokens, from which texts could be rebuilt. nicknames: of the clients."""
+    """What viewers of an engine do not see. texts: prompts and tokens, from which texts could be rebuilt. nicknames: of the clients."""
 
     texts: bool = True
     nicknames: bool = True
@@ -55,13 +53,13 @@ class Hidden:
 
 
 def without_tokens(sampled: Iterable[Sampled]) -> list[Sampled]:
-    """Sampled tokens with nothing of them but who got one in which pass."""
+    """Sampled tokens reduced to which request got one in which pass."""
     hidden: Any = None
     return [Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden) for s in sampled]
 
 
 class _Entry:
-    """Its JSON is made when somebody first reads it."""
+    """Its JSON is encoded when first read."""
 
     __slots__ = ("_json", "_shown", "data", "number", "state")
 
@@ -77,12 +75,12 @@ class _Entry:
 
 
 def _encoded(data: Any) -> str:
-    return json.dumps(data, separators=(",", ":"))  # in ASCII: no character ends a line, all have a code
+    return json.dumps(data, separators=(",", ":"))  # ASCII only: no character ends a line, and all can be encoded
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Messages together; none after long silence. last: the number of the last one, from which a reader goes on."""
+    """A batch of messages; empty after long silence. last: the number of the last one, from which a reader continues."""
 
     last: int
     taken: tuple[_Entry, ...]
@@ -100,18 +98,18 @@ class Excerpt:
 
     @property
     def data(self) -> list[LogEntry]:
-        """The messages themselves, with all that is hidden: for readers in this process."""
+        """The messages themselves, including hidden fields: for readers in this process."""
         return [message.data for message in self.taken]
 
 
 class EventLog:
     """`append` may be called from any thread; `restart` and `forget` belong to one, `read` to any event loop.
 
-    kept: how many messages a reader may be behind, at least; None for all. chapters: how many chapters are kept, in place of that: a chapter's first message
-    tells a newcomer all that the rest of it builds on. shown: what viewers are sent of a message; it may be set anew and holds for earlier ones, too.
+    kept: how many messages are kept at least; None for all. chapters: how many chapters are kept instead: a chapter's first message
+    contains everything that the rest of it depends on. shown: what viewers are sent of a message; it can be replaced, also for earlier messages.
 
-    A reader whose place is not kept, and a newcomer where there are chapters, is told {"kind": "skipped", "messages": how many it missed} first, then the
-    latest message of each state from before what it gets.
+    A reader whose position is no longer kept, and a new reader of a log with chapters, first gets {"kind": "skipped", "messages": how many it missed}, then
+    the latest message of each state that precedes the rest.
     """
 
     def __init__(
@@ -121,8 +119,8 @@ class EventLog:
         self._messages: list[_Entry] = []  # their numbers follow each other; at most twice as many as are kept
         self._begins: list[int] = []  # the number of each chapter's first message
         self._next = 0
-        self._anew = 0  # readers from before this number begin anew, and have missed nothing
-        self._states: dict[str, _Entry] = {}  # the latest of each, though it may be kept no longer
+        self._anew = 0  # readers from before this number start over, and have missed nothing
+        self._states: dict[str, _Entry] = {}  # the latest of each, even if no longer in `_messages`
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self._shared: tuple[Any, tuple[Excerpt | None, bool]] | None = None
@@ -134,7 +132,7 @@ class EventLog:
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
-        """state: of what this message says how it is now. begins: a new chapter."""
+        """state: the name of the state that this message updates. begins: whether it begins a new chapter."""
         with self._lock:
             message = _Entry(self._next, data, state)
             if self._chapters is not None and (begins or not self._begins):
@@ -149,9 +147,9 @@ class EventLog:
         self._wake()
 
     def restart(self) -> None:
-        """Every reader begins anew with what is kept: it is shown differently from now on."""
+        """Make every reader start over with what is kept, because it is shown differently from now on."""
         with self._lock:
-            by = self._next - self._first + 1  # a reader that has all of it is behind as well
+            by = self._next - self._first + 1  # even a reader that has everything is now behind
             for message in self._messages:
                 message.number += by
             self._begins = [number + by for number in self._begins]
@@ -160,10 +158,10 @@ class EventLog:
         self._wake()
 
     def forget(self) -> None:
-        """Keep no message: every reader begins anew with what comes, a chapter's beginning first."""
+        """Drop all messages: every reader starts over with what comes, beginning with a chapter."""
         with self._lock:
             self._messages, self._begins = [], []
-            self._next += 1  # whoever has all of it is behind as well
+            self._next += 1  # even a reader that has everything is now behind
             self._anew = self._next
 
     def close(self) -> None:
@@ -178,12 +176,12 @@ class EventLog:
         chapters: int | None = None,
         keep_alive_s: float | None = None,
     ) -> AsyncIterator[Excerpt]:
-        """Excerpts until the log is closed, at most one in `coalesce_s` but when much is to be caught up on; by default ten a second, and fewer
-        for more than a hundred readers.
+        """Excerpts until the log is closed, at most one per `coalesce_s` except while catching up; by default ten a second, and fewer
+        with more than a hundred readers.
 
-        Readers of one `coalesce_s` are woken together, so that those who are equally far get the same excerpt, made once. after: the last
-        number that the reader has; without it, everything that is kept comes first, or so many chapters. keep_alive_s: of silence after which an empty
-        excerpt comes.
+        Readers of one `coalesce_s` are woken together, so that readers at the same position share one excerpt. after: the last
+        number that the reader has; without it, everything that is kept comes first, or the last `chapters` chapters. keep_alive_s: seconds of silence
+        after which an empty excerpt comes.
         """
         self.num_readers += 1
         tick = 0
@@ -203,7 +201,7 @@ class EventLog:
             self.num_readers -= 1
 
     def take(self, after: int | None, chapters: int | None = None) -> tuple[Excerpt | None, bool]:
-        """What comes next for a reader, see `read`, and whether there is more than is taken at once."""
+        """The next excerpt for a reader, see `read`, and whether there is more."""
         with self._lock:
             catch_up: list[_Entry] = []
             first = self._first
@@ -222,7 +220,7 @@ class EventLog:
             return Excerpt(last, (*catch_up, *taken), self.shown), last < self._next - 1
 
     def _take_together(self, after: int | None, chapters: int | None, tick: int) -> tuple[Excerpt | None, bool]:
-        """The excerpt that the first reader woken at this tick took, for readers that are equally far."""
+        """The excerpt that the first reader woken at this tick took, shared with readers at the same position."""
         key, shared = (after, chapters, tick, self.shown), self._shared
         if shared is None or shared[0] != key:
             shared = self._shared = key, self.take(after, chapters)
@@ -258,18 +256,18 @@ class EventLog:
             by_loop.setdefault(loop, []).append(event)
         for loop, events in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_set, events)  # one call, however many watch: it costs the engine's thread its time
-            except RuntimeError:  # that loop is closed, and with it the readers
+                loop.call_soon_threadsafe(_set, events)  # one call for all readers, because the engine's thread pays for it
+            except RuntimeError:  # that loop is closed, and its readers with it
                 continue
 
 
 class EngineLog(EventLog):
-    """What an engine that serves does. hidden: what viewers are not told; it may be set anew and holds for earlier messages, too. The kinds of message:
+    """What a serving engine does. hidden: what viewers do not see; it can be changed, also for earlier messages. The kinds of message:
 
     {"kind": "run", "run", "header", "records"}  a run begins, with this number; its prompts come one by one. records: how to read its steps
     {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids", "sampling"}
     {"kind": "step", …}                 as in a trace
-    {"kind": "carried", "requests"}     these leave the queue, as cancelled on record, and join that of the next run
+    {"kind": "carried", "requests"}     these leave the queue, recorded as cancelled, and join that of the next run
     {"kind": "pace", "steps_per_s", "t"}  None for full speed; since when
     {"kind": "class", …}                what the teacher has set, see `ClassState`
     {"kind": "shadow", …}               what another policy does with the same requests, see `core.serving.shadow`
@@ -293,7 +291,7 @@ class EngineLog(EventLog):
         self.append(entry, state=kind if kind in _STATES else None)
 
 
-_STATES = ("run", "class", "pace", "shadow")  # kinds of which the latest message says how things are
+_STATES = ("run", "class", "pace", "shadow")  # kinds whose latest message is the current state
 
 
 async def events(log: EventLog, after: int | None = None, chapters: int | None = None) -> AsyncIterator[bytes]:
@@ -305,8 +303,8 @@ async def events(log: EventLog, after: int | None = None, chapters: int | None =
 async def events_together(
     logs: Mapping[str, EventLog], after: Mapping[str, int] | None = None, chapters: int | None = None, period: float = 0.25
 ) -> AsyncIterator[bytes]:
-    """Several logs by name as server-sent events, until all are closed: arrays of {"of": a name, "last": the number of the last, "messages": […]}. What
-    they tell within `period` seconds is sent together.
+    """Several logs by name as server-sent events, until all are closed: arrays of {"of": a name, "last": the number of the last, "messages": […]}. Messages
+    within `period` seconds are sent together.
     """
     places: dict[str, int | None] = {name: (after or {}).get(name) for name in logs}
     silent = 0.0
@@ -331,7 +329,7 @@ async def events_together(
 
 
 async def _next_tick(seconds: float) -> int:
-    """Wait for the next multiple of `seconds` on the loop's clock; which one that is, 0 without waiting for none."""
+    """Wait for the next multiple of `seconds` on the loop's clock; returns which one it is, or 0 at once for 0 seconds."""
     if not seconds:
         return 0
     now = asyncio.get_running_loop().time()

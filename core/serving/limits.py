@@ -9,13 +9,13 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """max_requests: under way at once, waiting ones included; max_requests_per_client: of one address.
+    """max_requests: in progress at once, including waiting ones; max_requests_per_client: of one address.
 
     max_prompt_tokens, max_new_tokens: of a request. max_choices: prompts times `n` in one call. max_stop_strings and
     max_stop_characters: of a request. max_body_bytes: of a call. body_s: seconds a call may take to arrive. send_s: seconds a client
     may take to read what it is sent. max_viewers: of the live events at once. max_nickname_characters: of a client. max_lanes,
-    max_budget: the most that a teacher may set. kept_tokens: of the runs that can be saved. drain_s: seconds that requests under way are given when
-    the server is told to end.
+    max_budget: the most that a teacher may set. kept_tokens: of the runs that can be saved. drain_s: seconds that requests in progress get to finish when
+    the server shuts down.
     """
 
     max_requests: int = 1024

@@ -1,4 +1,4 @@
-"""What other threads tell the engine's thread, a frozen record for each. They are handled between two steps, in the order in which they come."""
+"""Messages from other threads to the engine's thread, a frozen record for each. They are handled between steps, in order of arrival."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from core.serving.stream import TokenStream
 
 RunStart = Literal["idle", "barrier"]
-LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}  # that a teacher sets
+LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}  # that a teacher can set
 
 
 # -- to the engine's thread ----------------------------------------------------------------------------------------------
@@ -28,14 +28,14 @@ class Submit:
 
 @dataclass(frozen=True)
 class Cancel:
-    """End a request; one that has ended stays as it is."""
+    """End a request; a finished one is not changed."""
 
     stream: TokenStream
 
 
 @dataclass(frozen=True)
 class SetPace:
-    """steps_per_s: at most so many; None for full speed, 0 to stand still except for single steps."""
+    """steps_per_s: the upper limit; None for full speed, 0 to pause except for single steps."""
 
     steps_per_s: float | None
 
@@ -49,8 +49,8 @@ class TakeSteps:
 
 @dataclass(frozen=True)
 class ChangeConfig:
-    """Begin a new run with other limits. start: "idle" once nobody is under way; "barrier" lets no request into a lane from now on, and those
-    that wait join the new run.
+    """Begin a new run with other limits. start: "idle" once no request is in progress; "barrier" admits no request to a lane from now on, and waiting
+    requests join the new run.
     """
 
     config: EngineConfig
@@ -59,17 +59,17 @@ class ChangeConfig:
 
 @dataclass(frozen=True)
 class SetClass:
-    """What a teacher has set beside the limits. shadow: the policy beside the engine's."""
+    """What a teacher has set besides the limits. shadow: the policy run beside the engine's."""
 
     accepting: bool = True
     shadow: str | None = None
 
 
 class Command(Enum):
-    """Messages that need no more words."""
+    """Messages without parameters."""
 
     CANCEL_ALL = "end every request under way"
-    DRAIN = "go on at full speed; viewers are told nothing more"
+    DRAIN = "continue at full speed, and send viewers nothing more"
     STOP = "end after the step under way"
 
 
@@ -81,7 +81,7 @@ ToEngine = Submit | Cancel | SetPace | TakeSteps | ChangeConfig | SetClass | Com
 
 @dataclass(frozen=True)
 class ClassState:
-    """How an engine is set for everybody who shares it. next: the limits of a run that is about to begin, which `held` requests wait for.
+    """The settings of a shared engine. next: the limits of a run that is about to begin, for which `held` requests wait.
     record_is_full: later steps of this run are no longer kept.
     """
 
@@ -94,7 +94,7 @@ class ClassState:
     accepting: bool
 
     def to_json(self) -> dict[str, Any]:
-        """What viewers are told in an entry of kind "class"."""
+        """The content of an entry of kind "class"."""
         return {
             **_limits(self.config),
             "changing": self.next is not None,

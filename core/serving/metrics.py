@@ -1,6 +1,6 @@
-"""What Prometheus reads: vLLM's metrics under our prefix, counted from the engine's events. Knows nothing of HTTP.
+"""What Prometheus reads: vLLM's metrics under our prefix, counted from the engine's events.
 
-A board made for vLLM works once `vllm:` is replaced by `inflight:`; `assets/grafana/serving.json` is such a board.
+A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`; `assets/grafana/serving.json` is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from core.workload.request import FinishReason
 _Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 PREFIX = "inflight:"
-# The bounds of vLLM's histograms, and below them those that a small model on a CPU needs.
+# vLLM's histogram buckets, extended downwards for small models on a CPU.
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
 _VLLM_ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 _ITL = (0.001, 0.0025, 0.005, *_VLLM_ITL)
@@ -29,7 +29,7 @@ _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class ServingMetrics:
-    """The metrics of one engine, in a registry of its own. engine: is asked how it stands when somebody reads them."""
+    """The metrics of one engine, in a registry of its own. engine: its current state is read whenever the metrics are."""
 
     def __init__(self, model: str, engine: EngineCore) -> None:
         self.registry = CollectorRegistry()
@@ -86,7 +86,7 @@ class ServingMetrics:
             self._queries.inc(len(stream.prompt))
 
     def token(self, stream: TokenStream, t: float) -> None:
-        """A token came at `t`; the stream's times are those before it."""
+        """A token was generated at `t`; the stream's times do not include it yet."""
         times = stream.times
         if times.last_token is None:
             self._prompt_tokens.inc(len(stream.prompt))

@@ -1,10 +1,10 @@
-"""Turns what an engine drew into what everybody gets, once: text and stop strings, log-probabilities, finish reasons, metrics.
+"""Turns sampled tokens into everything that is sent, once: text and stop strings, log-probabilities, finish reasons, metrics.
 
     token ids ─→ AnswerText (decoded once) ─→ the engine, which ends a request at a stop string
                                            ─→ ClientText ─→ Piece ─→ the request's stream
                                            ─→ ServedStep ─→ the log, from which viewers read
 
-Holds the streams of the requests in the engine. Belongs to the engine's thread. Knows no engine: it is handed tokens and events.
+It holds the streams of the requests in the engine, belongs to the engine's thread, and works on tokens and events only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from core.workload.request import Request
 
 class ClientText:
     """What a client sees of an answer: its text without special tokens, cut at a stop string. Text that may be the beginning of one is held back
-    until that is decided. special: the texts of special tokens. Decodes nothing: it is handed pieces of text.
+    until that is decided. special: the texts of special tokens. It is given pieces of text and decodes nothing.
     """
 
     def __init__(self, stop: Sequence[str], special: Mapping[int, str]) -> None:
@@ -44,7 +44,7 @@ class ClientText:
         return self._show(piece.removesuffix(self._special.get(token_id, "")))
 
     def finish(self, rest: str) -> str:
-        """What was held back. rest: what follows the last piece."""
+        """The text held back. rest: what follows the last piece."""
         text = self._show(rest)
         text, self._held = text + self._held, ""
         return text
@@ -63,20 +63,20 @@ class ClientText:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """The length of the longest end of `text` that `stop` begins with."""
+    """The length of the longest suffix of `text` that is a prefix of `stop`."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
 
 
 class TopLogprobs:
-    """The most probable tokens at each position, for requests that ask for them: computed beside the passes, from the logits that the choice was made
-    from, and only while somebody asks. A pass that is launched before its tokens are read leaves what it computed on the device until then."""
+    """The most probable tokens at each position, for requests that ask for them: computed with the passes, from the logits used for sampling,
+    and only while requests ask for them. For a pass launched before its tokens are read, the results stay on the device until then."""
 
     def __init__(self) -> None:
         self._asked: dict[str, int] = {}  # how many, by request
         self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}  # by request, then by tokens before
 
     def ask(self, request: str, count: int) -> None:
-        """From now on, keep this many for each token of a request; none for a count of 0."""
+        """Keep this many for each further token of a request; none for a count of 0."""
         if count:
             self._asked[request], self._found[request] = count, {}
 
@@ -86,7 +86,7 @@ class TopLogprobs:
         self._found.pop(request, None)
 
     def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
-        """Those for the token with this index, most probable first; empty if nobody asked."""
+        """Those for the token with this index, most probable first; empty if none were requested."""
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()
@@ -95,7 +95,7 @@ class TopLogprobs:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at the passes that are launched inside, if anybody asked."""
+        """Observe the passes that are launched inside, if any request asks for it."""
         if not self._asked:
             yield
             return
@@ -111,7 +111,7 @@ class TopLogprobs:
 
 
 class _Answer:
-    """pieces: of tokens that were drawn and are in no event yet."""
+    """pieces: of tokens that were sampled and are in no event yet."""
 
     def __init__(self, request: Request, prompt: Sequence[int], tokenizer: Any | None, special: dict[int, str]) -> None:
         self.text = AnswerText(tokenizer, request.sampling.stop, prompt)
@@ -120,7 +120,7 @@ class _Answer:
 
 
 class OutputProcessor:
-    """tokenizer: of this thread alone. validator: gets the slots of ended requests back. log: what viewers read."""
+    """tokenizer: used by this thread only. validator: gets the slots of ended requests back. log: what viewers read."""
 
     def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, validator: RequestValidator, log: EngineLog) -> None:
         self.metrics, self.log, self._validator = metrics, log, validator
@@ -129,7 +129,7 @@ class OutputProcessor:
         self.top_logprobs = TopLogprobs()
         self._answers: dict[str, _Answer] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
-        self.last_step = -1  # of this run, that was processed
+        self.last_step = -1  # the last step of this run that was processed
 
     # -- while the engine takes a step: see `core.engine.outputs` ------------------------------------------------------
 
@@ -178,7 +178,7 @@ class OutputProcessor:
         stream.call(stream.accept)
 
     def process(self, event: StepEvent) -> None:
-        """A step was taken: tell everybody; the streams in one call of their loop."""
+        """A step was taken: update streams, log and metrics; all streams of a loop in one call."""
         self.last_step = event.step
         handed: list[tuple[TokenStream, Piece]] = []
         texts: dict[str, list[str]] = {}
@@ -213,29 +213,29 @@ class OutputProcessor:
                     self.metrics.finished(stream, piece_of.finish_reason)
             self.metrics.step(event)
             self.log.add(ServedStep(event, texts))
-        finally:  # even if something failed above, nobody waits for a token that is there
+        finally:  # even if something failed above, tokens that exist are delivered
             self._hand_over(handed)
 
     def cancelled(self, stream: TokenStream) -> None:
-        """A request that was not in the engine yet has left."""
+        """A request was cancelled before it was in the engine."""
         self.metrics.finished(stream, "cancelled")
         self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
-        """These leave the engine for the queue of another run; their streams are not told of the end in this run."""
+        """These move to the queue of another run; their streams do not see the end in this run."""
         for stream in streams:
             del self.streams[stream.id]
         if streams:
             self.log.add({"kind": "carried", "requests": [stream.id for stream in streams]})
 
     def let_go(self) -> list[TokenStream]:
-        """The streams in the engine, whose work is dropped."""
+        """Forget and return the streams in the engine, whose requests are dropped."""
         streams = list(self.streams.values())
         self.streams.clear()
         return streams
 
     def fail(self, stream: TokenStream, error: InflightError) -> None:
-        """A request ends without having finished."""
+        """End a request with an error."""
         self._release(stream)
         if not isinstance(error, InvalidRequest):
             self.metrics.finished(stream, "error")

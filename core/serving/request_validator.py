@@ -1,4 +1,4 @@
-"""Checks what clients ask before the engine gets it: prompts, sampling, nicknames, and how much each client may have under way.
+"""Checks what clients send before it reaches the engine: prompts, sampling, nicknames, and how many requests each client may have in progress.
 
 Everything here may be called from any thread.
 """
@@ -24,7 +24,7 @@ from core.workload.request import Request, SamplingParams
 _IN_NICKNAMES = frozenset(" -_.'")
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)  # letters and marks with no ink
+)  # invisible letters and marks
 
 
 class CheckedPrompt(tuple[int, ...]):
@@ -51,10 +51,10 @@ class RequestValidator:
     def check(self, prompt: str | Sequence[int], sampling: SamplingParams, config: EngineConfig) -> CheckedPrompt:
         """The prompt's token ids; raises InvalidRequest if this server would not run it. May take a while: not for an event loop.
 
-        config: the engine's. The one check of a prompt: the engine's thread looks at it again only where its limits have changed since.
+        config: the engine's. Prompts are checked only here: the engine's thread repeats it only if its limits have changed since.
         """
         limits = self._limits
-        if isinstance(prompt, str) and len(prompt) > 64 * limits.max_prompt_tokens:  # not even worth tokenizing
+        if isinstance(prompt, str) and len(prompt) > 64 * limits.max_prompt_tokens:  # not worth tokenizing
             raise InvalidRequest(
                 f"The prompt has {len(prompt):,} characters; at most {limits.max_prompt_tokens:,} tokens are taken."
             )
@@ -84,7 +84,7 @@ class RequestValidator:
                 ids = self._tokenizer.apply_chat_template(
                     list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
                 )
-        except Exception as error:  # templates are programs of others
+        except Exception as error:  # templates are third-party programs
             raise InvalidRequest(f"The model's chat template refuses these messages: {first_sentence(error)}.") from None
         return tuple(ids)
 
@@ -94,11 +94,11 @@ class RequestValidator:
         most = self._limits.max_nickname_characters
         kinds = "".join(unicodedata.category(c)[0] for c in name)
         if (
-            len(unicodedata.normalize("NFKC", name)) > most  # as wide as it is drawn
+            len(unicodedata.normalize("NFKC", name)) > most  # its displayed width
             or not all(kind in "LMN" or c in _IN_NICKNAMES for kind, c in zip(kinds, name, strict=True))
             or _UNSEEN.search(name)
             or kinds.startswith("M")
-            or "MMMM" in kinds  # no script piles up so many
+            or "MMMM" in kinds  # no script stacks so many marks
         ):
             raise InvalidRequest(f"A nickname has at most {most} letters, digits, spaces and the characters - _ . and '.")
         return name or None
@@ -116,7 +116,7 @@ class RequestValidator:
         return self._under_way.total()
 
     def acquire_slot(self, client: str) -> None:
-        """Raises TooManyRequests where there is none."""
+        """Raises TooManyRequests if there is none."""
         limits = self._limits
         with self._counting:
             if self._under_way.total() >= limits.max_requests:

@@ -1,11 +1,11 @@
-"""The requests of an engine that serves, run again under another policy on the same model while that engine is idle: measured, like its own steps.
+"""The requests of a serving engine, run again under another policy on the same model while that engine is idle: measured, like its own steps.
 
-Each arrives when it arrived, at the pace that was set then, and is cancelled when it was. The clock runs while a step is taken and jumps over
-the waits between: a run of half a minute at a pace is run again in the time that its passes take. What comes after the present on the real
-engine's clock is not known yet, so there it waits.
+Each request arrives and is cancelled at its original time, at the pace that was set then. The clock runs during steps and skips the waits
+in between: half a minute at a slow pace is run again in the time that its passes take. It never runs ahead of the real engine's clock, since
+what comes later is not known yet.
 
-It has a model of its own that shares the weights, and a KV pool of its own: somebody who comes in the middle of its pass waits for neither, and
-before its next step it looks whether the engine is still idle.
+It has its own model, which shares the weights, and its own KV pool: a request that arrives during one of its passes waits for neither, and
+before each step it checks that the engine is still idle.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from core.trace.header import Header
 from core.workload.request import Request
 
 MOST_WAITING = 1000  # requests
-_MOST_BYTES = 2**30  # of weights: some of them are copied, as an engine lays them out anew
+_MOST_BYTES = 2**30  # of weights: some are copied, because each engine lays them out itself
 _log = logging.getLogger("inflight.serving")
 
 
 class StoppedClock:
-    """Seconds that pass while it is let go, and otherwise when told."""
+    """A clock that runs only inside `going`, and otherwise moves by `advance`."""
 
     def __init__(self) -> None:
         self._at, self._since = 0.0, 0.0
@@ -48,12 +48,12 @@ class StoppedClock:
         return self._at + (time.perf_counter() - self._since if self._goes else 0.0)
 
     def advance(self, seconds: float) -> None:
-        """By a nanosecond at least: a wait too short to be added to a large number would never end."""
+        """Move the clock, by at least a nanosecond: a wait too short to change a large float would never end."""
         self._at += max(seconds, 1e-9)
 
     @contextmanager
     def going(self) -> Iterator[None]:
-        """Inside it runs."""
+        """Inside, the clock runs."""
         self._since, self._goes = time.perf_counter(), True
         try:
             yield
@@ -69,7 +69,7 @@ class Twin(NamedTuple):
 
     @staticmethod
     def check_room(engine: EngineCore) -> None:
-        """Raises InvalidConfig for an engine beside which there is no room for another."""
+        """Raises InvalidConfig if there is no room for another engine beside this one."""
         if not isinstance(engine, Engine):
             raise InvalidConfig("There are no weights here for a second engine, which another policy beside this one needs.")
         adapter = engine.adapter
@@ -82,7 +82,7 @@ class Twin(NamedTuple):
 
     @classmethod
     def of(cls, engine: EngineCore) -> Twin:
-        """An idle engine on the same weights, none of whose passes makes one of the other wait; for one that `check_room` lets pass."""
+        """An idle engine on the same weights, whose passes never wait for the other's; for an engine that `check_room` accepts."""
         assert isinstance(engine, Engine)
         adapter, clock = engine.adapter, StoppedClock()
         made = Engine(
@@ -126,26 +126,26 @@ class Rerun:
         self._origin: float | None = None  # of the run on the clock, once it has begun
         self._pace = Pace(self._clock)
         self._real, self._own = _Side(header.config.num_lanes), _Side(config.num_lanes)
-        self._refusal = ""  # a sentence once it has given up for this run
+        self._refusal = ""  # the reason, once it has given up on this run
         self._num_finished = self._num_other_texts = 0
         self._asked: dict[str, Request] = {}
-        self._answers: dict[str, _AnswerPair] = {}  # that have not ended in both
+        self._answers: dict[str, _AnswerPair] = {}  # those that have not ended in both
         self._arrivals: deque[tuple[float, Request]] = deque()
         self._cancelled: deque[tuple[float, str]] = deque()
-        self._paces: deque[tuple[float, float | None]] = deque()  # to come: from when on, and steps a second
+        self._paces: deque[tuple[float, float | None]] = deque()  # future changes: start time, and steps a second
         self._stands = False  # the real engine takes single steps
-        self._single: deque[float] = deque()  # when it took those for which there was none here yet
+        self._single: deque[float] = deque()  # the times of those not yet taken here
 
     @property
     def is_done(self) -> bool:
-        """Whether it has answered whatever was asked so far."""
+        """Whether it has answered all requests so far."""
         return not self._refusal and bool(self._num_finished) and not self._answers
 
     @property
     def state(self) -> dict[str, Any]:
-        """What viewers are told: how far it has come, and the numbers once it is done.
+        """What viewers see: the progress, and the numbers once it is done.
 
-        other_texts: answers that differ from the real engine's. sentence: why it goes no further.
+        other_texts: answers that differ from the real engine's. sentence: why it has stopped.
         """
         return {
             "status": "refused" if self._refusal else "done" if self.is_done else "waiting",
@@ -165,7 +165,7 @@ class Rerun:
     # -- what the real engine does -----------------------------------------------------------------------------------
 
     def hear(self, entry: LogEntry) -> None:
-        """What the real engine's log was told."""
+        """Process an entry of the real engine's log."""
         if self._refusal:
             return
         if isinstance(entry, ServedStep):
@@ -200,14 +200,14 @@ class Rerun:
     # -- its own steps -----------------------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """A step, if there is one to take by now. Only while the real engine is idle."""
+        """Take a step, if one is due; to be called only while the real engine is idle."""
         if self._refusal or (self._origin is None and not self._arrivals):
             return False
         try:
             with CORE_SHARES.at_work():
                 CORE_SHARES.apply()
                 return self._advance()
-        except Exception as error:  # the engine that serves goes on whatever happens here
+        except Exception as error:  # nothing that happens here may stop the serving engine
             _log.error("What was served could not be run again.", exc_info=error)
             self._give_up(f"This run could not be run again for real: {first_sentence(error)}.")
             return False
@@ -229,7 +229,7 @@ class Rerun:
         return self._clock() - (self._origin or 0.0)
 
     def _put_in(self) -> None:
-        """Who has come by now, or comes next if there is nothing else to do; who has left."""
+        """Add the requests that are due, or the next one if there is nothing else to do; cancel those that left."""
         engine = self._engine
         while self._arrivals and (self._arrivals[0][0] <= self._at or not engine.has_work):
             t, request = self._arrivals.popleft()
@@ -239,11 +239,11 @@ class Rerun:
                     self._single.popleft()
             engine.add_request(replace(request, arrival=min(t, engine.now)))
         while self._cancelled and (self._cancelled[0][0] <= self._at or not engine.has_work):
-            with suppress(InflightError):  # it has ended here, and is forgotten
+            with suppress(InflightError):  # it has ended here already
                 engine.cancel(self._cancelled.popleft()[1])
 
     def _is_due(self) -> bool:
-        """Have the clock at the next step's time, by the pace that was set then; whether that has come on the real engine's clock too."""
+        """Move the clock to the next step's time, by the pace that was set then; whether the real engine's clock has reached it."""
         while True:
             while self._paces and self._paces[0][0] <= self._at:
                 since, steps_per_s = self._paces.popleft()
@@ -256,7 +256,7 @@ class Rerun:
             single = self._single[0] if self._single else math.inf
             step, change = single if wait_s is None else self._at + wait_s, self._paces[0][0] if self._paces else math.inf
             if min(step, change) == math.inf:
-                return False  # it stands still, as the real engine does
+                return False  # paused, as the real engine is
             self._move_to(min(step, change))
             if wait_s is None and step <= change:
                 self._single.popleft()
@@ -298,7 +298,7 @@ class Rerun:
 
 @dataclass
 class _AnswerPair:
-    """Tokens of the engine that serves, and of the other policy; when the request arrived, and ended in each. One that is cancelled counts in neither."""
+    """The tokens of the serving engine and of the other policy; when the request arrived, and when it ended in each. Cancelled requests do not count."""
 
     arrived: float
     real: list[int] = field(default_factory=list)

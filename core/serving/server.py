@@ -1,4 +1,4 @@
-"""The server alone: one process, one engine, one port. SIGTERM or Ctrl-C drains it: nothing new is taken, what is under way is finished."""
+"""The server alone: one process, one engine, one port. SIGTERM or Ctrl-C drains it: no new requests are accepted, those in progress are finished."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from core.serving.timeouts import headers_within
 
 
 class _Server(uvicorn.Server):
-    """Drains the engine as soon as a signal asks it to end; a second Ctrl-C ends it at once."""
+    """Drains the engine at the first signal; a second Ctrl-C ends it at once."""
 
     def __init__(self, config: uvicorn.Config, serving: ServingEngine, ready: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -37,13 +37,13 @@ class _Server(uvicorn.Server):
 
 
 def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
-    """How uvicorn runs `app`: quietly, trusting no header about the caller, and cutting off calls that arrive too slowly."""
+    """How uvicorn runs `app`: quietly, without trusting headers about the caller, and cutting off calls that arrive too slowly."""
     return uvicorn.Config(
         app,
         http=headers_within(limits.body_s),
         log_level="warning",
         access_log=False,
-        proxy_headers=False,  # the address that limits count by is the one that called
+        proxy_headers=False,  # limits count by the address that really called
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(limits.drain_s)),
@@ -64,7 +64,7 @@ def serve(
     config = server_config(app, serving.limits)
     listening = _bound(host, port)
     serving.start()
-    before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again once it has served to the end
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again after shutdown
     try:
         asyncio.run(_Server(config, serving, ready).serve([listening]))
     except KeyboardInterrupt:
@@ -82,5 +82,5 @@ def _bound(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(family[4])
     except OSError as error:
-        raise InflightError(f"{host}:{port} cannot be listened at: {error.strerror or error}.") from None
+        raise InflightError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from None
     return listening

@@ -1,8 +1,8 @@
-"""The runs of an engine that serves, each kept whole from its first step: what is saved can be decided again and passes `check`.
+"""The runs of a serving engine, each kept from its first step, so that a saved run can be replayed and passes `check`.
 
-A trace that began in the middle could not be replayed, so nothing is ever cut off at the front of a run. When room runs out between two
-requests, the engine begins a new run and the oldest one goes (`is_due`); when it runs out while the engine has been busy without a pause,
-the later steps of that run are not kept, and the trace says so. Knows no engine.
+A trace that begins in the middle could not be replayed, so the front of a run is never cut off. When room runs out between two
+requests, the engine begins a new run and the oldest one is dropped (`is_due`); when it runs out while the engine is busy without a pause,
+the later steps of that run are not kept, and the trace says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REQUEST = 16  # a request takes the room of this many tokens beside its prompt
 
 
 class Session(TraceRecorder):
-    """tokens: prompts' and new ones', of all runs together; a step without any counts as one."""
+    """tokens: room for prompt and new tokens, of all runs together; a step without any counts as one."""
 
     def __init__(self, tokens: int) -> None:
         self._most, self._lock = tokens, threading.Lock()  # the lock: for readers in other threads than the engine's
@@ -72,11 +72,11 @@ class Session(TraceRecorder):
 
     @property
     def is_full(self) -> bool:
-        """Whether later steps of this run are not kept any more."""
+        """Whether later steps of this run are no longer kept."""
         return self._now.is_cut
 
     def copy(self, run: int | None = None) -> Trace:
-        """A run as it is now, by default the latest in which something happened; raises InflightError where it is not kept. Texts are missing."""
+        """A run as it is now, by default the latest in which something happened; raises InflightError if it is not kept. It has no texts."""
         with self._lock:
             there = [kept for kept in self._runs if kept.trace.events and run in (None, kept.number)]
             if not there:
@@ -98,7 +98,7 @@ class Session(TraceRecorder):
         return self._runs[-1]
 
     def _has_room(self, more: int) -> bool:
-        """Take room for a part of the run, at the cost of older runs. Once room has run out, nothing later of this run is kept."""
+        """Reserve room for a part of the run, dropping older runs if needed. Once room has run out, the rest of this run is not kept."""
         run = self._now
         while len(self._runs) > 1 and sum(kept.size for kept in self._runs) + more > self._most:
             self._runs.popleft()
@@ -109,7 +109,7 @@ class Session(TraceRecorder):
 
 
 class _Run:
-    """open: requests that have not ended. is_cut: whether something was not kept for want of room; num_lost: steps."""
+    """open: requests that have not ended. is_cut: whether something was not kept for lack of room; num_lost: steps."""
 
     def __init__(self, number: int, trace: Trace) -> None:
         self.number, self.trace = number, trace

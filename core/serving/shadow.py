@@ -1,7 +1,7 @@
-"""Another policy beside an engine that serves, on the same requests: run again for real whenever nobody asks.
+"""Another policy beside a serving engine, on the same requests: they are really run again whenever the engine is idle.
 
-It reads what the engine's log is told, the pace included; `core.serving.rerun` says how the requests are run again. It has a thread of its own
-and holds nobody up: it goes on only while no request is under way.
+It reads the engine's log, including the pace; `core.serving.rerun` says how the requests are run again. It has its own thread
+and delays no request: it advances only while none is in progress.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from core.serving.event_log import LogEntry
 from core.serving.rerun import Rerun, Twin
 from core.trace.header import Header
 
-_TELL = 0.5  # seconds between two entries of its own
-_LOOK = 0.02  # seconds between two looks for news
+_TELL = 0.5  # seconds between two log entries
+_LOOK = 0.02  # seconds between two checks for new entries
 
 
 class _Over(Exception):
-    """The run beside is over, or no longer wanted."""
+    """The shadow has ended or is no longer wanted."""
 
 
 class Shadow:
-    """policy: of the shadow. It puts entries {"kind": "shadow"} into the engine's log; its thread ends with `close` or with the log."""
+    """policy: the other one. It adds entries {"kind": "shadow"} to the engine's log; its thread ends with `close` or with the log."""
 
     def __init__(self, serving: ServingEngine, policy: str) -> None:
         self._serving, self._log, self.policy = serving, serving.event_log, policy
@@ -40,14 +40,14 @@ class Shadow:
         self._thread.start()
 
     def close(self) -> None:
-        """Ask it to end; it does so soon."""
+        """Ask it to end; returns before it has."""
         self._closed = True
 
     # -- its thread --------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         twin = Twin.of(self._serving.engine)
-        begun: dict[str, Any] | None = None  # the header of a run that is to be followed
+        begun: dict[str, Any] | None = None  # the header of the run to follow
         while not self._ends:
             try:
                 begun = self._follow(begun, twin)
@@ -60,7 +60,7 @@ class Shadow:
         return self._closed or self._log.closed
 
     def _follow(self, begun: dict[str, Any] | None, twin: Twin) -> dict[str, Any] | None:
-        """Beside one run of the real engine, if there is one to follow, until another begins: the header of that one."""
+        """Shadow one run of the real engine, if there is one, until another begins; returns that one's header."""
         rerun: Rerun | None = None
         if begun is not None:
             header = Header.from_json(begun)
@@ -70,7 +70,7 @@ class Shadow:
         said: Any = None
         said_at = -_TELL
         while not self._ends:
-            is_idle = self._serving.is_idle  # asked first: what was said until then is in the log
+            is_idle = self._serving.is_idle  # read first: all entries up to then are in the log
             for entry in self._news():
                 if isinstance(entry, dict) and entry["kind"] == "run":
                     return entry["header"]
@@ -86,7 +86,7 @@ class Shadow:
         return None
 
     def _news(self) -> Iterator[LogEntry]:
-        """What has happened; raises InflightError where the log has kept less than that."""
+        """New entries of the log; raises InflightError if some are no longer kept."""
         more = True
         while more:
             excerpt, more = self._log.take(self._heard)

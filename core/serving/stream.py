@@ -1,4 +1,4 @@
-"""One request's pieces on their way from the engine's thread to the coroutine that waits for them, and when each thing happened."""
+"""One request's pieces on their way from the engine's thread to the coroutine that waits for them, and the times of its events."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TopLogprob(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """A token as a client sees it. index: of the token in the answer. text: what can be shown since the last piece, often more or less
-    than the token. finish_reason: of the last piece. token_id: None in a last piece that brings no token. top_logprobs: as many as were asked for.
+    """A token as a client sees it. index: of the token in the answer. text: what can now be shown, often more or less
+    than the token. finish_reason: of the last piece. token_id: None in a last piece without a token. top_logprobs: as many as were requested.
     """
 
     index: int
@@ -36,7 +36,7 @@ class Piece:
 
 @dataclass
 class Times:
-    """Seconds on the engine's clock, None for what has not happened."""
+    """Seconds on the engine's clock, None for what has not happened yet."""
 
     arrived: float
     admitted: float | None = None
@@ -44,13 +44,13 @@ class Times:
     last_token: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """What clients are told: seconds from arrival to a lane, to the first token and to the last."""
+        """As sent to clients: seconds from arrival to a lane, to the first token and to the last."""
         named = {"queue_s": self.admitted, "ttft_s": self.first_token, "e2e_s": self.last_token}
         return {name: None if t is None else round(max(0.0, t - self.arrived), 6) for name, t in named.items()}
 
 
 class TokenStream:
-    """Iterate it once, in the loop in which it was made. A reader that stops early calls `cancel`, which is harmless after the end."""
+    """Iterate it once, in the loop in which it was created. A reader that stops early calls `cancel`, which is harmless after the end."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class TokenStream:
         num_top_logprobs: int = 0,
     ) -> None:
         self.id, self.prompt, self.sampling, self.client, self.nickname = id, prompt, sampling, client, nickname
-        self.num_top_logprobs = num_top_logprobs  # tokens told beside each one
+        self.num_top_logprobs = num_top_logprobs  # top tokens reported for each one
         self.times = Times(arrived)
-        self.num_tokens = 0  # of the engine's thread: handed over
-        self.is_leaving = False  # of the engine's thread: cancelled, which the next step tells
+        self.num_tokens = 0  # delivered; written by the engine's thread
+        self.is_leaving = False  # cancelled, to be reported by the next step; written by the engine's thread
         self.finish_reason: FinishReason | None = None  # once the last piece has been read
         self.loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[None] = self.loop.create_future()
@@ -75,7 +75,7 @@ class TokenStream:
         self._send = send
 
     def cancel(self) -> None:
-        """Its lane and blocks are free in the next step."""
+        """Cancel the request: its lane and blocks are free in the next step."""
         if self.finish_reason is None:
             self._send(Cancel(self))
 
@@ -92,7 +92,7 @@ class TokenStream:
     # -- by the engine's thread --------------------------------------------------------------------------------------
 
     def took(self, t: float) -> None:
-        """A token came at `t`."""
+        """A token was generated at `t`."""
         self.num_tokens += 1
         self.times.last_token = t
         if self.times.first_token is None:
@@ -113,7 +113,7 @@ class TokenStream:
         self._pieces.put_nowait(piece)
 
     def fail(self, error: InflightError) -> None:
-        """It ends here; if it was not accepted yet, `submit` raises instead."""
+        """End the stream with an error; if it was not accepted yet, `submit` raises instead."""
         if not self.accepted.done():
             self.finish_reason = "error"
             self.accepted.set_exception(error)
@@ -122,7 +122,7 @@ class TokenStream:
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: Any) -> None:
-    """Call it from another thread; does nothing if the loop is closed, since nobody waits there any more."""
+    """Call a function in a loop from another thread; does nothing if the loop is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *args)
 
@@ -134,5 +134,5 @@ def put_all(pieces: Sequence[tuple[TokenStream, Piece]]) -> None:
 
 
 def step_failed() -> ExecutionFailed:
-    """What clients are told; the reason goes to the log alone, since it may quote a prompt."""
+    """The error sent to clients; the reason goes only to the log, because it may quote a prompt."""
     return ExecutionFailed("The step that computed this request failed; the server goes on.")

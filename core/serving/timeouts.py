@@ -1,5 +1,5 @@
-"""How long somebody is waited for: in time in which this process listened. While its event loop is held up, short of a core, nobody can show
-up, so that time counts against nobody. Knows no route.
+"""Timeouts that count only time in which this process was listening. While its event loop is blocked for lack of a core, nothing can
+arrive, so that time does not count.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-_LOOKS = 20  # of what a loop is held up for, one look's worth counts
+_LOOKS = 20  # however long the loop is blocked, only one interval counts
 
 T = TypeVar("T")
 
 
 class Wait:
-    """On the event loop: calls back after so many seconds in which it listened. `cancel` ends it for good."""
+    """Calls back on the event loop after this many seconds of listening. `cancel` ends it for good."""
 
     def __init__(self, seconds: float, then: Callable[[], object]) -> None:
         self._loop, self._each, self._then, self._left = asyncio.get_running_loop(), seconds / _LOOKS, then, _LOOKS
@@ -34,14 +34,14 @@ class Wait:
 
 
 class Deadline:
-    """So many seconds in which this process listens, for one wait or several one after another. `cancel` ends it for good."""
+    """A budget of seconds of listening, for one wait or several in succession. `cancel` ends it for good."""
 
     def __init__(self, seconds: float) -> None:
         self._is_late = asyncio.get_running_loop().create_future()
         self._wait = Wait(seconds, lambda: self._is_late.set_result(None))
 
     async def wait_for(self, coming: Awaitable[T]) -> T:
-        """What comes; raises TimeoutError where it has not come in time."""
+        """The awaited result; raises TimeoutError if it does not come in time."""
         task = asyncio.ensure_future(coming)
         try:
             await asyncio.wait({task, self._is_late}, return_when=asyncio.FIRST_COMPLETED)
@@ -56,7 +56,7 @@ class Deadline:
 
 
 def headers_within(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which would wait for the headers of a call forever, with a limit on that wait.
+    """uvicorn's protocol, which would wait forever for the headers of a call, with a limit on that wait.
 
     It runs from the connection to its first call's headers, and from the first byte of every later call to the end of its headers.
     """

@@ -112,7 +112,7 @@ def test_rounds_that_disagree_decide_nothing():
     track = Track()
     wide = [track.contender("a", [0, 2, 5, 3]), track.contender("b", [0, 2.5, 2, 2])]
     (warning,) = compare(wide, 3, clock=track.clock).warnings
-    assert warning == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison decides nothing."
+    assert warning == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison is inconclusive."
     paired = [track.contender("a", [0, 2, 9, 4]), track.contender("b", [0, 1.9, 8, 3.5])]
     assert not compare(paired, 3, clock=track.clock).warnings  # spreads overlap, every round says the same
     single = [track.contender("a", [0, 2]), track.contender("b", [0, 1])]

@@ -90,7 +90,7 @@ def test_capacity_is_what_the_lanes_can_do():
     # four lanes, ten tokens each: a wave of four takes one pass of 20 tokens and nine of 4
     sweep = Sweep(lengths=Lengths("5", "10"))
     assert capacity(sweep, _engine(), requests=4) == pytest.approx(4 / (10 * 0.010 + (20 + 9 * 4) * 0.0001), rel=1e-6)
-    with pytest.raises(InflightError, match="capacity is not known"):
+    with pytest.raises(InflightError, match="capacity is unknown"):
         capacity(
             Sweep(seconds=1e-9, lengths=Lengths("150", "10")),
             SimulatedEngine(COST, EngineConfig(max_num_batched_tokens=16), max_model_len=200),

@@ -304,7 +304,7 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
         ({"policy": "../../etc/passwd"}, "There is no policy"),
         ({"policy": "x" * 99}, "policy"),
         ({"max_num_seqs": -1}, "max_num_seqs must be a whole number"),
-        ({"max_num_seqs": 10**6, "max_num_batched_tokens": 10**7}, "lanes can be had here"),
+        ({"max_num_seqs": 10**6, "max_num_batched_tokens": 10**7}, "lanes are allowed here"),
         ({"when": "never"}, "when"),
         ({"wave": "tidal"}, "There is no such wave"),
         ({"shadow": "magic"}, "There is no policy 'magic'"),
@@ -445,8 +445,8 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(capsys):
         taken.listen()
         port = str(taken.getsockname()[1])
         for options, says in (
-            (["--port", port], f"127.0.0.1:{port} cannot be listened at: Address already in use."),
-            (["--port", port, "--host", "no.such.host.invalid"], "cannot be listened at: "),
+            (["--port", port], f"Cannot listen on 127.0.0.1:{port}: Address already in use."),
+            (["--port", port, "--host", "no.such.host.invalid"], "Cannot listen on no.such.host.invalid:"),
             (["--api-key", " "], "The API key is empty."),
             (["--policy", "magic"], "There is no policy 'magic'"),
         ):

@@ -53,7 +53,7 @@ def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of:
 
     async def watch(request: Request) -> Response:
         if watching >= VIEWERS:
-            return refused(TooManyRequests(f"{VIEWERS} are watching, which is all this page takes.", retry_after=10))
+            return refused(TooManyRequests(f"{VIEWERS} viewers are connected, which is this page's limit.", retry_after=10))
         try:
             names = dict.fromkeys(request.query_params.getlist("of") or [""])
             logs = {name: (await asyncio.to_thread(live, name)).event_log for name in names}

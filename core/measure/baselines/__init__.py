@@ -1,7 +1,7 @@
 """Other ways to serve the same requests: transformers' own, and the GPT-2 article's. None of them uses our engine.
 
-Each baseline answers every request greedily, goes on past end-of-sequence tokens as `ignore_eos` does, and hands back plain
-records. What it cannot show stays None, "not observable". Setting up (caches, threads) comes before the stopwatch, as it does for us.
+Each baseline answers every request greedily, continues past end-of-sequence tokens as `ignore_eos` does, and returns plain
+records. What cannot be observed is None. Setup (caches, threads) happens before timing starts, as for our engine.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def article(
 
 @torch.inference_mode()
 def article_step(model: Any, rows: Sequence[Row]) -> None:
-    """One packed pass over one cache: all rows' caches joined end to end, a dense block-diagonal mask, new entries dealt out again."""
+    """One packed pass over one cache: all rows' caches joined end to end, a dense block-diagonal mask, new entries distributed again."""
     device, dtype = model.device, model.dtype
     fed, cached = [len(r.feed) for r in rows], [r.cached for r in rows]
     owner = torch.arange(len(rows), device=device)

@@ -1,4 +1,4 @@
-"""`model.generate`: on waves of requests, which is static batching, or on one request after the other."""
+"""`model.generate`: on waves of requests, which is static batching, or on one request after another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_
 
 
 class _Clock(StoppingCriteria):
-    """Notes when each token of a wave was generated; stops the wave at `deadline`, on the same clock."""
+    """Records when each token of a wave was generated; stops the wave at `deadline`, on the same clock."""
 
     def __init__(self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float) -> None:
         self.times: list[float] = []
@@ -35,7 +35,7 @@ def generate_waves(
 ) -> BaselineRun:
     """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
 
-    After `limit_s` seconds it is cut: outputs are then shorter, or missing, and `about["cut"]` says so.
+    After `limit_s` seconds it is cut short: outputs are then shorter, or missing, and `about["cut"]` says so.
     """
     outputs, times, steps, cut = {}, {}, 0, False
     started = clock()
@@ -56,7 +56,7 @@ def generate_waves(
 
 
 def generate_serial(model: Any, work: Sequence[BaselineRequest], clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
-    """`model.generate` on one request after the other."""
+    """`model.generate` on one request after another."""
     return generate_waves(model, work, 1, clock)
 
 

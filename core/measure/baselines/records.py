@@ -1,4 +1,4 @@
-"""What a baseline is asked for and what it hands back, as plain records. Knows no model."""
+"""What a baseline is given and what it returns, as plain records."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class BaselineRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """outputs: generated ids by request. token_times: seconds from the start to each of a request's tokens, None where not observable.
+    """outputs: generated ids by request. token_times: seconds from the start to each of a request's tokens, None if not observable.
 
-    steps: forward passes of the model, None where not observable. about: settings worth printing.
+    steps: forward passes of the model, None if not observable. about: settings worth printing.
     """
 
     outputs: Mapping[str, list[int]]
@@ -66,7 +66,7 @@ class BaselineRun:
 
 
 def baseline_requests(workload: Workload, tokenizer: Any | None) -> list[BaselineRequest]:
-    """A workload for the baselines, which know no arrivals, sampling or stops; raises InflightError for requests that ask for them."""
+    """A workload for the baselines, which support no arrivals, sampling or stops; raises InflightError for requests that need them."""
     found = []
     for request in workload:
         sampling = request.sampling

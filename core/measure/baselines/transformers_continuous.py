@@ -1,4 +1,4 @@
-"""transformers' continuous batching, its own loop turned by hand: the same work without the waiting between its threads."""
+"""transformers' continuous batching, its loop driven by hand: the same work without the waiting between its threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.errors import InflightError
 from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_lengths
 
 _PAGE = 32  # tokens in a page of transformers' paged cache
-_FLASH_PAGE = 256  # what its flash attention's fast path for decodes asks for
+_FLASH_PAGE = 256  # required by its flash attention's fast path for decodes
 
 
 class Variant(NamedTuple):
@@ -31,13 +31,13 @@ _PLAIN = Variant()
 
 
 def continuous_settings(work: Sequence[BaselineRequest], lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
-    """What serves these requests best: a pool that just fits, no prefix hashing, and the variant's own choices."""
+    """The best settings for these requests: a pool that just fits, no prefix hashing, and the variant's own choices."""
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
     each = max(-(-(len(request.prompt) + request.max_new_tokens) // page) + 1 for request in work)
     wanted = {
         "page_size": page,
-        "block_size": page,  # what older versions call a page
+        "block_size": page,  # the page size in older versions
         "num_blocks": each * min(lanes, len(work)) + 1,
         "max_batch_tokens": max(budget, lanes),
         "max_requests_per_batch": lanes,
@@ -51,10 +51,10 @@ def continuous_settings(work: Sequence[BaselineRequest], lanes: int, budget: int
 
 
 def paged_name(attention: str) -> str:
-    """The name under which this version of transformers keeps an attention for continuous batching."""
+    """The name under which this version of transformers registers an attention for continuous batching."""
     if attention == "eager" or "auto_switch_to_flash" not in _continuous_fields():
         return f"paged|{attention}"
-    return attention  # newer versions page every attention but eager under its own name
+    return attention  # in newer versions every attention but eager is paged under its own name
 
 
 def _continuous_fields() -> set[str]:
@@ -62,9 +62,9 @@ def _continuous_fields() -> set[str]:
 
 
 class TransformersContinuous:
-    """`generate_batch`'s manager, its own loop turned by hand in this thread: the same work without the waiting between threads.
+    """`generate_batch`'s manager, its loop driven by hand in this thread: the same work without the waiting between threads.
 
-    limits: settings that take the place of those that serve the requests best.
+    limits: settings that override the best ones.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class TransformersContinuous:
         self.model, self.work = model, work
         self._attention_before = model.config._attn_implementation
         settings = ContinuousBatchingConfig(**{**continuous_settings(work, lanes, budget, variant), **(limits or {})})
-        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it warns where psutil is not installed
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it warns if psutil is not installed
         self.steps = 0
         self._done: dict[str, Any] = {}
         self._manager: Any = None
@@ -99,9 +99,7 @@ class TransformersContinuous:
                 self._processor = self._manager._create_batch_processor()
                 self._manager.batch_processor = self._processor
                 if variant.use_cuda_graph and (variant.attention or "").startswith("flash"):
-                    self._processor.warmup(
-                        model
-                    )  # its decode passes come in a few sizes, all of which can be captured beforehand
+                    self._processor.warmup(model)  # its decode passes have few sizes, all of which can be captured beforehand
         except BaseException:
             self.close()
             raise
@@ -125,7 +123,7 @@ class TransformersContinuous:
         if not self._processor.prepare_next_batch():
             return False  # a batch still in flight holds only requests that have finished
         self._processor._generation_step(self.model)
-        if self._launched or not self._ahead:  # running ahead, the results read are those of the batch before
+        if self._launched or not self._ahead:  # when running ahead, the results read are those of the previous batch
             self._processor.update_batch()
         self._launched = True
         self.steps += 1
@@ -133,7 +131,7 @@ class TransformersContinuous:
 
     @property
     def has_work(self) -> bool:
-        """Whether some of the requests submitted have not ended."""
+        """Whether some of the submitted requests have not ended."""
         return self._manager.input_queue.qsize() > 0 or self._processor.scheduler.has_pending_requests()
 
     @property
@@ -144,12 +142,12 @@ class TransformersContinuous:
 
     @property
     def outputs(self) -> dict[str, list[int]]:
-        """Generated ids by request, running ones included."""
+        """Generated ids by request, including running ones."""
         running = self._processor.scheduler.active_requests
         return {request: list(state.generated_tokens) for request, state in (running | self.finished()).items()}
 
     def finished(self) -> dict[str, Any]:
-        """What has been handed out, by request."""
+        """The results returned so far, by request."""
         queue = self._manager.output_router.output_queue
         while not queue.empty():
             result = queue.get_nowait()
@@ -158,7 +156,7 @@ class TransformersContinuous:
         return self._done
 
     def close(self) -> None:
-        """Give the model its own attention back, and the memory free."""
+        """Restore the model's own attention, and free the memory."""
         if self.model.device.type == "cuda":
             torch.cuda.synchronize(self.model.device)  # a batch in flight still writes to what is freed here
         if self._manager is not None:
@@ -172,7 +170,7 @@ class TransformersContinuous:
 def ready(
     model: Any, work: Sequence[BaselineRequest], lanes: int, budget: int = 256, clock: Callable[[], float] = time.perf_counter
 ) -> Iterator[Callable[[], BaselineRun]]:
-    """Sets up a pool and a loop, and tears them down at the end; the function handed over runs the loop once.
+    """Sets up a pool and a loop, and tears them down at the end; the yielded function runs the loop once.
 
     A run goes from the first submission to the last result; it raises InflightError if a request is dropped.
     """

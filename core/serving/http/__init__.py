@@ -1,1 +1,1 @@
-"""The serving engine behind HTTP: routes, what guards them, and the shapes of what comes and goes."""
+"""The serving engine behind HTTP: routes, their guards, and the schemas of requests and answers."""

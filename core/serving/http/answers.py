@@ -1,4 +1,4 @@
-"""What the routes share: queueing requests together, passing on their pieces, and ending both when the client leaves."""
+"""Shared by the routes: queueing requests together, passing on their pieces, and cancelling them when the client leaves."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ async def gather_pieces(streams: Sequence[TokenStream]) -> list[list[Piece]]:
 
 
 async def answer_unless_gone(request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]) -> Response:
-    """The response that `work` makes; the streams are cancelled if the client leaves before."""
+    """The response that `work` makes; the streams are cancelled if the client leaves first."""
     making, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({making, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return making.result() if making.done() else Response(status_code=499)  # nobody reads it
+        return making.result() if making.done() else Response(status_code=499)  # the client is gone
     finally:
         cancel(streams)
         making.cancel()

@@ -26,7 +26,7 @@ from core.serving.http.guard import ApiGuard
 from core.serving.http.openai import openai_routes
 from core.serving.http.watch import watch_routes
 
-# Streams end by themselves when a server closes: requests are given their time, and those who watch are told.
+# Streams end by themselves when a server closes: requests get time to finish, and viewers are told.
 AppStatus.disable_automatic_graceful_drain()
 
 
@@ -39,9 +39,9 @@ def create_app(
     cors_origins: Sequence[str] = (),
     hosts: Sequence[str] | None = None,
 ) -> FastAPI:
-    """classroom: of this engine, by default one of its own. api_key: asked of every call but `/health`. teacher_token: lets its owner
+    """classroom: of this engine, by default a new one. api_key: required for every call but `/health`. teacher_token: lets its holder
     use `/control`, which does not exist without one. cors_origins: pages of these origins may call. hosts: names that the server answers to, None
-    for any; on loopback this keeps out pages that rename themselves to it."""
+    for any; on loopback this keeps out pages that point their own name here (DNS rebinding)."""
     app = FastAPI(
         title="Inflight",
         summary="A continuous-batching engine behind HTTP.",

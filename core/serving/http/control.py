@@ -1,4 +1,4 @@
-"""`/control`: with the teacher's token one sets pace, limits, waves, and what is hidden."""
+"""`/control`: pace, limits, waves, and what is hidden, for holders of the teacher's token."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Count = Annotated[int, Field(ge=0, le=1000)]
 
 
 class ControlBody(BaseModel):
-    """The fields given are applied in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to stand still except for single steps.
+    """The fields given are applied in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to pause except for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
-    is under way, "barrier" lets no request into a lane any more. wave: a prepared one by its name. shadow: another policy beside the engine; null for none.
+    is under way, "barrier" admits no further request to a lane. wave: a prepared one by its name. shadow: another policy beside the engine; null for none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -60,7 +60,7 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
 
     @router.post("/control", summary="Set pace, limits and what is hidden; take steps; send a wave; clear the engine")
     async def control(body: ControlBody) -> dict[str, Any]:
-        """The settings now. Viewers are told of changes that wait for the engine once they are made."""
+        """The current settings. Viewers learn of pending changes once the engine has made them."""
         if body.limits:
             classroom.configure(start=body.when, **body.limits)
         if body.clear:

@@ -40,7 +40,7 @@ class UnknownModel(InflightError):
 
 
 def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
-    """Make `app` answer every failure so. refused: told of each status."""
+    """Make `app` answer every failure this way. refused: called with each status."""
 
     async def ours(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, InflightError)

@@ -1,4 +1,4 @@
-"""`POST /generate`, as the server article calls it: one JSON object, or one event a token and a last one with the rest."""
+"""`POST /generate`, as the server article calls it: one JSON object, or one event per token and a last one with the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards every route: checks the key, and the kind, size and pace of a body. Knows no route."""
+"""Guards every route: checks the key, and the type, size and pace of a body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.serving.http.errors import error_response
 from core.serving.limits import ServingLimits
 from core.serving.timeouts import Deadline
 
-_OPEN = frozenset({"/health"})  # to everybody: a load balancer has no key
+_OPEN = frozenset({"/health"})  # needs no key: load balancers have none
 
 
 def same_secret(given: str, expected: str) -> bool:
@@ -23,7 +23,7 @@ def same_secret(given: str, expected: str) -> bool:
 
 
 class BodyBounds(NamedTuple):
-    """most: bytes. seconds: for the whole body, or, where it may be long, for each piece of it."""
+    """most: bytes. seconds: for the whole body, or, if it may be long, for each part of it."""
 
     most: int
     seconds: float
@@ -33,7 +33,7 @@ class BodyBounds(NamedTuple):
 class BodyGuard:
     """ASGI middleware: answers 413 to a body that is too large, whether it announces its length or not, and 408 to one that comes too slowly.
 
-    bounds: of a call. refusal: what answers with a status and a sentence.
+    bounds: gives those of a call. refusal: makes an application that answers with a status and a sentence.
     """
 
     def __init__(self, app: ASGIApp, bounds: Callable[[Scope], BodyBounds], refusal: Callable[[int, str], ASGIApp]) -> None:
@@ -88,7 +88,7 @@ class BodyGuard:
 
 
 class ApiGuard:
-    """ASGI middleware that answers in the shape of the other errors. api_key: what `Authorization: Bearer` must carry, None for no key. refused: told of each status."""
+    """ASGI middleware that answers in the shape of the other errors. api_key: what `Authorization: Bearer` must carry, None for no key. refused: called with each status."""
 
     def __init__(self, app: ASGIApp, limits: ServingLimits, api_key: str | None, refused: Callable[[int], None]) -> None:
         self._app, self._api_key, self._refused = app, api_key, refused
@@ -115,7 +115,7 @@ class ApiGuard:
         await app(scope, receive, send)
 
     async def _json_alone(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is JSON."""
+        """Pass on bodies that are JSON."""
         try:
             body = await Request(scope, receive).body()
             json.loads(body)

@@ -1,4 +1,4 @@
-"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`. Its unmodified client is the test's client."""
+"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`. The tests use its unmodified client."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class _Shape:
         return {"index": index, **content(text), "logprobs": logprobs, "finish_reason": pieces[-1].finish_reason}
 
     def first(self, index: int) -> list[dict[str, Any]]:
-        """What a streamed choice begins with."""
+        """The opening events of a streamed choice."""
         return []
 
     def whole(self, text: str) -> dict[str, Any]:

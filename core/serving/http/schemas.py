@@ -1,6 +1,6 @@
-"""What comes in, field by field: the names and defaults of the server article for `/generate`, OpenAI's for `/v1`.
+"""The bodies of calls, field by field: names and defaults of the server article for `/generate`, OpenAI's for `/v1`.
 
-What this engine cannot do is a field too, and must be left at the value that asks for nothing; unknown fields are refused. No field is
+Features that this engine lacks are fields too, which must keep their neutral value; unknown fields are refused. No field is
 silently ignored.
 """
 
@@ -30,7 +30,7 @@ class _Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
-        """null is as good as left out."""
+        """Treat null as a field left out."""
         return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
@@ -62,7 +62,7 @@ class GenerateBody(_SamplingBody):
     stream: bool = False
     temperature: Temperature = 0.0
     seed: Seed = 0
-    nickname: Annotated[str, Field(max_length=200)] | None = Field(None, description="Told to those who watch, unless hidden.")
+    nickname: Annotated[str, Field(max_length=200)] | None = Field(None, description="Shown to viewers, unless hidden.")
 
     def sampling(self) -> SamplingParams:
         """Raises InvalidRequest for values out of range."""
@@ -70,7 +70,7 @@ class GenerateBody(_SamplingBody):
 
 
 class StreamOptions(_Body):
-    """continuous_usage_stats: beside include_usage, the usage so far with each event; vLLM's extension."""
+    """continuous_usage_stats: with include_usage, the usage so far with each event; vLLM's extension."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
@@ -79,7 +79,7 @@ class StreamOptions(_Body):
 class _OpenAIBody(_SamplingBody):
     """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are vLLM's extensions.
 
-    seed: drawn where none is given. The other fields ask for what this engine does not do.
+    seed: drawn if none is given. The other fields are features that this engine lacks.
     """
 
     model: str
@@ -90,7 +90,7 @@ class _OpenAIBody(_SamplingBody):
     user: str | None = Field(None, description="Taken and not used.")
 
     def _refused(self) -> dict[str, Any]:
-        """Fields that ask for what is not done here, and what to leave them at."""
+        """Fields of unsupported features, and their neutral values."""
         raise NotImplementedError
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
@@ -100,7 +100,7 @@ class _OpenAIBody(_SamplingBody):
                 raise InvalidRequest(f"{name} is not supported here: leave it out.")
         if "stream_options" in self.model_fields_set and not self.stream:
             raise InvalidRequest("stream_options needs stream: true.")
-        top_k = max(0, self.top_k)  # -1 is vLLM's word for all
+        top_k = max(0, self.top_k)  # vLLM writes -1 for all
         return [self._params(max_tokens, (self.seed + choice) % 2**63, top_k=top_k) for choice in range(self.n)]
 
 

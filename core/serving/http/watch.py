@@ -1,5 +1,5 @@
-"""How the server is, and what it does: `/health`, `/metrics` for Prometheus, `/events` for live viewers, and `/session`, what the engine did as a
-trace that passes `check`. Everybody may have that while texts are shown; else the teacher alone.
+"""The server's state and activity: `/health`, `/metrics` for Prometheus, `/events` for live viewers, and `/session`, what the engine did as a
+trace that passes `check`: open to all while texts are shown, otherwise to the teacher only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from core.serving.http.guard import same_secret
 def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter:
     router = APIRouter(tags=["watch"])
     viewers = 0
-    writing = asyncio.Semaphore(1)  # it takes memory and a moment
+    writing = asyncio.Semaphore(1)  # saving takes memory and time
 
-    @router.get("/health", summary="Whether requests are taken, and what is under way")
+    @router.get("/health", summary="Whether requests are accepted, and what is in progress")
     async def health() -> JSONResponse:
         engine = serving.engine
         used, total = engine.kv_blocks
@@ -56,7 +56,7 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
         `skipped` (the reader missed messages)."""
         nonlocal viewers
         if viewers >= serving.limits.max_viewers:
-            raise TooManyRequests(f"{viewers} are watching, which is all this server takes.", retry_after=5)
+            raise TooManyRequests(f"{viewers} viewers are connected, which is this server's limit.", retry_after=5)
 
         async def batches() -> AsyncIterator[bytes]:
             nonlocal viewers
