@@ -176,6 +176,15 @@ def test_what_an_engine_does_beside_its_steps_is_noted(path):
     assert [note.partition(":")[0] for note in notes] == ["KV connector", "Pooling"]
 
 
+def test_a_scheduler_of_ones_own_is_named(path):
+    class Mine(Recorded):
+        pass
+
+    engine = Mine()
+    engine.recording_ends()
+    assert read_raw([path])[0].header["scheduler"] == "Mine"
+
+
 def test_an_engine_that_falls_idle_leaves_no_gap(path):
     """vLLM schedules nothing once more when its last request has ended, to tell the runner so."""
     scheduler = Recorded()

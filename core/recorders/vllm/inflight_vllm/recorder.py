@@ -343,7 +343,10 @@ class _Recording(_Scheduler):
         """End the current recording, if any, and begin one in the file that the environment names; call it while there are no requests."""
         try:
             self.recording_ends()
-            self._recorder = Recorder(self, type(self).__mro__[2].__name__, facts)
+            theirs = next(
+                cls.__name__ for cls in type(self).__mro__ if cls.__module__ != __name__
+            )  # vLLM's, or a user's own on top of ours
+            self._recorder = Recorder(self, theirs, facts)
         except Exception as error:
             _give_up(error)
 
