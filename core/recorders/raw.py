@@ -1,7 +1,7 @@
 """Reads raw recordings of other engines: JSON lines to plain records, from damaged files too. Knows no engine and no trace.
 
-A file begins with a header, then a line a step, an abort, or the end. A long recording has several parts, a data-parallel engine a
-recording for each rank. Each defect is reported in a sentence, and the rest still opens.
+A file begins with a header, then a line a step, a snapshot, an abort, or the end. A long recording has several parts, a data-parallel engine
+a recording for each rank. Each defect is reported in a sentence, and the rest still opens: a line that is no record costs that line.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import gzip
 import json
 import math
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InvalidTrace
+from core.trace.messages import english
 
 RAW = 1  # the version of the format that this module reads; recordings without one are of the same shape
 MAX_LINE_BYTES = 64 * 2**20
@@ -28,13 +30,15 @@ _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
 class Recording:
     """What one rank of an engine recorded.
 
-    steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped: records that the recorder could not
-    keep up with. complete: the recorder was closed. faults: a sentence for each defect that the reader could get past.
+    steps: in the order in which they were scheduled. snapshots: the state before a step, by its number. aborts: requests ended from outside.
+    dropped: records that the recorder could not keep up with. complete: the recorder was closed. faults: a sentence for each defect that the
+    reader could get past.
     """
 
     name: str
     header: dict[str, Any]
     steps: list[dict[str, Any]] = field(default_factory=list)
+    snapshots: dict[int, dict[str, Any]] = field(default_factory=dict)
     aborts: list[dict[str, Any]] = field(default_factory=list)
     dropped: int = 0
     complete: bool = False
@@ -113,15 +117,14 @@ def is_raw(first_line: str) -> bool:
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file, `.gz` or not; raises InvalidTrace if it cannot be read or a line has no end."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:  # what is no text makes its line no record
             while line := file.readline(MAX_LINE_BYTES):
                 if len(line) == MAX_LINE_BYTES:
                     raise InvalidTrace(f"{path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
                 yield line
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidTrace(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-    except UnicodeDecodeError:
-        raise InvalidTrace(f"{path.name} is not text.") from None
 
 
 def _read(name: str, lines: Iterator[str]) -> Recording:
@@ -131,15 +134,21 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
     recording = Recording(name, json.loads(first))
     check_header(recording.header, name)
     recording.faults += recording.untried
-    for number, line in enumerate(lines, 2):
-        try:
-            take(recording, json.loads(line))
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
-            if line.endswith("\n"):
-                recording.faults.append(f"{name}, line {number}: this is no record; what follows it is not shown.")
-            else:
-                recording.faults.append(f"{name} breaks off in line {number}: the recorder had not written it to its end.")
-            break
+    number, damaged = 1, list[int]()
+    try:
+        for number, line in enumerate(lines, 2):
+            try:
+                take(recording, json.loads(line))
+            except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
+                if line.endswith("\n"):
+                    damaged.append(number)
+                else:
+                    recording.faults.append(f"{name} breaks off in line {number}: the recorder had not written it to its end.")
+    except InvalidTrace as error:  # a packed file that was cut, or one with a line without an end
+        recording.faults.append(f"After line {number} {error}")
+    if damaged:
+        more = english(f" So are {len(damaged) - 1} more [line|lines].") if damaged[1:] else ""
+        recording.faults.append(f"{name}, line {damaged[0]}: this is no record.{more}")
     return recording
 
 
@@ -153,6 +162,10 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
         if "t_start" not in data or not all(isinstance(data[name], list) for name in ("segments", "arrived")):
             raise ValueError("a step without a start, segments or arrivals")
         recording.steps.append(data)
+    elif kind == "snapshot":
+        if type(data["step"]) is not int or not all(isinstance(data[name], list) for name in ("running", "waiting", "requests")):
+            raise ValueError("a snapshot without a step, or without requests")
+        recording.snapshots[data["step"]] = data
     elif kind == "abort":
         recording.aborts.append({"t": float(data["t"]), "requests": list(data["requests"])})
     elif kind == "end":
@@ -177,6 +190,7 @@ def _join(known: Recording, more: Recording) -> None:
     if not same:
         raise InvalidTrace(f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a time.")
     known.steps += more.steps
+    known.snapshots |= more.snapshots
     known.aborts += more.aborts
     known.dropped += more.dropped
     known.complete = more.complete
@@ -186,11 +200,10 @@ def _join(known: Recording, more: Recording) -> None:
 def _sort(recording: Recording) -> None:
     """By step: with asynchronous scheduling a step is written when its output is back, and the next is scheduled before."""
     recording.steps.sort(key=lambda step: step["step"])
-    numbers = [step["step"] for step in recording.steps]
     if recording.dropped:
         recording.faults.append(f"The recorder could not keep up and dropped {recording.dropped} records.")
-    elif len(set(numbers)) < len(numbers):
-        recording.faults.append("Some steps are there twice: these may be parts of two recordings.")
+    if any(earlier["step"] == later["step"] for earlier, later in pairwise(recording.steps)):
+        recording.faults.append("Some steps are there twice: these may be parts of two recordings. The first of each is shown.")
     times = [step["t_start"] for step in recording.steps]
     if any(later < earlier for earlier, later in pairwise(times)):
         recording.faults.append("The clock of this recording runs backwards, so its times cannot be trusted.")
