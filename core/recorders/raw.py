@@ -30,19 +30,19 @@ _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
 class Recording:
     """What one rank of an engine recorded.
 
-    steps: in the order in which they were scheduled. snapshots: the state before a step, by its number. aborts: requests ended from outside.
-    dropped: records that the recorder could not keep up with. complete: the recorder was closed. faults: a sentence for each defect that the
-    reader could get past.
+    steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped: records that the recorder could not
+    keep up with. complete: the recorder was closed. faults: a sentence for each defect that the reader could get past. snapshots: the state
+    before a step, by its number.
     """
 
     name: str
     header: dict[str, Any]
     steps: list[dict[str, Any]] = field(default_factory=list)
-    snapshots: dict[int, dict[str, Any]] = field(default_factory=dict)
     aborts: list[dict[str, Any]] = field(default_factory=list)
     dropped: int = 0
     complete: bool = False
     faults: list[str] = field(default_factory=list)
+    snapshots: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def engine(self) -> str:

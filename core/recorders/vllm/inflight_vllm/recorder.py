@@ -3,7 +3,7 @@
 The scheduler lives in the engine core under every executor (one process, several, Ray), so one class sees every step of a data-parallel
 rank. Nothing is changed: methods are wrapped, called and listened to. On the engine's thread a step costs some references and a list of
 numbers; a thread of the writer's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
-counted. Any failure here switches the recorder off with one line in the log and never reaches the engine.
+counted; every so many steps stands a snapshot, the whole state, from which a reader goes on. Any failure here switches the recorder off with one line in the log and never reaches the engine.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +26,16 @@ from .writer import QUEUED_RECORDS, Parts, RawWriter, log
 __version__ = "0.1.0"
 RAW = 1  # version of the raw format
 TESTED = ("0.32.0",)  # versions of vLLM with which this was run
+SNAPSHOT_STEPS = 64  # at least so many lie between two snapshots, where nothing wants one earlier
+MOST_SNAPSHOT_TOKENS = 2**22  # of a state that is written whole: some 25 MB
 
 
 def settings() -> dict[str, Any]:
     """A recorder's settings from the environment.
 
     INFLIGHT_TRACE: the file, or a folder that each start of the engine writes a file of its own in. INFLIGHT_PROMPTS: `ids`, or `hashed` to
-    leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them are kept.
+    leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them are kept. INFLIGHT_SNAPSHOT_STEPS: the least
+    number of steps between two snapshots; 0 for none.
     """
     path = Path(os.environ.get("INFLIGHT_TRACE", "."))
     if path.is_dir():
@@ -41,6 +45,7 @@ def settings() -> dict[str, Any]:
         "hashed": os.environ.get("INFLIGHT_PROMPTS", "ids") == "hashed",
         "max_bytes": int(float(os.environ.get("INFLIGHT_MAX_MB", "256")) * 2**20),
         "max_files": int(os.environ.get("INFLIGHT_MAX_FILES", "16")),
+        "snapshot_steps": int(os.environ.get("INFLIGHT_SNAPSHOT_STEPS", str(SNAPSHOT_STEPS))),
     }
 
 
@@ -117,6 +122,82 @@ class _Open(NamedTuple):
     decisions: _Decisions
 
 
+_BY_ITSELF = ("length", "stop", "repetition")  # ends of requests; of any other an abort tells
+
+
+class _Snapshot:
+    """The state before a step is scheduled: who is there, and what each has.
+
+    With asynchronous scheduling steps may be in flight then. Their positions count as computed, as vLLM counts them, and their tokens as sampled: the
+    snapshot is finished when their outputs are back, and says what is so after all steps before its own, whichever way those ran.
+
+    step: its number. t: seconds. computed: positions, by request in the order of `requests`, running ones first. tables: of those that hold blocks,
+    in the same order, the blocks of each KV cache group. waits_for: the steps in flight, by identity of what was scheduled.
+    """
+
+    def __init__(self, scheduler: Any, step: int, t: float, told: set[str], in_flight: Collection[int]) -> None:
+        """told: requests of which the step itself will say that they arrive."""
+        self.step, self.t, self.waits_for = step, t, set(in_flight)
+        self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+        self.num_running = len(scheduler.running)
+        queues = getattr(scheduler, "kv_holding_waiting", ()), scheduler.waiting
+        waiting = [[r for r in getattr(queue, "_heap", queue) if r.request_id not in told] for queue in queues]
+        self.are_sorted = [hasattr(queue, "_heap") for queue in queues]  # a heap is put in order by the writer's thread
+        self.num_waiting = list(map(len, waiting))
+        self.requests = [*scheduler.running, *(request for queue in waiting for request in queue)]
+        self.computed = [request.num_computed_tokens for request in self.requests]
+        holding = self.num_running + self.num_waiting[0]
+        blocks_of = scheduler.kv_cache_manager.get_blocks
+        self.tables = [[list(group) for group in blocks_of(r.request_id).blocks] for r in self.requests[:holding]]
+        self.num_tokens = 0
+        self.lengths: list[int] = []
+        self.ended: list[str | None] = []
+
+    def back(self, output: Any, results: Any) -> None:
+        """The output of a step that was in flight: guesses that turned out wrong were not computed after all."""
+        self.waits_for.discard(id(output))
+        drafts = output.scheduled_spec_decode_tokens
+        if drafts and results.sampled_token_ids:
+            sampled = dict(zip(results.req_ids, results.sampled_token_ids, strict=False))
+            for at, request in enumerate(self.requests[: self.num_running]):
+                guessed, got = drafts.get(request.request_id), sampled.get(request.request_id)
+                if guessed and got is not None and len(got):
+                    self.computed[at] -= len(guessed) - len(got) + 1
+
+    def finish(self) -> None:
+        """All steps before this one have their outputs."""
+        self.lengths = [len(request.output_token_ids) for request in self.requests]
+        self.num_tokens = sum(self.lengths) + sum(request.num_prompt_tokens for request in self.requests)
+        self.ended = [str(r.get_finished_reason()) if r.is_finished() else None for r in self.requests]
+
+    def record(self, asked: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """As plain data; called on the writer's thread. asked: what is asked for by a request."""
+        rows = []
+        for at, request in enumerate(self.requests):
+            row = asked(request) | {"computed": self.computed[at], "output": list(request.output_token_ids[: self.lengths[at]])}
+            if at < len(self.tables):
+                row["blocks"] = [[block.block_id for block in group] for group in self.tables[at]]
+            if request.num_preemptions:
+                row["preemptions"] = request.num_preemptions
+            if self.ended[at] in _BY_ITSELF:
+                row["finished"] = self.ended[at]
+            rows.append(row)
+        waiting, at = [], self.num_running
+        for number, is_heap in zip(self.num_waiting, self.are_sorted, strict=True):
+            queue = self.requests[at : at + number]
+            waiting += [request.request_id for request in (sorted(queue) if is_heap else queue)]
+            at += number
+        return {
+            "kind": "snapshot",
+            "step": self.step,
+            "t": self.t,
+            "running": [request.request_id for request in self.requests[: self.num_running]],
+            "waiting": waiting,
+            "blocks_free": self.blocks_free,
+            "requests": rows,
+        }
+
+
 class Recorder:
     """Turns what one scheduler does into records. Every method is called on the engine's thread."""
 
@@ -130,6 +211,10 @@ class Recorder:
         self._arrived: list[dict[str, Any]] = []
         self._preempted: list[tuple[str, int]] = []
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
+        self._snapshot_steps, self._snapshot_due = asked["snapshot_steps"], asked["snapshot_steps"]
+        self._snapshot: _Snapshot | None = None  # of a step that has been scheduled, while steps before it are in flight
+        self._t_arrived: dict[str, float] = {}  # of those that have not left since the latest snapshot
+        self._told: set[str] = set()  # whose prompts a snapshot has said; the writer's thread alone knows it
         version = read(sys.modules.get("vllm"), "__version__")
         parallel = "parallel_config"
         index, size = (read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size"))
@@ -182,8 +267,13 @@ class Recorder:
         return time.monotonic() - self._start
 
     def arrived(self, request: Any) -> None:
+        self._t_arrived[request.request_id] = t = self.now()
+        self._arrived.append(self._asked(request, t))
+
+    def _asked(self, request: Any, t: float | None) -> dict[str, Any]:
+        """What is asked for."""
         prompt, params = request.prompt_token_ids, request.sampling_params
-        known: dict[str, Any] = {"request": request.request_id, "t": self.now(), "max_tokens": request.max_tokens}
+        known: dict[str, Any] = {"request": request.request_id, "t": t, "max_tokens": request.max_tokens}
         if prompt is None:  # embeddings
             known["num_prompt"] = request.num_prompt_tokens
         elif self._hashed:
@@ -194,7 +284,7 @@ class Recorder:
             known |= {"temperature": params.temperature, "seed": params.seed, "ignore_eos": params.ignore_eos}
         if getattr(request, "use_structured_output", False):
             known["structured"] = True
-        self._arrived.append(known)
+        return known
 
     def preempted(self, request: Any) -> None:
         self._preempted.append((request.request_id, request.num_computed_tokens))
@@ -203,8 +293,59 @@ class Recorder:
         data = {"kind": "abort", "t": self.now(), "requests": requests, "status": str(status)}
         self.writer.put(lambda: data)
 
-    def scheduled(self, t_start: float, output: Any) -> None:
-        scheduler = self._scheduler
+    def scheduling(self) -> tuple[float, _Snapshot | None]:
+        """A step is about to be scheduled: when, and the state before it where a snapshot is due."""
+        t, writer = self.now(), self.writer
+        is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
+        in_between = (
+            not self._steps or self._snapshot or self._preempted
+        )  # what the next step says happened before it was scheduled
+        if not is_due or not self._snapshot_steps or in_between or not writer.has_room_for_snapshot:
+            return t, None
+        try:
+            told = {arrived["request"] for arrived in self._arrived}
+            return t, _Snapshot(self._scheduler, self._steps, t, told, self._open.keys())
+        except Exception as error:  # another version of vLLM: its steps may still be what they were
+            self._no_snapshots(error)
+            return t, None
+
+    def _no_snapshots(self, error: Exception) -> None:
+        self._snapshot_steps, self._snapshot = 0, None
+        log.warning("Inflight records no snapshots: %s: %s.", type(error).__name__, error)
+
+    def _take_snapshot(self) -> None:
+        """Hand the snapshot over once it is whole: it stands before the record of its step."""
+        snapshot, writer = self._snapshot, self.writer
+        if snapshot is None or snapshot.waits_for:
+            return
+        self._snapshot, self._snapshot_due = None, snapshot.step + self._snapshot_steps
+        try:
+            snapshot.finish()
+        except Exception as error:
+            self._no_snapshots(error)
+            return
+        times = {request.request_id: self._t_arrived.get(request.request_id) for request in snapshot.requests}
+        self._t_arrived = {request: t for request, t in self._t_arrived.items() if request in self._scheduler.requests}
+        if snapshot.num_tokens <= MOST_SNAPSHOT_TOKENS:
+            is_whole, writer.wants_snapshot = writer.wants_snapshot, False
+            writer.put(lambda: self._snapshot_record(snapshot, times, is_whole))
+
+    def _snapshot_record(self, snapshot: _Snapshot, times: dict[str, float | None], is_whole: bool) -> dict[str, Any]:
+        """On the writer's thread. times: of arrival. is_whole: it has to be readable without what came before."""
+        self._told = set() if is_whole else self._told & times.keys()
+        return snapshot.record(partial(self._asked_again, times))
+
+    def _asked_again(self, times: dict[str, float | None], request: Any) -> dict[str, Any]:
+        """What is asked for. A prompt is said when its request arrives and in the first snapshot with it; later ones leave it out."""
+        known = self._asked(request, times[request.request_id])
+        if request.request_id in self._told and "prompt" in known:
+            known |= {"num_prompt": len(known.pop("prompt")), "told": True}
+        self._told.add(request.request_id)
+        return known
+
+    def scheduled(self, began: tuple[float, _Snapshot | None], output: Any) -> None:
+        """began: what `scheduling` returned."""
+        scheduler, (t_start, snapshot) = self._scheduler, began
         requests, waiting = scheduler.requests, scheduler.waiting
         step: dict[str, Any] = {
             "kind": "step",
@@ -226,6 +367,9 @@ class Recorder:
             if len(self._open) >= QUEUED_RECORDS:
                 raise RuntimeError(f"{QUEUED_RECORDS} steps were scheduled whose results never came back")
             self._open[id(output)] = _Open(output, step, decisions)
+            if snapshot is not None:
+                self._snapshot = snapshot
+                self._take_snapshot()
         elif has_news:
             self.writer.put(lambda: step | _decided(output, decisions) | {"empty": True})
         else:  # an engine that becomes idle schedules an empty step once more: it is not recorded, and step numbers have no gap
@@ -239,6 +383,9 @@ class Recorder:
         step = known.step | {"t_output": t_output, "t_end": self.now()}
         rows = list(results.req_ids)  # the runner's own list, which changes with its batch
         self.writer.put(lambda: step | _decided(output, known.decisions) | _results(rows, results, answers))
+        if self._snapshot is not None and id(output) in self._snapshot.waits_for:
+            self._snapshot.back(output, results)
+            self._take_snapshot()
 
 
 def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
@@ -383,9 +530,9 @@ class _Recording(_Scheduler):
         return result
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        t_start = self._tell(Recorder.now)
+        began = self._tell(Recorder.scheduling)
         output = super().schedule(*args, **kwargs)
-        self._tell(Recorder.scheduled, t_start, output)
+        self._tell(Recorder.scheduled, began, output)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:

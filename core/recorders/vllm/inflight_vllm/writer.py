@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 QUEUED_RECORDS = 4096  # beyond these the writer has fallen behind, and steps are dropped
+SNAPSHOT_SHARE = 4  # so many times a snapshot's bytes are written before another: snapshots are a fifth of a recording at most
 log = logging.getLogger("vllm.inflight" if util.find_spec("vllm") else "inflight")  # under vLLM's, whose handler and level hold
 
 Record = Callable[[], "dict[str, Any]"]
@@ -58,6 +59,7 @@ class RawWriter:
         self.failure: str | None = None  # why nothing more is written
         self.wants_snapshot = False
         self._sink, self._queued = sink, queued
+        self._snapshot_bytes = self._bytes_since = 0  # of the latest snapshot, and of what has been written after it
         self._records: deque[Record] = deque()
         self._news, self._closing = threading.Event(), threading.Event()
         self._begun = threading.Event()  # or failed to
@@ -74,6 +76,12 @@ class RawWriter:
         self._records.append(record)
         if not self._news.is_set():
             self._news.set()
+
+    @property
+    def has_room_for_snapshot(self) -> bool:
+        """Whether the writer keeps up, and one more leaves snapshots a small share of what is written or is wanted anyhow."""
+        is_small = self.wants_snapshot or self._bytes_since >= SNAPSHOT_SHARE * self._snapshot_bytes
+        return is_small and len(self._records) < self._queued // 2
 
     def end(self) -> None:
         """Let what waits be written, and the last line; waits for nothing."""
@@ -112,7 +120,12 @@ class RawWriter:
 
     def _write_waiting(self) -> None:
         while self._records:
-            if self._sink.write(_line(self._records.popleft()())):
+            line = _line(self._records.popleft()())
+            if line.startswith('{"kind":"snapshot"'):
+                self._snapshot_bytes, self._bytes_since = len(line), 0
+            else:
+                self._bytes_since += len(line)
+            if self._sink.write(line):
                 self.wants_snapshot = True
         if self._sink.flush():
             self.wants_snapshot = True
