@@ -87,10 +87,7 @@ def print_gpu(data: Mapping[str, Any]) -> None:
     if data["quick"]:
         print_line("Tiny shapes: this proves that everything runs; no number means anything.")
     for part in data["parts"].values():
-        done = part["status"] == "done"
-        print_line(
-            f"{part['title']}, in {part['took_s']:.0f} s" if done else f"{part['title']}: {part['status']}, {part['why']}."
-        )
+        print_line(gpu_benchmark.headline(part))
         for note in part["notes"]:
             print_line(f"  {note}")
     print_line()

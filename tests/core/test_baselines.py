@@ -133,16 +133,19 @@ def test_transformers_continuous_with_an_attention_of_choice(attention):
     model, workload = _llama(), _workload()
     expected = Engine(model, None, EngineConfig(max_num_seqs=5)).run(workload).outputs
     before = model.config._attn_implementation
-    driver = TransformersContinuous(model, baseline_requests(workload, None), 5, 64, Variant(attention))
-    assert model.config._attn_implementation == paged_name(attention)
-    driver.submit()
-    seen = []
-    while driver.step():
-        seen.append(driver.all_decode)
-    assert {r: list(result.generated_tokens) for r, result in driver.finished().items()} == expected
-    assert seen == [True] * 5 + [False] * 15  # all prompts fit one step, and the shortest answer has six tokens
-    driver.close()
+    with ready(model, baseline_requests(workload, None), 5, 64, variant=Variant(attention)) as run:
+        assert model.config._attn_implementation == paged_name(attention)
+        found = run()
+    assert found.outputs == expected and found.steps == 20 and not found.cut  # all prompts fit one step
     assert model.config._attn_implementation == before
+
+
+def test_transformers_continuous_is_cut_when_its_time_is_up():
+    ticks = iter(range(1000))
+    with ready(_gpt2(), baseline_requests(_workload(), None), 5, 64, clock=lambda: float(next(ticks)), limit_s=8) as run:
+        found = run()
+    assert found.cut and 8 < found.steps < 20 and found.token_times is None
+    assert all(0 < len(found.outputs[f"r{index}"]) <= new for index, (_, new) in enumerate(LENGTHS))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU all of these run")
@@ -161,7 +164,7 @@ def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
 def test_waves_are_cut_when_their_time_is_up():
     ticks = iter(range(1000))
     run = generate_waves(_gpt2(), baseline_requests(_workload(), None), 3, clock=lambda: float(next(ticks)), limit_s=8)
-    assert run.about["cut"] and run.steps == 8
+    assert run.cut and run.steps == 8
     assert {request: len(ids) for request, ids in run.outputs.items()} == {"r0": 6, "r1": 8, "r2": 8}
 
 

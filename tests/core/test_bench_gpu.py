@@ -16,13 +16,23 @@ from typer.testing import CliRunner
 import core.cli
 from core.bench import gpu
 from core.bench.gpu import FULL, TINY, Device, report, run
-from core.bench.gpu.parts import SWITCHES, BenchmarkPart, benchmark_parts, continuous, try_settings
-from core.bench.gpu.runs import PartContext, decode_only, decode_steps, engine_for, idle_share, median_run, recording_share, timed
-from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, weight_bytes_read
+from core.bench.gpu.parts import (
+    SWITCHES,
+    BenchmarkPart,
+    NoEvents,
+    benchmark_parts,
+    continuous,
+    decode_steps,
+    engine_for,
+    timed,
+    try_settings,
+)  # fmt: skip
+from core.bench.gpu.scale import LLAMA_1B, LLAMA_8B, QWEN3_06B, PartContext, weight_bytes_read
 from core.cli.bench import print_gpu
 from core.config import EngineConfig, Execution
 from core.errors import InflightError
 from core.measure.baselines import baseline_requests
+from core.measure.baselines.transformers_continuous import Variant
 from core.models.probe import probe
 from core.runner.engine import Engine
 from core.simulate.cost import cost_named
@@ -52,18 +62,18 @@ def _model(shape=TINY.main):
 
 
 @pytest.mark.parametrize(
-    "shape, parameters, read, kv",
+    "shape, parameters, read",
     [
-        (QWEN3_06B, 596_049_920, 2 * 596_049_920, 114_688),
-        (LLAMA_1B, 1_235_814_400, 2 * 1_235_814_400, 32_768),
-        (LLAMA_8B, 8_030_261_248, 2 * (8_030_261_248 - 128_256 * 4096), 131_072),  # an untied table is not read, only rows of it
+        (QWEN3_06B, 596_049_920, 2 * 596_049_920),
+        (LLAMA_1B, 1_235_814_400, 2 * 1_235_814_400),
+        (LLAMA_8B, 8_030_261_248, 2 * (8_030_261_248 - 128_256 * 4096)),  # an untied table is not read, only rows of it
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_shapes_are_those_of_the_published_models(shape, parameters, read, kv):
+def test_shapes_are_those_of_the_published_models(shape, parameters, read):
     model = shape.build(torch.device("meta"), torch.bfloat16, FULL.context)
     assert sum(p.numel() for p in model.parameters()) == parameters and model.dtype == torch.bfloat16
-    assert weight_bytes_read(model) == read and shape.kv_bytes(torch.bfloat16) == kv
+    assert weight_bytes_read(model) == read
     assert model.config.rope_parameters["rope_theta"] == (1e6 if shape is QWEN3_06B else 5e5)
 
 
@@ -114,7 +124,7 @@ def test_every_part_runs_and_is_on_record(measured):
     assert json.loads(out.read_text()) == json.loads(json.dumps(data, allow_nan=False))
     assert data["quick"] and data["key"]["device"] == "cpu" and data["key"]["versions"]["torch"] == torch.__version__
     assert list(out.parent.iterdir()) == [out]
-    assert any("ms a step" in line for line in said) and any(line.endswith("done in 0 s.") or "done in" in line for line in said)
+    assert any("ms a step" in line for line in said) and "Accuracy of the packed step, qwen3-0.6b, in " in "".join(said)
 
 
 def test_ratios_compare_the_same_requests(measured):
@@ -140,14 +150,20 @@ def test_what_the_events_say_is_in_the_result(measured):
     _, data, _ = measured
     found = {name: part["result"] for name, part in data["parts"].items()}
     whole = found["qwen3-0.6b"]
-    assert 0 <= whole["all"]["idle"] < 1 and 0 < whole["recording"]["host_share"] < 1 and whole["all"]["time_s"]["forward"] > 0
+    times = whole["all"]["metrics"]
+    assert (
+        0 < whole["all"]["idle"] < 1
+        and times["time_s"]["forward"] > 0
+        and times["output_tokens"] == whole["all"]["output_tokens"]
+    )
+    assert len(whole["recording"]["slowdowns"]) == TINY.repeats
     for shape in TINY.decode:
         step = found[f"{shape.name}-decode"]
         expected = (step["weight_bytes"] + step["kv_bytes_per_token"] * step["lanes"] * step["context"]) / step[
             "bandwidth_bytes_s"
         ]
         assert step["floor_s"] == pytest.approx(expected, rel=0.1) and 0 < step["share"] < 1
-        assert step["kv_bytes_per_token"] == shape.kv_bytes(torch.bfloat16) and not step["run"]["cut"]
+        assert step["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2 and not step["run"]["cut"]  # K and V, layers, heads, size, bytes
     greedy, logits = found["accuracy"]["greedy"], found["accuracy"]["logits"]
     assert greedy["different_requests"] == 0 and greedy["tokens"] == logits["tokens"] == 18
     assert 0.8 < logits["ratio"] < 1.2 and 0 < logits["packed_rms"] < 0.1 * logits["logits_rms"]
@@ -161,8 +177,8 @@ def test_the_paged_kernel_running_ahead_is_accurate_too(monkeypatch):
     def engine(*args, **kwargs):
         return Engine(*args, **{**kwargs, "execution": Execution(attention="triton", asynchronous=True)})
 
-    monkeypatch.setattr("core.bench.gpu.runs.Engine", engine)
-    few = replace(TINY, accuracy_requests=2, accuracy_prompts=(5, 9), accuracy_tokens=3, accuracy_budget=8)  # interpreted
+    monkeypatch.setattr("core.bench.gpu.parts.Engine", engine)
+    few = replace(TINY, accuracy_requests=2, lengths=(5, 9), accuracy_tokens=3, accuracy_budget=8)  # interpreted
     result = run(few, Device(DEVICE), names=["accuracy"])["parts"]["accuracy"]
     assert result["status"] == "done", result["why"]
     assert result["result"]["greedy"]["different_requests"] == 0 and 0.8 < result["result"]["logits"]["ratio"] < 1.2
@@ -171,13 +187,14 @@ def test_the_paged_kernel_running_ahead_is_accurate_too(monkeypatch):
 def test_settings_that_do_not_run_say_why(measured):
     _, data, _ = measured
     result = data["parts"]["transformers-continuous"]["result"]
-    by_setting = {(p["attention"], p["use_cuda_graph"], p["use_async_batching"]): p for p in result["probes"]}
+    settings = ("attention", "use_cuda_graph", "use_async_batching")
+    by_setting = {tuple(p["settings"][name] for name in settings): p for p in result["probes"]}
     assert {"sdpa", "eager"} <= {attention for attention, *_ in by_setting}
     assert all((p["step_s"] is None) != (p["error"] is None) for p in by_setting.values())
     if not torch.cuda.is_available():
         assert "graphs off" in by_setting["sdpa", True, False]["error"] and "sync" in by_setting["sdpa", False, True]["error"]
         assert len([key for key in by_setting if key[0] == "flash_attention_2"]) == 1  # not once for every mode
-    assert result["chosen"]["attention"] in ("sdpa", "eager") and result["chosen"]["max_batch_tokens"] == TINY.budget
+    assert result["settings"]["attention"] in ("sdpa", "eager") and result["settings"]["max_batch_tokens"] == TINY.budget
 
 
 def test_the_result_is_printed(measured, capsys):
@@ -185,7 +202,11 @@ def test_the_result_is_printed(measured, capsys):
     print_gpu(data)
     text = capsys.readouterr().out
     assert "no number means anything" in text and "MISSED" not in text and "; the bar is" not in text
-    assert "no CUDA graphs" in text and "chosen: " in text and "inflight against transformers-continuous" in text
+    assert (
+        "no CUDA graphs" in text
+        and "eager, no graphs, step by step" in text
+        and "inflight against transformers-continuous" in text
+    )
     assert "bfloat16, random weights; python" in text
 
 
@@ -239,35 +260,25 @@ def test_what_did_not_run_has_no_bar(measured):
     assert sum(limit.met is not None for limit in verdict.limits) == 3
 
 
-def test_idle_is_between_decode_steps_that_follow_each_other():
+def test_the_device_is_idle_while_no_pass_runs():
     workload = TINY.workload(3)
-    trace = timed(engine_for(probe(_model()), TINY, workload), workload, Device(CPU)).trace
-    steps = decode_only(trace.events)
-    assert len(steps) > 3 and all(s.phase == "decode" for e in steps for s in e.segments)
+    run = timed(engine_for(probe(_model()), TINY, workload), workload, Device(CPU))
+    event = run.trace.events[0]
 
-    def at(index, event, start, end):
-        return event._replace(step=index, passes=(event.passes[0]._replace(t_start=start, t_end=end),))
+    def at(start, end):
+        return event._replace(arrived=(), t_start=start, t_end=end, passes=(event.passes[0]._replace(t_start=start, t_end=end),))
 
-    events = [at(0, steps[0], 0.0, 1.0), at(1, steps[1], 1.5, 2.5), at(2, steps[2], 2.5, 4.0), at(9, steps[3], 9.0, 10.0)]
-    assert idle_share(events) == pytest.approx(0.5 / 3.0)
-    assert idle_share(events[:1]) is None
+    run.trace.events[:] = [at(0.0, 1.0), at(1.5, 2.5), at(2.5, 4.0)]
+    assert run.to_json()["idle"] == pytest.approx(0.5 / 4)
 
 
-def test_recording_is_measured_and_leaves_the_engine_its_recorder():
+def test_a_run_without_events_takes_the_same_steps():
     workload = TINY.workload(2)
     engine = engine_for(probe(_model()), TINY, workload)
-    own = engine.recorder
-    share, trace = recording_share(engine, workload, Device(CPU).clock)
-    assert 0 < share < 1 and trace.complete and engine.recorder is own and not engine.trace.events
-
-
-def test_recording_is_not_measured_where_events_are_made_elsewhere():
-    workload = TINY.workload(2)
-    engine = engine_for(probe(_model()), TINY, workload)
-    run = engine.run
-    engine.run = lambda workload: run(workload).events.pop()  # type: ignore[method-assign]
-    with pytest.raises(InflightError, match="not known"):
-        recording_share(engine, workload, Device(CPU).clock)
+    whole = engine.run(workload)
+    engine.recorder = NoEvents(whole.events[0])
+    without = engine.run(workload)
+    assert len(without.events) == len(whole.events) > 3 and all(event is whole.events[0] for event in without.events)
 
 
 # -- cuts and fallbacks ------------------------------------------------------------------------------------------------
@@ -285,23 +296,22 @@ def test_a_run_is_cut_and_counted_up_to_there():
     workload = TINY.workload()
     engine = engine_for(probe(_model()), TINY, workload)
     cut = timed(engine, workload, Device(CPU, Ticking()), limit_s=4)
-    assert cut.cut and 0 < cut.tokens < sum(r.sampling.max_new_tokens for r in workload) and cut.seconds == 6
-    whole = timed(engine, workload, Device(CPU))
-    assert not whole.cut and whole.tokens == sum(r.sampling.max_new_tokens for r in workload)
-    assert median_run([whole, cut]) is min((whole, cut), key=lambda r: r.tok_s)
+    told, asked = cut.to_json(), sum(r.sampling.max_new_tokens for r in workload)
+    assert told["cut"] and 0 < told["output_tokens"] < asked and cut.seconds == 6
+    told = timed(engine, workload, Device(CPU)).to_json()
+    assert not told["cut"] and told["output_tokens"] == asked
 
 
 def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
     model, work = _model(), baseline_requests(TINY.workload(4), None)
     context = PartContext(replace(TINY, lanes=4, baseline_s=3.0), Device(CPU, Ticking()))
     tried = [
-        {"attention": "sdpa", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.2, "error": None},
-        {"attention": "magic", "use_cuda_graph": False, "use_async_batching": False, "step_s": 0.1, "error": None},
-        {"attention": "eager", "use_cuda_graph": False, "use_async_batching": False, "step_s": None, "error": "no"},
+        {"settings": Variant(attention)._asdict(), "step_s": step_s, "error": None if step_s else "no"}
+        for attention, step_s in (("sdpa", 0.2), ("magic", 0.1), ("eager", None))
     ]
     result = continuous(context, model, work, tried)
-    assert result["chosen"]["attention"] == "sdpa" and [f["attention"] for f in result["failed"]] == ["magic"]
-    assert result["cut"] and 0 < result["output_tokens"] < sum(job.max_new_tokens for job in work)
+    assert result["settings"]["attention"] == "sdpa" and [f["settings"]["attention"] for f in result["failed"]] == ["magic"]
+    assert result["cut"] and 0 < result["output_tokens"] < sum(request.max_new_tokens for request in work)
     with pytest.raises(InflightError, match="none of its settings"):
         continuous(context, model, work, tried[1:])
 
@@ -405,7 +415,7 @@ def test_the_file_is_whole_or_as_it_was(small_parts, tmp_path, monkeypatch):
     def stops(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gpu.os, "replace", stops)
+    monkeypatch.setattr(Path, "replace", stops)
     with pytest.raises(KeyboardInterrupt):
         run(SLOW, Device(CPU, clock), out=out)
     assert out.read_text() == before

@@ -6,6 +6,7 @@ import gc
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -14,20 +15,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from transformers.utils import logging
 
-from core.bench.gpu.runs import recording_share
 from core.bench.report import Limit, Options, Report
 from core.bench.synthetic import greedy
 from core.cli.bench import print_report
 from core.cli.options import Json, Out, Quick, require_writable
 from core.cli.output import ProgressReporter, finish
 from core.config import DEFAULT_MODEL, EngineConfig
+from core.engine.recorder import TraceRecorder
+from core.errors import InflightError
 from core.measure.rounds import load_average
 from core.models import load as models
 from core.runner.engine import Engine
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
+from core.trace.events import StepEvent
+from core.trace.trace import Trace
 from core.workload.presets import preset
 from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
 from measure import script
 
 NAME = "bookkeeping"
@@ -74,6 +79,39 @@ def schedule_seconds(waiting: int, steps: int, options: Options) -> float:
         if number >= 20:
             times.append(options.clock() - started)
     return statistics.median(times)
+
+
+class TimedRecorder(TraceRecorder):
+    """Notes how long each event took to make. clock: seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.seconds: list[float] = []
+        self._clock = clock
+
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        def timed() -> StepEvent:
+            started = self._clock()
+            made = event()
+            self.seconds.append(self._clock() - started)
+            return made
+
+        return super().record(timed)
+
+
+def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
+    """Of the time of a run's steps, the share that went into making their events; and the run.
+
+    Raises InflightError if events are made elsewhere than where this looks.
+    """
+    own, engine.recorder = engine.recorder, (recorder := TimedRecorder(clock))
+    try:
+        engine.run(workload)
+    finally:
+        engine.recorder = own
+    trace = recorder.trace
+    if len(recorder.seconds) != len(trace.events):
+        raise InflightError(f"{len(trace.events)} events were made in {len(recorder.seconds)} calls, so their cost is not known.")
+    return sum(recorder.seconds) / sum(event.t_end - event.t_start for event in trace.events), trace
 
 
 def _recording(options: Options) -> tuple[float, float, float]:

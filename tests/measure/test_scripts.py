@@ -6,9 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
+from core.bench.synthetic import gpt2, requests
+from core.config import EngineConfig
+from core.errors import InflightError
+from core.runner.engine import Engine
+from measure.bookkeeping import recording_share
 from measure.threads import CONDITIONS, WAYS, Waits
 
 HERE = Path(__file__).resolve().parent
@@ -65,3 +71,15 @@ def test_a_refusal_is_a_sentence():
 def test_the_best_way_to_wait_is_the_one_that_fares_best_where_it_fares_worst():
     waits = Waits({"a": {"quiet": 1.0, "beside": 9.0}, "b": {"quiet": 1.5, "beside": 3.0}, "c": {"quiet": 2.0, "beside": 3.0}})
     assert [waits.worst(way) for way in "abc"] == [3.0, 1.5, 2.0] and waits.best == "b"
+
+
+def test_recording_is_measured_where_events_are_made():
+    config, workload = EngineConfig(max_num_seqs=2), requests([4, 5], [3, 3], 211)
+    engine = Engine(gpt2(2, 64, 4, 211), None, config)
+    own = engine.recorder
+    share, trace = recording_share(engine, workload, perf_counter)
+    assert 0 < share < 1 and trace.complete and engine.recorder is own
+    run = engine.run
+    engine.run = lambda workload: run(workload).events.pop()  # type: ignore[method-assign]
+    with pytest.raises(InflightError, match="not known"):
+        recording_share(engine, workload, perf_counter)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from core.bench.gpu.parts import BenchmarkPart, benchmark_parts
-from core.bench.gpu.runs import Device, PartContext
-from core.bench.gpu.scale import FULL, TINY, Scale
+from core.bench.gpu.scale import FULL, TINY, Device, PartContext, Scale
 from core.bench.report import Limit, Ratio, Report
 from core.errors import InflightError, first_sentence
 
-__all__ = ["FULL", "TINY", "Device", "Scale", "report", "run"]
+__all__ = ["FULL", "TINY", "Device", "Scale", "headline", "report", "run"]
 
-SCHEMA = 2
+SCHEMA = 3
 _FRAMES = 8  # of a failure, the innermost ones: enough to find it without running it again
 
 
@@ -47,45 +45,45 @@ def run(
     known = {part.name: part for part in benchmark_parts(scale)}
     if unknown := [name for name in names or () if name not in known]:
         raise InflightError(f"There is no part {unknown[0]!r}; the parts are {', '.join(known)}.")
-    began = device.clock()
-    data: dict[str, Any] = {
-        "schema": SCHEMA,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "quick": scale.quick,
-        "key": json.loads(json.dumps({"scale": asdict(scale), **device.about()})),  # as it will be read: tuples are lists
-        "parts": {name: _record(part, "not run", why="it was not asked for") for name, part in known.items()},
-    }
-    earlier = _earlier(out, data["key"], note) if resume and out is not None else {}
-    kept = {name: record for name, record in earlier.items() if record["status"] == "done"}
-    data["parts"].update(kept)
+    end = device.clock() + 60 * minutes
+    key = json.loads(
+        json.dumps({"schema": SCHEMA, "scale": asdict(scale), **device.about()})
+    )  # as it will be read: tuples are lists
+    earlier = _earlier(out, key, note) if resume and out is not None and out.is_file() else {}
+    parts = {name: _record(part, "not run", why="it was not asked for") for name, part in known.items()}
+    parts |= {name: record for name, record in earlier.items() if record["status"] == "done"}
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    data: dict[str, Any] = {"created": created, "quick": scale.quick, "key": key, "parts": parts}
     wanted = [part for name, part in known.items() if not names or name in names]
     wanted.sort(key=lambda part: earlier.get(part.name, {}).get("status") == "failed")  # it may take the device with it: last
-
-    def left() -> float:
-        return 60 * minutes - (device.clock() - began)
-
     lost: str | None = None
     for part in wanted:
-        if part.name in kept:
+        left, expected = end - device.clock(), 0.0 if scale.quick else part.expected_s
+        if parts[part.name]["status"] == "done":
             note(f"{part.title}: kept from {out}")
             continue
-        expected = 0.0 if scale.quick else part.expected_s
         if lost is not None:
             record = _record(part, "not run", why=f"the device stopped answering in {lost}; run again with --resume")
-        elif left() < max(expected, 1.0):
-            time_left = f"of {minutes:g} minutes {max(0.0, left()):.0f} s were left"
-            record = _record(part, "not run", why=f"{time_left}, and it takes about {expected:.0f}")
+        elif left < max(expected, 1.0):
+            why = f"of {minutes:g} minutes {max(0.0, left):.0f} s were left, and it takes about {expected:.0f}"
+            record = _record(part, "not run", why=why)
         else:
             note(f"{part.title} …")
-            record = _run_part(part, PartContext(scale, device, left, note))
+            record = _run_part(part, PartContext(scale, device, lambda: end - device.clock(), note))
             if not device.answers():
-                lost, why = part.name, record["why"] or "the device stopped answering"
-                record |= {"status": "failed", "why": why, "result": None}
-        took = f" in {record['took_s']:.0f} s" if record["took_s"] is not None else ""
-        note(f"{part.title}: {record['status']}{took}{': ' + record['why'] if record['why'] else ''}.")
-        data["parts"][part.name] = record
+                lost = part.name
+                record |= {"status": "failed", "why": record["why"] or "the device stopped answering", "result": None}
+        note(headline(record))
+        parts[part.name] = record
         _save(data, out)
     return _save(data, out)
+
+
+def headline(record: Mapping[str, Any]) -> str:
+    """What became of a part, in a line."""
+    if record["status"] == "done":
+        return f"{record['title']}, in {record['took_s']:.0f} s"
+    return f"{record['title']}: {record['status']}, {record['why']}."
 
 
 def _run_part(part: BenchmarkPart, context: PartContext) -> dict[str, Any]:
@@ -116,63 +114,46 @@ def _save(data: dict[str, Any], out: Path | None) -> dict[str, Any]:
     if out is not None:
         unfinished = out.with_name(out.name + ".part")
         unfinished.write_text(json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        os.replace(unfinished, out)
+        unfinished.replace(out)
     return data
 
 
 def _earlier(path: Path, key: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
     """The parts of an earlier result with the same settings, versions and device."""
-    if not path.is_file():
-        return {}
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
-        old, found = {**earlier["key"], "schema": earlier["schema"]}, dict(earlier["parts"])
-        changed = sorted(name for name in old if old[name] != {**key, "schema": SCHEMA}.get(name))
+        parts, changed = dict(earlier["parts"]), [name for name in key if earlier["key"].get(name) != key[name]]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InflightError(f"{path} is not a result of this benchmark, so it cannot be resumed.") from None
     if changed:
         note(f"{path} was made with another {', '.join(changed)}: everything runs anew.")
-        return {}
-    return found
-
-
-# -- the bars ----------------------------------------------------------------------------------------------------------
+    return {} if changed else parts
 
 
 def report(data: Mapping[str, Any]) -> Report:
     """What was found by the parts that are done, held against the bars; of a quick run the numbers alone."""
     done = {name: part["result"] for name, part in data["parts"].items() if part["status"] == "done"}
-    found = Report("gpu", "GPU benchmark")
+    found, scale = Report("gpu", "GPU benchmark"), data["key"]["scale"]
     if accuracy := done.get("accuracy"):
-        greedy = accuracy["greedy"]
+        greedy, ratio = accuracy["greedy"], round(accuracy["logits"]["ratio"], 3)
         differing = f"requests of {greedy['requests']} whose float32 greedy tokens differ"
-        found.limits += [
-            Limit(differing, greedy["different_requests"], "requests", 0),
-            Limit("error of packed bf16 logits, against each request alone", round(accuracy["logits"]["ratio"], 3), "×", 1.2),
-        ]
-    if main := done.get(data["key"]["scale"]["main"]["name"]):
+        found.limits.append(Limit(differing, greedy["different_requests"], "requests", 0))
+        found.limits.append(Limit("error of packed bf16 logits, against each request alone", ratio, "×", 1.2))
+    if main := done.get(scale["main"]["name"]):
         for run in (main["all"], main["compared"]):
-            count = run["workload"]["requests"]
-            found.times[f"inflight, {count} requests"] = [run["seconds"]]
-            found.limits.append(Limit(f"output of {count} requests", run["output_tok_s"], "tok/s"))
-        recording = main["recording"]
-        host = "host time that goes into events, mostly beside the device's"
-        found.limits += [
-            Limit("slower for recording events", round(100 * recording["slowdown"], 3), "%", 1.0),
-            Limit(host, round(100 * recording["host_share"], 3), "%"),
-        ]
+            found.limits.append(Limit(f"output of {run['workload']['requests']} requests", run["output_tok_s"], "tok/s"))
+        found.limits.append(Limit("slower for recording events", round(100 * main["recording"]["slowdown"], 3), "%", 1.0))
         if main["all"]["idle"] is not None:
-            found.limits.append(Limit("device idle between decode steps", round(100 * main["all"]["idle"], 2), "%", 5.0))
+            found.limits.append(Limit("device idle", round(100 * main["all"]["idle"], 2), "%", 5.0))
         for name, at_least in (("transformers-continuous", 5.0), ("generate-waves", None)):
-            if name in done:
-                ours, theirs = main["compared"], done[name]
-                found.times[f"{name}, {ours['workload']['requests']} requests"] = [theirs["seconds"]]
-                if theirs["output_tok_s"]:  # a run that was cut at once wrote nothing
-                    found.ratios.append(Ratio("inflight", name, (ours["output_tok_s"] / theirs["output_tok_s"],), at_least))
-    for shape in data["key"]["scale"]["decode"]:
+            if name in done and done[name]["output_tok_s"]:  # a run that was cut at once wrote nothing
+                ratio = main["compared"]["output_tok_s"] / done[name]["output_tok_s"]
+                found.ratios.append(Ratio("inflight", name, (ratio,), at_least))
+    for shape in scale["decode"]:
         if part := done.get(f"{shape['name']}-decode"):
-            size = f"{part['lanes']} lanes × {part['context']:,.0f} tokens"
-            what = f"decode step of {shape['name']}, {size}, of the bandwidth floor"
+            what = (
+                f"decode step of {shape['name']}, {part['lanes']} lanes × {part['context']:,.0f} tokens, of the bandwidth floor"
+            )
             found.limits.append(Limit(what, round(100 * part["share"], 1), "%", at_least=50.0))
     if data["quick"]:
         found.ratios = [Ratio(r.faster, r.than, r.runs, None) for r in found.ratios]

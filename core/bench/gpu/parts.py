@@ -1,8 +1,13 @@
-"""The parts of the benchmark, in order of importance: each builds its model, measures, and hands back plain data. They share nothing."""
+"""The parts of the benchmark, in order of importance: each builds its model, measures, and hands back plain data. They share nothing.
+
+On a CPU, where tests run, time is the host's.
+"""
 
 from __future__ import annotations
 
 import copy
+import gc
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,29 +17,22 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from core.bench.gpu.runs import (
-    DTYPE,
-    PartContext,
-    decode_steps,
-    engine_for,
-    median_run,
-    no_events_made,
-    recording_share,
-    speed,
-    timed,
-)
-from core.bench.gpu.scale import ModelShape, Scale, lengths_of, weight_bytes_read
-from core.config import Execution
+from core.bench.gpu.scale import Device, ModelShape, PartContext, Scale, lengths_of, weight_bytes_read
+from core.config import EngineConfig, Execution
+from core.engine.recorder import TraceRecorder
 from core.engine.runner import SamplingRow, observing
 from core.errors import InflightError, first_sentence
 from core.measure.baselines import baseline_requests
 from core.measure.baselines.generate import generate_serial, generate_waves
-from core.measure.baselines.records import BaselineRequest
-from core.measure.baselines.transformers_continuous import TransformersContinuous, Variant, continuous_settings
-from core.measure.compare import first_differences
-from core.measure.metrics import metrics as metrics_of
+from core.measure.baselines.records import BaselineRequest, BaselineRun
+from core.measure.baselines.transformers_continuous import Variant, ready
+from core.measure.compare import first_differences, nearest_to_median
+from core.measure.metrics import metrics, wall_s
 from core.measure.rounds import RunResult
+from core.models.adapter import ModelAdapter
 from core.models.probe import probe
+from core.runner.engine import Engine
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 
@@ -75,6 +73,90 @@ def benchmark_parts(scale: Scale) -> list[BenchmarkPart]:
     ]
 
 
+def speed(seconds: float, outputs: Mapping[str, Sequence[int]], cut: bool) -> dict[str, Any]:
+    """What every run is counted by. cut: its time was up before all was written."""
+    tokens = sum(map(len, outputs.values()))
+    return {"seconds": round(seconds, 4), "output_tokens": tokens, "output_tok_s": round(tokens / seconds, 1), "cut": cut}
+
+
+# -- runs of this engine -----------------------------------------------------------------------------------------------
+
+
+def engine_for(adapter: ModelAdapter, scale: Scale, workload: Workload, execution: Execution | None = None) -> Engine:
+    """An engine with room for all lanes of this workload."""
+    config = EngineConfig(
+        max_num_seqs=scale.lanes, max_num_batched_tokens=scale.budget, block_size=scale.block_size, num_blocks=scale.num_blocks(workload)
+    )  # fmt: skip
+    return Engine(adapter, None, config, execution=execution)
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """A run from its first request to its last token; its trace is incomplete if its time was up before."""
+
+    seconds: float
+    trace: Trace
+
+    def to_json(self) -> dict[str, Any]:
+        """Its speed, how long the device was idle, and how the trace says that passes were computed.
+
+        idle: the share of its time in which no pass ran; None on a GPU whose passes the host timed, one after the other.
+        """
+        header, events = self.trace.header, self.trace.events
+        by_host = header.device.startswith("cuda") and header.execution is None
+        busy = sum(forward.t_end - forward.t_start for event in events for forward in event.passes)
+        computed = {name: header.to_json().get(name) for name in ("execution", "memory", "notes")}
+        idle = None if by_host else 1 - busy / wall_s(self.trace)
+        return {**speed(self.seconds, self.trace.outputs, not self.trace.complete), "idle": idle, **computed}
+
+
+def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf) -> TimedRun:
+    """Run a workload under the stopwatch."""
+    gc.collect()
+    started = device.now()
+    steps = engine.stream(workload)
+    for _ in steps:
+        if device.clock() - started > limit_s and engine.has_work:
+            break
+    steps.close()  # type: ignore[attr-defined]
+    return TimedRun(device.now() - started, engine.trace)
+
+
+class NoEvents(TraceRecorder):
+    """Keeps an event that there is instead of making one for each step: what a run then saves is the cost of recording."""
+
+    def __init__(self, event: StepEvent) -> None:
+        self._event = event
+
+    def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        return super().record(lambda: self._event)
+
+
+def decode_steps(events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_bytes: int, bandwidth: float) -> dict[str, float]:
+    """Decode steps of all lanes. weight_bytes: read by a step. kv_bytes: of one token. bandwidth: bytes a second.
+
+    steps, lanes. context: tokens in a request's cache, the new one included; a mean. seconds: of a pass, a median. floor_s: the median of
+    what reading weights and cache takes at this bandwidth; share: the median of floor over time, step by step.
+    Raises ValueError if there was no such step.
+    """
+    steps = [
+        e for e in events if len(e.passes) == 1 and len(e.segments) >= lanes and all(s.phase == "decode" for s in e.segments)
+    ]
+    if not steps:
+        raise ValueError(f"there was no step in which {lanes} requests decoded and none was prefilled")
+    tokens = [sum(s.kv_len for s in e.segments) for e in steps]
+    times = [max(e.passes[0].t_end - e.passes[0].t_start, 1e-6) for e in steps]  # the resolution of a trace
+    floors = [(weight_bytes + kv_bytes * count) / bandwidth for count in tokens]
+    return {
+        "steps": len(steps),
+        "lanes": lanes,
+        "context": statistics.mean(tokens) / lanes,
+        "seconds": statistics.median(times),
+        "floor_s": statistics.median(floors),
+        "share": statistics.median(floor / time for floor, time in zip(floors, times, strict=True)),
+    }
+
+
 # -- accuracy ----------------------------------------------------------------------------------------------------------
 
 
@@ -85,28 +167,19 @@ def _accuracy(context: PartContext) -> dict[str, Any]:
     against what `model(...)` in bfloat16 makes of each request alone: both err from the same float32 logits.
     """
     scale = context.scale
-    model, workload = context.model(scale.main, scale.accuracy_range), scale.accuracy_workload()
+    workload = scale.workload(scale.accuracy_requests, scale.accuracy_tokens)
+    model = context.model(scale.main, scale.accuracy_range)
     exact = copy.deepcopy(model).float()
-    greedy = greedy_tokens(exact, workload, scale)
-    context.note(f"float32: {greedy['tokens']} greedy tokens, {greedy['different_requests']} requests differ")
+    alone = generate_serial(exact, baseline_requests(workload, None)).result
+    differences = first_differences(RunResult.of(_packed(exact, workload, scale)), alone, "generate")
+    tokens = sum(map(len, alone.outputs.values()))
+    greedy = {"requests": len(workload), "tokens": tokens, "different_requests": len(differences), "differences": differences}
+    context.note(f"float32: {tokens} greedy tokens, {len(differences)} requests differ")
     context.device.free()
     logits = logits_error(model, exact, workload, scale)
     sizes = "of size {logits_rms:.3g}, off by {packed_rms:.3g} packed and {alone_rms:.3g} alone".format_map(logits)
     context.note(f"bfloat16: {logits['tokens']} rows of logits {sizes}")
     return {"workload": lengths_of(workload), "greedy": greedy, "logits": logits}
-
-
-def greedy_tokens(model: PreTrainedModel, workload: Workload, scale: Scale) -> dict[str, Any]:
-    """Whether packed requests get the tokens that `generate` gives each alone: how many do not, and where they part."""
-    trace = _packed(model, workload, scale)
-    alone = generate_serial(model, baseline_requests(workload, None))
-    differences = first_differences(RunResult.of(trace), RunResult(alone.outputs, {}), "generate")
-    return {
-        "requests": len(workload),
-        "tokens": sum(map(len, alone.outputs.values())),
-        "different_requests": len(differences),
-        "differences": differences,
-    }
 
 
 def logits_error(model: PreTrainedModel, exact: PreTrainedModel, workload: Workload, scale: Scale) -> dict[str, Any]:
@@ -138,9 +211,6 @@ def logits_error(model: PreTrainedModel, exact: PreTrainedModel, workload: Workl
         "packed_rms": _rms(ours - exactly),
         "alone_rms": _rms(theirs - exactly),
         "logits_rms": _rms(exactly),
-        "packed_max": float((ours - exactly).abs().max()),
-        "alone_max": float((theirs - exactly).abs().max()),
-        "same_best_token": int((ours.argmax(-1) == exactly.argmax(-1)).sum()),
         "ratio": _rms(ours - exactly) / _rms(theirs - exactly),
     }
 
@@ -170,24 +240,19 @@ def _whole(context: PartContext) -> dict[str, Any]:
         runs = []
         for number in range(scale.repeats):
             runs.append(timed(engine, workload, device, context.limit(scale.own_s)))
-            context.note(f"{len(workload)} requests, run {number + 1}: {runs[-1].tok_s:,.0f} output tok/s")
+            context.note(f"{len(workload)} requests, run {number + 1}: {runs[-1].to_json()['output_tok_s']:,.0f} output tok/s")
             if workload is whole:
-                with no_events_made(engine):
-                    without = timed(engine, workload, device, context.limit(scale.own_s))
-                slower.append(runs[-1].seconds / without.seconds - 1)
-        chosen = median_run(runs)
-        metrics = metrics_of(chosen.trace)
+                own, engine.recorder = engine.recorder, NoEvents(engine.trace.events[0])
+                slower.append(runs[-1].seconds / timed(engine, workload, device, context.limit(scale.own_s)).seconds - 1)
+                engine.recorder = own
+        chosen = runs[nearest_to_median([run.seconds for run in runs])]
         result[key] = {
             **chosen.to_json(),
-            "runs_tok_s": [round(run.tok_s, 1) for run in runs],
-            "time_s": metrics["time_s"],
-            "metrics": {name: metrics[name] for name in ("steps", "passes", "ttft_s", "itl_s", "preemptions", "overrun_rows")},
+            "runs_tok_s": [run.to_json()["output_tok_s"] for run in runs],
+            "metrics": metrics(chosen.trace),
             "workload": lengths_of(workload),
-            "peak_bytes": device.peak_bytes(),
         }
-    share, trace = recording_share(engine, scale.workload(scale.compared), device.clock)
-    recording = {"slowdown": statistics.median(slower), "slowdowns": slower, "host_share": share, "steps": len(trace.events)}
-    return {**result, "recording": recording}
+    return {**result, "recording": {"slowdown": statistics.median(slower), "slowdowns": slower}}
 
 
 def _decode(context: PartContext, shape: ModelShape) -> dict[str, Any]:
@@ -195,15 +260,13 @@ def _decode(context: PartContext, shape: ModelShape) -> dict[str, Any]:
     scale, device = context.scale, context.device
     bandwidth = device.copy_bandwidth(scale.copy_bytes)
     device.free()
-    model = context.model(shape)
-    weights, kv = weight_bytes_read(model), shape.kv_bytes(DTYPE)
-    adapter, workload = probe(model, shape.name), scale.decode_workload(shape)
+    adapter, workload = probe(context.model(shape), shape.name), scale.decode_workload(shape)
+    weights, kv = weight_bytes_read(adapter.model), adapter.kv_bytes_per_token
     run = timed(engine_for(adapter, scale, workload), workload, device, context.limit(scale.own_s))
     steps = decode_steps(run.trace.events, scale.lanes, weights, kv, bandwidth)
     context.note(
-        f"a step of {1000 * steps['seconds']:.2f} ms ({steps['steps']} timed) against {1000 * steps['floor_s']:.2f} ms: "
-        f"{weights / 1e9:.2f} GB of weights and {kv * scale.lanes * steps['context'] / 1e9:.2f} GB of cache at the "
-        f"{bandwidth / 1e12:.2f} TB/s of a copy"
+        f"a step of {1000 * steps['seconds']:.2f} ms ({steps['steps']} timed) against {1000 * steps['floor_s']:.2f} ms "
+        f"at the {bandwidth / 1e12:.2f} TB/s of a copy"
     )
     return {
         "parameters": adapter.num_parameters,
@@ -213,7 +276,6 @@ def _decode(context: PartContext, shape: ModelShape) -> dict[str, Any]:
         "kv_bytes_per_token": kv,
         **steps,
         "run": run.to_json(),
-        "peak_bytes": device.peak_bytes(),
     }
 
 
@@ -227,17 +289,29 @@ def _ablation(context: PartContext) -> dict[str, Any]:
         device.free()
         try:
             engine = engine_for(adapter, scale, workload, Execution(**off))
-            timed(engine, workload, device, context.limit(scale.ablated_s / 2))  # to warm up
-            run = timed(engine, workload, device, context.limit(scale.ablated_s))
-            rows.append({"name": name, "off": off, "error": None, **run.to_json()})
-            context.note(f"{name}: {run.tok_s:,.1f} output tok/s")
+            timed(engine, workload, device, context.limit(scale.ablated_s))  # to warm up
+            found = {"error": None, **timed(engine, workload, device, context.limit(scale.ablated_s)).to_json()}
+            context.note(f"{name}: {found['output_tok_s']:,.1f} output tok/s")
         except Exception as error:  # a way to compute that this device or model does not allow
-            rows.append({"name": name, "off": off, "error": first_sentence(error)})
-            context.note(f"{name}: {rows[-1]['error']}")
+            found = {"error": first_sentence(error)}
+            context.note(f"{name}: {found['error']}")
+        rows.append({"name": name, "off": off, **found})
     return {"workload": lengths_of(workload), "rows": rows}
 
 
 # -- transformers ------------------------------------------------------------------------------------------------------
+
+
+def _waves(context: PartContext) -> dict[str, Any]:
+    """`model.generate` on left-padded waves; the tokens counted are those asked for, not those that a wave computes for nothing."""
+    scale, device = context.scale, context.device
+    model, workload = context.model(scale.main), scale.workload(scale.compared)
+    for most_tokens, limit_s in ((4, scale.probe_s), (None, scale.baseline_s)):  # the first to warm up
+        work = baseline_requests(scale.workload(scale.compared, most_tokens), None)
+        device.free()
+        run = generate_waves(model, work, scale.lanes, device.clock, context.limit(limit_s))
+    about = {"lanes": scale.lanes, "attention": model.config._attn_implementation}
+    return {"workload": lengths_of(workload), **_counted(run), **about}
 
 
 def _continuous(context: PartContext) -> dict[str, Any]:
@@ -251,94 +325,62 @@ def _continuous(context: PartContext) -> dict[str, Any]:
     }
 
 
-def _waves(context: PartContext) -> dict[str, Any]:
-    """`model.generate` on left-padded waves; the tokens counted are those asked for, not those that a wave computes for nothing."""
-    scale, device = context.scale, context.device
-    model, workload = context.model(scale.main), scale.workload(scale.compared)
-    for most_tokens, limit_s in ((4, scale.probe_s), (None, scale.baseline_s)):  # the first to warm up
-        work = baseline_requests(scale.workload(scale.compared, most_tokens), None)
-        device.free()
-        run = generate_waves(model, work, scale.lanes, device.clock, context.limit(limit_s))
-    measured = speed(run.wall_s, sum(map(len, run.outputs.values())), bool(run.about.get("cut")))
-    about = {"steps": run.steps, "lanes": scale.lanes, "attention": model.config._attn_implementation}
-    return {"workload": lengths_of(workload), **measured, **about, "peak_bytes": device.peak_bytes()}
-
-
 def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest]) -> list[dict[str, Any]]:
-    """Every setting on the same short answers: the seconds of a step in which all requests decode, a median, or why there is none.
+    """Every setting on the same short answers.
 
     Every attention first plainly; one that does not run so is not tried with graphs or running ahead.
     """
     end = context.device.clock() + context.limit(context.scale.probes_s)
-    tried: list[dict[str, Any]] = []
-    missing: set[str] = set()
+    tried: dict[Variant, dict[str, Any]] = {}
     for mode, attention in product(MODES, ATTENTIONS):
-        if attention in missing:
-            continue
-        variant, limit_s, step_s = Variant(attention, *mode), min(context.scale.probe_s, end - context.device.clock()), None
-        try:
-            if limit_s <= 0:
-                raise InflightError("not tried, the time for trying was up")
-            step_s = _run(context, model, work, limit_s, variant)["step_s"]
-            error = None if step_s is not None else f"no step in which all requests decode within {limit_s:.0f} s"
-        except Exception as failure:  # a setting that this model, device or version cannot run
-            error = first_sentence(failure)
-            missing |= {attention} if mode == MODES[0] else set()
-        tried.append({**variant._asdict(), "step_s": step_s, "error": error})
-        context.note(f"{label(variant)}: {f'{1000 * step_s:.2f} ms a step' if step_s is not None else f'does not run: {error}'}")
-    return tried
+        plain = tried.get(Variant(attention))
+        if plain is None or plain["error"] is None:
+            limit_s = min(context.scale.probe_s, end - context.device.clock())
+            tried[Variant(attention, *mode)] = _run(context, model, work, Variant(attention, *mode), limit_s)
+    return list(tried.values())
 
 
 def continuous(
-    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], tried: Sequence[Mapping[str, Any]]
+    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], tried: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All of it under the best setting; under the next best if that one fails after all. Raises InflightError if none runs.
-
-    A run that is not done when its time is up is cut.
-    """
+    """All of it under the best setting; under the next best if that one fails after all. Raises InflightError if none runs."""
     end = context.device.clock() + context.limit(context.scale.baseline_s)
     failed: list[dict[str, Any]] = []
-    for setting in sorted((t for t in tried if t["step_s"] is not None), key=lambda t: t["step_s"]):
-        variant = Variant(*(setting[name] for name in Variant._fields))
-        try:
-            result = _run(context, model, work, max(1.0, end - context.device.clock()), variant)
-        except Exception as error:
-            failed.append({**variant._asdict(), "error": first_sentence(error)})
-            context.note(f"{label(variant)}: failed in the whole run: {failed[-1]['error']}")
-            continue
-        context.note(f"chosen: {label(variant)}")
-        chosen = {**variant._asdict(), **continuous_settings(work, context.scale.lanes, context.scale.budget, variant)}
-        return {"chosen": chosen, **result, "failed": failed}
+    for found in sorted((t for t in tried if t["step_s"] is not None), key=lambda t: t["step_s"]):
+        variant = Variant(*(found["settings"][name] for name in Variant._fields))
+        run = _run(context, model, work, variant, max(1.0, end - context.device.clock()))
+        if run["error"] is None:
+            return {**run, "failed": failed}
+        failed.append(run)
     raise InflightError("transformers' continuous batching ran in none of its settings.")
 
 
 def _run(
-    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], limit_s: float, variant: Variant
+    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], variant: Variant, limit_s: float
 ) -> dict[str, Any]:
-    """One run from a clean device. step_s: the median of the steps in which all requests decode, None without one."""
-    device, times, cut = context.device, [], False
+    """One run from a clean device, or why there is none. step_s: the median gap between two tokens of a request, None if it was cut."""
+    scale, device = context.scale, context.device
+    found: dict[str, Any] = {"settings": variant._asdict(), "error": None, "step_s": None}
     device.free()
-    driver = TransformersContinuous(model, work, context.scale.lanes, context.scale.budget, variant)
     try:
-        before = started = device.now()
-        driver.submit()
-        while driver.step() and not cut:
-            now = device.clock()
-            if driver.all_decode:
-                times.append(now - before)
-            before, cut = now, now - started > limit_s
-        seconds = device.now() - started
-        results = driver.finished()
-        lost = [request.id for request in work if request.id not in results or results[request.id].error]
-        if lost and not cut:
-            raise InflightError(f"It lost request {lost[0]}.")
-        measured = speed(seconds, sum(map(len, driver.outputs.values())), cut)
-        step_s = round(statistics.median(times), 6) if times else None
-        return {**measured, "steps": driver.steps, "step_s": step_s, "peak_bytes": device.peak_bytes()}
-    finally:
-        driver.close()
+        if limit_s <= 0:
+            raise InflightError("not tried, the time for trying was up")
+        with ready(model, work, scale.lanes, scale.budget, device.clock, variant, limit_s) as start:
+            run = start()
+            found |= _counted(run)
+            found["settings"] |= run.about
+        found["step_s"] = None if run.cut else run.metrics()["itl_s"]["p50"]
+        outcome = f"cut after {limit_s:.0f} s" if run.cut else f"{1000 * found['step_s']:.2f} ms a step"
+    except Exception as error:  # a setting that this model, device or version cannot run
+        found["error"] = first_sentence(error)
+        outcome = f"does not run: {found['error']}"
+    graphs, steps = (
+        "graphs" if variant.use_cuda_graph else "no graphs",
+        "running ahead" if variant.use_async_batching else "step by step",
+    )
+    context.note(f"{variant.attention}, {graphs}, {steps}, {outcome}")
+    return found
 
 
-def label(variant: Variant) -> str:
-    graphs = "graphs" if variant.use_cuda_graph else "no graphs"
-    return f"{variant.attention}, {graphs}, {'running ahead' if variant.use_async_batching else 'step by step'}"
+def _counted(run: BaselineRun) -> dict[str, Any]:
+    return {**speed(run.wall_s, run.outputs, run.cut), "steps": run.steps}

@@ -1,19 +1,31 @@
-"""How large everything is: `FULL` measures an H200 in eight minutes, `TINY` proves that the code runs. Data, and the models and requests it asks for.
+"""What a part is given: its sizes, its models and requests, its device and the time left.
 
-Speed depends on shapes, never on weights, so models are those of published ones with random weights. Sources: the `config.json` of
-Qwen/Qwen3-0.6B, meta-llama/Llama-3.2-1B and meta-llama/Llama-3.1-8B. The whole run is the one of nano-vllm's benchmark.
+`FULL` measures an H200 in eight minutes, `TINY` proves that the code runs. Speed depends on shapes, never on weights, so models are those of
+published ones with random weights. Sources: the `config.json` of Qwen/Qwen3-0.6B, meta-llama/Llama-3.2-1B and meta-llama/Llama-3.1-8B. The whole
+run is the one of nano-vllm's benchmark.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import gc
+import math
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 import torch
+from torch.utils.benchmark import Timer
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from core.bench.synthetic import greedy, mixed, requests
+from core.models import load as models
 from core.workload.workload import Workload
+
+DTYPE = torch.bfloat16
 
 
 @dataclass(frozen=True)
@@ -22,10 +34,6 @@ class ModelShape:
 
     name: str
     settings: dict[str, Any]
-
-    @property
-    def vocab(self) -> int:
-        return self.settings["vocab_size"]
 
     def build(
         self, device: torch.device, dtype: torch.dtype, context: int, seed: int = 0, initializer_range: float = 0.02
@@ -42,12 +50,6 @@ class ModelShape:
         with torch.device(device):
             model = AutoModelForCausalLM.from_config(config, dtype=dtype)
         return model.eval().requires_grad_(False)
-
-    def kv_bytes(self, dtype: torch.dtype) -> int:
-        """Of one token, over all layers."""
-        sizes = (self.settings[name] for name in ("num_hidden_layers", "num_key_value_heads", "head_dim"))
-        layers, kv_heads, head_dim = sizes
-        return 2 * layers * kv_heads * head_dim * dtype.itemsize
 
 
 _LLAMA3_ROPE = {
@@ -104,7 +106,6 @@ class Scale:
     decode_steps: int = 32
     copy_bytes: int = 4 * 2**30
     accuracy_requests: int = 16
-    accuracy_prompts: tuple[int, int] = (100, 400)
     accuracy_tokens: int = 32
     accuracy_budget: int = 512
     accuracy_range: float = 0.04  # the standard deviation of the weights where logits are compared
@@ -112,18 +113,14 @@ class Scale:
 
     def workload(self, count: int | None = None, most_tokens: int | None = None) -> Workload:
         """The first `count` requests of the whole run, all by default, each of at most `most_tokens` new tokens."""
-        whole = mixed(self.requests, self.main.vocab, self.lengths, self.lengths)
+        whole = mixed(self.requests, self.main.settings["vocab_size"], self.lengths, self.lengths)
         return greedy(Workload(list(whole)[:count], name="gpu"), most_tokens)
 
     def decode_workload(self, shape: ModelShape) -> Workload:
         """`lanes` requests of one length that all decode together for `decode_steps` steps, around `decode_context` tokens each."""
         fed = self.lanes * self.decode_context // max(1, self.budget - self.lanes) + 2  # steps until the last prompt is computed
         new = fed + self.decode_steps
-        return requests([self.decode_context - new // 2] * self.lanes, [new] * self.lanes, shape.vocab)
-
-    def accuracy_workload(self) -> Workload:
-        tokens = (self.accuracy_tokens, self.accuracy_tokens)
-        return mixed(self.accuracy_requests, self.main.vocab, self.accuracy_prompts, tokens)
+        return requests([self.decode_context - new // 2] * self.lanes, [new] * self.lanes, shape.settings["vocab_size"])
 
     def num_blocks(self, workload: Workload) -> int:
         """A pool in which as many of these requests as there are lanes fit whole, one block more each for a token beyond the end."""
@@ -140,7 +137,7 @@ FULL = Scale()
 TINY = replace(
     FULL, main=_tiny(QWEN3_06B), decode=tuple(map(_tiny, FULL.decode)), requests=8, compared=4, lengths=(4, 12), lanes=8, budget=32,
     context=128, repeats=1, probe_tokens=6, ablated_tokens=6, decode_context=40, decode_steps=4, copy_bytes=2**20, accuracy_requests=3,
-    accuracy_prompts=(5, 20), accuracy_tokens=6, accuracy_budget=16, accuracy_range=0.3, quick=True,
+    accuracy_tokens=6, accuracy_budget=16, accuracy_range=0.3, quick=True,
 )  # fmt: skip
 
 
@@ -151,3 +148,72 @@ def lengths_of(workload: Workload) -> dict[str, int]:
         "prompt_tokens": sum(len(r.prompt_token_ids or ()) for r in workload),
         "output_tokens": sum(r.sampling.max_new_tokens for r in workload),
     }
+
+
+class Device:
+    """What time it is, what is in memory, how fast memory copies. clock: seconds on the host, for tests."""
+
+    def __init__(self, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.torch, self.clock = device, clock
+        self.on_cuda = device.type == "cuda"
+
+    def now(self) -> float:
+        """The host's time once everything launched so far is done."""
+        if self.on_cuda:
+            torch.cuda.synchronize(self.torch)
+        return self.clock()
+
+    def answers(self) -> bool:
+        """Whether anything can still run: after an illegal access every call of the process fails."""
+        try:
+            torch.zeros(1, device=self.torch).add_(1).item()
+        except Exception:
+            return False
+        return True
+
+    def free(self) -> None:
+        """Give back the device memory that nobody refers to any more."""
+        gc.collect()
+        if self.on_cuda:
+            torch.cuda.empty_cache()
+
+    def copy_bandwidth(self, size: int) -> float:
+        """Bytes a second of a copy of `size` bytes within the device's memory, those read and those written both counted; a median."""
+        source = torch.empty(size, dtype=torch.uint8, device=self.torch).random_()
+        copy = Timer("target.copy_(source)", globals={"source": source, "target": torch.empty_like(source)})
+        return 2 * size / copy.blocked_autorange().median  # it waits for the device by itself
+
+    def about(self) -> dict[str, Any]:
+        """What it is and which software runs on it: what two results must share to stand in one file."""
+        found = torch.cuda.get_device_properties(self.torch) if self.on_cuda else None
+        triton = version("triton") if find_spec("triton") else None
+        return {
+            "device": self.torch.type,
+            "name": found.name if found else platform.machine(),
+            "memory_bytes": found and found.total_memory,
+            "capability": found and f"{found.major}.{found.minor}",
+            "versions": {"python": platform.python_version(), **models.versions(), "triton": triton},
+            "cuda": torch.version.cuda,
+        }
+
+
+@dataclass
+class PartContext:
+    """What a part runs in. left: seconds until the whole benchmark must end. say: told of what is worth a line on the way, which is also kept."""
+
+    scale: Scale
+    device: Device
+    left: Callable[[], float] = lambda: math.inf
+    say: Callable[[str], None] = lambda text: None
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self.say(f"  {text}")
+
+    def limit(self, seconds: float) -> float:
+        """At most so long, and no longer than is left."""
+        return max(1.0, min(seconds, self.left()))
+
+    def model(self, shape: ModelShape, initializer_range: float = 0.02) -> Any:
+        return shape.build(self.device.torch, DTYPE, self.scale.context, initializer_range=initializer_range)

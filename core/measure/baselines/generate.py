@@ -35,7 +35,7 @@ def generate_waves(
 ) -> BaselineRun:
     """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
 
-    After `limit_s` seconds it is cut short: outputs are then shorter, or missing, and `about["cut"]` says so.
+    After `limit_s` seconds it is cut short: outputs are then shorter, or missing.
     """
     outputs, times, steps, cut = {}, {}, 0, False
     started = clock()
@@ -51,8 +51,7 @@ def generate_waves(
             cut = any(len(outputs[request.id]) < request.max_new_tokens for request in wave)
             if cut:
                 break
-    about = {"lanes": lanes, "padding": "left", **({"cut": True} if cut else {})}
-    return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, about)
+    return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes, "padding": "left"}, cut)
 
 
 def generate_serial(model: Any, work: Sequence[BaselineRequest], clock: Callable[[], float] = time.perf_counter) -> BaselineRun:

@@ -25,7 +25,7 @@ class BaselineRequest(NamedTuple):
 class BaselineRun:
     """outputs: generated ids by request. token_times: seconds from the start to each of a request's tokens, None if not observable.
 
-    steps: forward passes of the model, None if not observable. about: settings worth printing.
+    steps: forward passes of the model, None if not observable. about: settings worth printing. cut: its time was up before all was written.
     """
 
     outputs: Mapping[str, list[int]]
@@ -34,6 +34,7 @@ class BaselineRun:
     token_times: Mapping[str, list[float]] | None = None
     steps: int | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    cut: bool = False
 
     @property
     def result(self) -> RunResult:

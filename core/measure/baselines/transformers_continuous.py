@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -135,12 +136,6 @@ class TransformersContinuous:
         return self._manager.input_queue.qsize() > 0 or self._processor.scheduler.has_pending_requests()
 
     @property
-    def all_decode(self) -> bool:
-        """Whether every request has its first token and none its last."""
-        running = self._processor.scheduler.active_requests
-        return len(running) == len(self.work) and all(state.generated_tokens for state in running.values())
-
-    @property
     def outputs(self) -> dict[str, list[int]]:
         """Generated ids by request, including running ones."""
         running = self._processor.scheduler.active_requests
@@ -168,27 +163,34 @@ class TransformersContinuous:
 
 @contextmanager
 def ready(
-    model: Any, work: Sequence[BaselineRequest], lanes: int, budget: int = 256, clock: Callable[[], float] = time.perf_counter
+    model: Any,
+    work: Sequence[BaselineRequest],
+    lanes: int,
+    budget: int = 256,
+    clock: Callable[[], float] = time.perf_counter,
+    variant: Variant = _PLAIN,
+    limit_s: float = math.inf,
 ) -> Iterator[Callable[[], BaselineRun]]:
     """Sets up a pool and a loop, and tears them down at the end; the yielded function runs the loop once.
 
-    A run goes from the first submission to the last result; it raises InflightError if a request is dropped.
+    A run goes from the first submission to the last result, or is cut after `limit_s` seconds; it raises InflightError if a request is dropped.
     """
-    driver = TransformersContinuous(model, work, lanes, budget)
+    driver = TransformersContinuous(model, work, lanes, budget, variant)
 
     def run() -> BaselineRun:
-        started, stamped = clock(), time.perf_counter()
+        started, stamped, cut = clock(), time.perf_counter(), False
         driver.submit()
-        while driver.step():
-            pass
+        while driver.step() and not cut:
+            cut = driver.has_work and clock() - started > limit_s
         wall, results = clock() - started, driver.finished()
         lost = [request.id for request in work if request.id not in results or results[request.id].error]
-        if lost:
+        if lost and not cut:
             raise InflightError(f"transformers' continuous batching lost request {lost[0]}.")
-        outputs = {request.id: list(results[request.id].generated_tokens) for request in work}
-        stamps = {request.id: results[request.id].timestamps for request in work}
-        times = {r: [t - stamped for t in s] for r, s in stamps.items()} if all(stamps.values()) else None
-        return BaselineRun(outputs, wall, prompt_lengths(work), times, driver.steps, continuous_settings(work, lanes, budget))
+        stamps = {request: result.timestamps for request, result in results.items()}
+        is_timed = not cut and all(stamps.values())
+        times = {request: [t - stamped for t in stamps[request]] for request in stamps} if is_timed else None
+        about = continuous_settings(work, lanes, budget, variant)
+        return BaselineRun(driver.outputs, wall, prompt_lengths(work), times, driver.steps, about, cut)
 
     try:
         yield run
