@@ -346,7 +346,10 @@ class Recorder:
     def scheduled(self, began: tuple[float, _Snapshot | None], output: Any) -> None:
         """began: what `scheduling` returned."""
         scheduler, (t_start, snapshot) = self._scheduler, began
-        requests, waiting = scheduler.requests, scheduler.waiting
+        requests, waiting, deferred = scheduler.requests, scheduler.waiting, getattr(scheduler, "deferred_waiting", ())
+        holding = getattr(scheduler, "kv_holding_waiting", ())  # those whose KV is being loaded: they come first
+        queue = holding or waiting
+        head = queue.peek_request() if queue else None
         step: dict[str, Any] = {
             "kind": "step",
             "step": self._steps,
@@ -354,9 +357,10 @@ class Recorder:
             "t_scheduled": self.now(),
             "arrived": self._arrived,
             "preempted": self._preempted,
-            "waiting": len(waiting) + len(getattr(scheduler, "kv_holding_waiting", ())),
-            "head": waiting.peek_request().request_id if waiting else None,
-            "deferred": len(getattr(scheduler, "deferred_waiting", ())),
+            "waiting": len(waiting) + len(holding),
+            "head": None if head is None else head.request_id,
+            "deferred": len(deferred),
+            "skipped": head in deferred,  # whatever is free: its grammar, its adapter or its KV is not there yet
             "budget": scheduler.max_num_scheduled_tokens,
             "blocks_free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
