@@ -77,6 +77,7 @@ interface StepEvent {
   budget: { limit: number | null; decode: number; prefill: number; unused: number; binding: string };
   overrun: { request: string; rows: number }[];
   drafts: { request: string; drafted: number; accepted: number }[];
+  warnings?: string[]; // see `warningsOf`
 }
 
 interface ForwardPass {

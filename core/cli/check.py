@@ -17,6 +17,9 @@ from core.measure.verify import PROOFS, CheckResult, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace.file import lines_of
 from core.trace.header import Header
+from core.trace.messages import english
+
+MOST_WARNINGS = 20
 
 if TYPE_CHECKING:
     from core.runner.engine import Engine
@@ -29,7 +32,7 @@ def check(
 ) -> None:
     """Verify a trace: checksums, the rules that hold for every run, and every decision, which the scheduler takes again.
 
-    Exit code 1 and the line at fault if it fails. The last lines say what was proved and what was taken on trust.
+    Of another engine's run, steps that are against a rule are listed; it is valid all the same. Exit code 1 and the line at fault if it fails. The last lines say what was proved and what was taken on trust.
     """
     require_file(trace)
     try:
@@ -45,6 +48,7 @@ def check(
         "tokens": found.num_tokens,
         "rerun": found.rerun,
         "never_bound": found.never_bound,
+        "warnings": [{"step": step, "says": warning} for step, warning in found.warnings],
         "proofs": {fact: found.proof_of(fact) for fact in PROOFS},
     }
     finish(data, lambda _: _print_result(trace.name, found), json)
@@ -73,6 +77,10 @@ def _print_agreement(data: dict[str, Any]) -> None:
 def _print_result(name: str, found: CheckResult) -> None:
     cut = "" if found.complete else "; the run was cut short"
     print_line(f"{name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
+    for step, warning in found.warnings[:MOST_WARNINGS]:
+        print_line(f"step {step}: {warning}")
+    if (more := len(found.warnings) - MOST_WARNINGS) > 0:
+        print_line(english(f"… and {more:,} more [warning|warnings]; --json has them all."))
     for text in findings(found):
         print_line(text)
 

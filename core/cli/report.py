@@ -62,6 +62,8 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     for text in circumstances(trace.header):
         print_line(text)
     print_worst(trace)
+    if odd := [event.step for event in trace.events if event.warnings]:
+        print_line(english(f"{len(odd):,} [step has|steps have] warnings, first step {odd[0]}; `check` lists them."))
     if not trace.complete:
         print_line("This run was cut short.")
 
@@ -260,6 +262,7 @@ def _changes(event: StepEvent, names: Mapping[str, str]) -> str:
         and (event.admitted or event.finished or event.preempted)
     ):
         parts.append(f"{names[event.waiting.request]} waits: {english(reason(event.waiting.why))}")
+    parts += [f"odd: {warning}" for warning in event.warnings]
     return "; ".join(parts)
 
 

@@ -62,6 +62,7 @@ def step_json(trace: Trace, step: int, pass_index: int, order: Order, layer: int
         "step": step,
         "pass": pass_index,
         "layout": event.passes[pass_index].layout,
+        "warnings": list(event.warnings),
         "segments": [s._asdict() for s in event.segments if s.pass_index == pass_index],
         "queries": [list(q) for q in mask.queries],
         "keys": [list(k) for k in mask.keys],
@@ -91,6 +92,7 @@ def mask_lines(
     else:
         layout = english(f"{len(segments)} [request|requests] packed into one row of shape {shape}")
     lines = [Text(), Text(f"STEP {step}{which}: {_what(segments)}", style="bold"), Text(f"{computed}; {layout}")]
+    lines += [Text(warning, style="yellow") for warning in event.warnings]
     lines.append(Text())
     for row in rows_of(forward, segments):
         lines.append(_row(trace, row, forward.width if forward.layout == "padded" else 0, names, styles, width))

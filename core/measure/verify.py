@@ -39,7 +39,7 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "header.execution": ("bounded", "graphs and overruns occur only where it allows them; whether it was so is believed"),
     "header.leak": ("rerun", "whether requests read each other's keys: their tokens tell, and those the model alone can say"),
     "header.absent": ("bounded", "what another engine is said not to have recorded is not there; a run of ours lacks nothing"),
-    "header.source, created, engine, inferred, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, a rank is one of its ranks, and only what was simulated has a cost"),
+    "header.source, created, engine, kv_groups, inferred, device, device_name, threads, tensor_parallel, dtype, versions, notes, memory, cost": ("sealed", "nothing in a trace can prove them, though counts are counts, a rank is one of its ranks, and only what was simulated has a cost"),
     "event.step": ("replayed", "steps follow each other while there is work; without any, up to the next arrival"),
     "event.t_start, t_end": ("bounded", "in order"),
     "event.timings": ("bounded", "not negative and together no longer than the step; without a device's clock preparing, forward and sampling are the passes"),
@@ -55,6 +55,7 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "event.sampled.logprob, margin": ("rerun", "a greedy token's agree with each other; their values, the model alone can say"),
     "event.finished": ("replayed", "length, and end tokens where the header names them; cancellations and logits that were not finite came from outside and are believed"),
     "event.kv, budget": ("replayed", "every block by number, every hit by the tokens of the prompts, the split, and what bound"),
+    "event.warnings": ("bounded", "a run of ours has none; of another engine's steps they are found anew, whatever the file says"),
     "event.overrun, released, drafts": ("replayed", "who had stopped when the step was launched; who left which lane, before the passes or after them"),
     "texts": ("decoded", "one piece a token; decoded again where the tokenizer is here, another engine's too; else believed"),
     "end": ("replayed", "the steps are counted, and a complete run has ended; that one was cut after its last request had ended is believed"),
@@ -69,7 +70,7 @@ _ROUNDED_SHORT = 0.25  # and in 16 bits
 class CheckResult:
     """A valid trace. not_replayed, not_decoded: why its decisions and its texts are taken on trust, None if they were proved.
     never_bound: limits that never bound, so that nothing shows how large they were. rerun: how many tokens the model generated
-    again, None without a rerun.
+    again, None without a rerun. warnings: what breaks a rule of ours in another engine's run, each with its step.
     """
 
     header: Header
@@ -81,6 +82,7 @@ class CheckResult:
     not_decoded: str | None
     never_bound: tuple[Limit, ...] = ()
     rerun: int | None = None
+    warnings: tuple[tuple[int, str], ...] = ()
 
     def proof_of(self, fact: str) -> Proof:
         """How a fact of `PROOFS` is known for this trace."""
@@ -128,8 +130,10 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
     bound = _Bound(header)
     requests = steps = tokens = 0
     complete = False
+    warnings: list[tuple[int, str]] = []
     for record in reader.records():
         if isinstance(record, StepEvent):
+            warnings += [(record.step, warning) for warning in record.warnings]
             steps, tokens = steps + 1, tokens + len(record.sampled)
             _refuse(replay.fault(record) if replay else None, reader.line)
             bound.add(record)
@@ -164,6 +168,7 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
         None if texts else "the prompts were not recorded" if found is not None else "the model's tokenizer is not here",
         bound.never,
         _rerun(engine(header), header, written) if engine and written else None,
+        tuple(warnings),
     )
 
 

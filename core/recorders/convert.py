@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -159,17 +158,6 @@ def _followable(recording: Recording) -> list[dict[str, Any]]:
     return whole
 
 
-def _merged(changes: Iterable[BlockChange]) -> tuple[BlockChange, ...]:
-    """One record for each request, two where a table was released and allocated again."""
-    merged: dict[tuple[str, int], BlockChange] = {}
-    times_released = Counter[str]()
-    for change in changes:
-        key = change.request, times_released[change.request]
-        merged[key] = change._replace(added=merged[key].added + change.added) if key in merged else change
-        times_released[change.request] += change.released
-    return tuple(merged.values())
-
-
 class Conversion:
     """Follows the steps of a recording, one event each. start: the time 0 of the events, in seconds of the recording."""
 
@@ -181,7 +169,7 @@ class Conversion:
         self._run = RunState.of({}, recording.requeues)
         self._known: dict[str, _Known] = {}
         self._requests: list[dict[str, Any]] = []
-        self._changes: list[BlockChange] = []  # of the step
+        self._changes: list[BlockChange] = []  # of the step, in the order in which they happened
         self._lingering: list[str] = []  # over, and computed once more in the step to come
         self._steps, self._t = 0, 0.0
         self._margins = False  # whether logprobs are on record
@@ -214,12 +202,13 @@ class Conversion:
         scheduled = {request: at for at, request in enumerate(given)}
         joining = sorted(step["admitted"], key=lambda a: scheduled[a["request"]])
         admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
-        for request, groups, _ in step["blocks"]:
+        # In the same order: who shares a prefix that another computes in this step is often named before it.
+        for request, groups, _ in sorted(step["blocks"], key=lambda given: scheduled.get(given[0], len(scheduled))):
             if request not in self._known:
                 raise KeyError(request)
             ids = tuple(block - self._first_block for block in groups[0]) if groups else ()
             self._changes.append(BlockChange(request, ids, False))
-        run.take_blocks(KV(0, 0, _merged(self._changes)))
+        run.take_blocks(KV(0, 0, tuple(self._changes)))
         used = len({block for request in run.tables for block in run.blocks_of(request)})
         rows = [request for request in step.get("row_order", given) if request in given]
         segments = tuple(self._segment(given[request]) for request in rows)
@@ -254,7 +243,7 @@ class Conversion:
             segments=segments,
             sampled=sampled,
             finished=(*cancelled, *finished),
-            kv=KV(used, self._facts["num_blocks"], _merged(self._changes), tuple(hits)),
+            kv=KV(used, self._facts["num_blocks"], tuple(self._changes), tuple(hits)),
             budget=Budget(
                 step["budget"], decode, prefill, max(0, step["budget"] - total), waiting_why.limit if run.waiting else "none"
             ),

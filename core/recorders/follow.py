@@ -244,7 +244,7 @@ class Follower:
             raise InvalidTrace(fault)
         self._checker.forget_finished()
         self._conversion.forget_finished()
-        news.append(event)
+        news.append(event._replace(warnings=self._checker.warnings))
 
     def _lose(self, sentence: str) -> None:
         """What is known of the engine no longer holds, until it is seen empty."""

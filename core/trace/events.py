@@ -12,6 +12,7 @@ from core.trace.schema import from_object, table
 
 BeforeOrAfter = Literal["before", "after"]
 _NO_MICROSECONDS = 2.0**33  # seconds
+_RARE = ("warnings",)  # of a step's fields
 
 
 NOTHING_BINDS = Why("none")
@@ -203,7 +204,10 @@ class Draft(NamedTuple):
 
 
 class StepEvent(NamedTuple):
-    """One step. Steps count from 0; one in which nothing could run has no event."""
+    """One step. Steps count from 0; one in which nothing could run has no event.
+
+    warnings: of another engine's step, what our rules find odd in it, a sentence each. Whoever reads a file finds them anew.
+    """
 
     step: int
     t_start: float
@@ -223,10 +227,15 @@ class StepEvent(NamedTuple):
     overrun: tuple[Overrun, ...] = ()
     released: tuple[LaneReleased, ...] = ()
     drafts: tuple[Draft, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data by field; the records in it become arrays in field order."""
-        return self._asdict()
+        """Plain data by field; the records in it become arrays in field order. A field of `_RARE` is there only where it says something."""
+        data = self._asdict()
+        for name in _RARE:
+            if not data[name]:
+                del data[name]
+        return data
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepEvent:

@@ -170,7 +170,7 @@ class Reader:
             raise InvalidTrace(f"this is not a step: {error}.", self._number) from None
         self._refuse(fault)
         self._num_events += 1
-        return event
+        return event._replace(warnings=self._checker.warnings) if self._checker and self.header.engine else event
 
     def _texts(self, data: dict[str, Any]) -> TokenTexts:
         pieces = TokenTexts(data.get("request"), data.get("prompt"), data.get("output"))  # type: ignore[arg-type]

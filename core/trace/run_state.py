@@ -118,31 +118,65 @@ class RunState:
 
     def begin(self, event: StepEvent) -> None:
         """Arrivals, cancellations, preemptions, admissions and new blocks: the state while the passes run."""
-        step = event.step
-        for arrived in event.arrived:
-            self.arrive(step, arrived)
-        self.end_some(event, "before")
-        for preempted in event.preempted:
-            self.preempt(step, preempted)
-        cached = event.kv.cached_tokens
-        for admitted in event.admitted:
-            self.admit(admitted, cached.get(admitted.request, 0))
+        self.take_arrivals(event)
+        self.take_cancellations(event)
+        self.take_preemptions(event)
+        self.take_admissions(event)
         self.take_blocks(event.kv)
 
     def end(self, event: StepEvent) -> None:
         """Computed positions, new tokens, finished requests and the lanes they give back."""
+        self.take_passes(event)
+        self.take_ends(event)
+
+    def copy(self) -> RunState:
+        """Another state of the same run, which changes by itself from here."""
+        own = {name: value.copy() if isinstance(value, (dict, deque)) else value for name, value in vars(self).items()}
+        own["tables"] = {r: {group: table.copy() for group, table in tables.items()} for r, tables in self.tables.items()}
+        return RunState(**own)
+
+    def keep(self, requests: Set[str]) -> None:
+        """Forget every other request: each of them has finished and holds no lane. For a run without end."""
+        for request in self.num_tokens.keys() - requests:
+            self.forget(request)
+
+    # -- part by part ------------------------------------------------------------------------------------------------
+
+    def take_arrivals(self, event: StepEvent) -> None:
+        for arrived in event.arrived:
+            self.arrive(event.step, arrived)
+
+    def take_cancellations(self, event: StepEvent) -> None:
+        self._end_some(event, "before")
+
+    def take_preemptions(self, event: StepEvent) -> None:
+        for preempted in event.preempted:
+            self.preempt(event.step, preempted)
+
+    def take_admissions(self, event: StepEvent) -> None:
+        cached = event.kv.cached_tokens
+        for admitted in event.admitted:
+            self.admit(admitted, cached.get(admitted.request, 0))
+
+    def take_passes(self, event: StepEvent) -> None:
         for segment in event.segments:
             self.compute(segment)
         for sampled in event.sampled:
             self.sample(sampled)
         for draft in event.drafts:
             self.reject(draft)
-        self.end_some(event, "after")
 
-    def keep(self, requests: Set[str]) -> None:
-        """Forget every other request: each of them has finished and holds no lane. For a run without end."""
-        for request in self.num_tokens.keys() - requests:
-            self.forget(request)
+    def take_ends(self, event: StepEvent) -> None:
+        self._end_some(event, "after")
+
+    def _end_some(self, event: StepEvent, when: BeforeOrAfter) -> None:
+        """Requests that finish, and those that leave their lanes, before the passes or after them."""
+        for finished in event.finished:
+            if finished.when == when:
+                self.finish(event.step, finished)
+        for left in event.released:
+            if left.when == when:
+                self.leave(event.step, left)
 
     # -- record by record --------------------------------------------------------------------------------------------
 
@@ -193,15 +227,6 @@ class RunState:
     def reject(self, draft: Draft) -> None:
         """Drop the positions of tokens that were proposed and not accepted."""
         self.computed[draft.request] -= draft.drafted - draft.accepted
-
-    def end_some(self, event: StepEvent, when: BeforeOrAfter) -> None:
-        """Requests that finish, and those that leave their lanes, before the passes or after them."""
-        for finished in event.finished:
-            if finished.when == when:
-                self.finish(event.step, finished)
-        for left in event.released:
-            if left.when == when:
-                self.leave(event.step, left)
 
     def finish(self, step: int, finished: Finished) -> None:
         """A request finishes; if it holds a lane, it keeps it until `leave`."""

@@ -155,7 +155,7 @@ def test_speculation_is_recorded_as_what_it_is():
     tampered = trace.events[40]
     assert tampered.drafts
     trace.events[40] = tampered._replace(drafts=tuple(d._replace(accepted=d.drafted + 1) for d in tampered.drafts))
-    with pytest.raises(InvalidTrace, match="tokens in one pass"):
+    with pytest.raises(InvalidTrace, match="cannot have been drafted"):
         Trace.from_lines(trace.lines())
 
 

@@ -37,7 +37,7 @@ def test_the_newest_makes_room_and_nobody_else(trace):
     assert older != event.preempted[0].request and checked_to(trace, index).fault(event) is None
     lane = next(lane for lane, request in state.lanes.items() if request == older)
     forged = event._replace(preempted=(Preempted(older, state.computed[older], lane), *event.preempted[1:]))
-    assert checker.fault(forged) == f"step {event.step}: request {older!r} was preempted but is not the newest."
+    assert checker.fault(forged) == f"step {event.step}: request “{older}” was preempted but is not the newest."
 
 
 def test_nobody_is_admitted_out_of_turn(trace):
@@ -47,7 +47,7 @@ def test_nobody_is_admitted_out_of_turn(trace):
     forged = event._replace(admitted=(event.admitted[0]._replace(request=other), *event.admitted[1:]))
     assert (
         checked_to(trace, index).fault(forged)
-        == f"step {event.step}: request {other!r} was admitted before another that came first."
+        == f"step {event.step}: request “{other}” was admitted before another that came first."
     )
 
 

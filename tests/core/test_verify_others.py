@@ -1,4 +1,4 @@
-"""What `check` refuses in the traces of other engines, whose decisions are not taken again: reasons, drafts, and what is said to be absent."""
+"""What `check` finds odd, or refuses, in the traces of other engines, whose decisions are not taken again: reasons, drafts, and what is said to be absent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def made() -> dict[str, Rows]:
     traces = {"pressure": Trace.load(TRACES / "vllm-kv-pressure.jsonl"), "drafts": to_trace(read_raw([SPECULATION])[0])}
     for trace in traces.values():
         found = verify(trace.lines())
-        assert found.not_replayed and found.never_bound
+        assert found.not_replayed and found.never_bound and not found.warnings
     return {name: rows_of(trace) for name, trace in traces.items()}
 
 
@@ -52,9 +52,9 @@ def find_twice(rows: Rows) -> None:
 
 
 FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
-    "a reason with more free than there is": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(1, 77), "a reason"),
-    "a reason of a limit that it does not have": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"), "a reason"),
-    "a reason that leaves a limit out": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["blocks", 1, 1, 900]), "a reason"),
+    "a reason with more free than there is": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(1, 77), "reason has numbers"),
+    "a reason of a limit that it does not have": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"), "reason has numbers"),
+    "a reason that leaves a limit out": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["blocks", 1, 1, 900]), "reason has numbers"),
     "held back by another limit than who waits": ("pressure", lambda r: first(r, lambda e: not e["waiting"][0])["budget"].__setitem__(4, "blocks"), "held back"),
     "a probability that nobody recorded": ("pressure", lambda r: first(r, lambda e: e["sampled"])["sampled"][0].__setitem__(3, -1.0), "nobody recorded"),
     "a part of a step that nobody recorded": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(3, 1e-6), "that were recorded"),
@@ -72,12 +72,40 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
 }  # fmt: skip
 
 
+REFUSED = {"a prefix found twice", "windows of a model without layers", "a rank that there is not", "no ranks at all"}
+
+
 @pytest.mark.parametrize("forgery", FORGED)
-def test_a_forged_recording_is_refused(made: dict[str, Rows], forgery: str) -> None:
+def test_a_forged_recording_is_noticed(made: dict[str, Rows], forgery: str) -> None:
+    """What cannot be followed is refused; all else is said of its step, and the run goes on to its end."""
     of, forge, said = FORGED[forgery]
     rows = copy.deepcopy(made[of])
     forge(rows)
-    with pytest.raises(InvalidTrace, match=said):
+    if forgery in REFUSED:
+        with pytest.raises(InvalidTrace, match=said):
+            verify(file.sealed(rows))
+    else:
+        found = verify(file.sealed(rows))
+        assert said in found.warnings[0][1] and found.num_steps == verify(file.sealed(made[of])).num_steps
+
+
+def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[str, Rows]) -> None:
+    """One step forged, and no other has a warning; what a file says of its warnings counts for nothing."""
+    rows = copy.deepcopy(made["pressure"])
+    forged = first(rows, lambda e: e["waiting"][2] and e["step"] > 40)
+    forged["waiting"][0] += 1
+    forged["warnings"] = ["Somebody else's words."]
+    found = verify(file.sealed(rows))
+    assert found.warnings == (
+        (forged["step"], f"The queue has a length of {forged['waiting'][0] - 1}, and the step says {forged['waiting'][0]}."),
+    )
+    assert [e.warnings for e in Trace.from_lines(file.sealed(rows)).events if e.warnings] == [(found.warnings[0][1],)]
+
+
+def test_a_run_of_ours_has_no_warnings() -> None:
+    rows = rows_of(Trace.load(TRACES / "three-short.jsonl"))
+    first(rows, lambda e: True)["warnings"] = ["This is odd."]
+    with pytest.raises(InvalidTrace, match="only of another engine's steps"):
         verify(file.sealed(rows))
 
 

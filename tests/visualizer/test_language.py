@@ -11,6 +11,7 @@ import pytest
 
 from core.config import POLICIES
 from core.measure.metrics import DEFINITIONS
+from core.trace import block_rules, step_rules
 from core.trace.events import Why
 from core.trace.messages import key_of
 from core.trace.phrases import ALIGNMENTS, LIMITS, SETTINGS, bound, brief, reason, setting
@@ -65,6 +66,29 @@ def test_what_the_page_says_of_runs_policies_and_questions_has_its_german():
     ]
     said += [words for question in catalogue.QUESTIONS.values() for words in question.values()] + list(ALIGNMENTS.values())
     assert [text for text in said if key_of(text)[0] not in german] == []
+
+
+def test_every_warning_of_a_recorded_step_has_its_german():
+    """What the rules return in words: with its number or its quoted name in each hole, a capital and a full stop, as `Checker` makes warnings."""
+    modules = [ast.parse(Path(module.__file__).read_text("utf-8")) for module in (step_rules, block_rules)]
+    returned = [node.value for module in modules for node in ast.walk(module) if isinstance(node, ast.Return)]
+    said = {
+        text for value in returned if isinstance(value, ast.Constant | ast.JoinedStr) for text in _templates(_filled(value), {})
+    }
+    said |= {
+        "the prompt of request “…” has a token id beyond the vocabulary of 7",
+        "not those leave their lanes before the passes who have to",
+    }
+    said = {text.replace("lanes # the", "lanes after the") for text in said}
+    keys = {key_of(f"{text[0].upper()}{text[1:]}.")[0] for text in said}
+    assert len(keys) > 40 and sorted(keys - language.catalogue("de").keys()) == []
+
+
+def _filled(value: ast.AST) -> ast.AST:
+    """An f-string with quoted names in place of calls that quote one."""
+    if isinstance(value, ast.JoinedStr):
+        value.values = [ast.Constant("“…”") if "quoted(" in ast.unparse(part) else part for part in value.values]
+    return value
 
 
 def test_what_stays_english_is_stated():

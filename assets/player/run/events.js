@@ -27,4 +27,7 @@ export function eventReader(records) {
   return (event) => /** @type {any} */ (Object.fromEntries(kinds.StepEvent.map(([field, key, kind]) => [key, read(kind, event[field])])));
 }
 
+/** What is odd in another engine's step, a sentence each. @param {StepEvent} event */
+export const warningsOf = (event) => event.warnings || [];
+
 const camel = (/** @type {string} */ name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());

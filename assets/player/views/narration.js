@@ -1,9 +1,13 @@
-// One sentence a step and, one click away, the reason of every decision. The words come with the replay; here they are only shown.
+// One sentence a step, what is odd in it, and, one click away, the reason of every decision. The words come with the replay; here they are only shown.
 
 import { dims } from "../parts/colours.js";
 import { find, h, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { plain, spans } from "../parts/chips.js";
+import { warningsOf } from "../run/events.js";
+
+/** A warning of a step, with a chip for each request that it quotes. @param {Run} run @param {string} warning @returns {Span[]} */
+const warned = (run, warning) => t(warning).split(/“([^”]*)”/).map((part, n) => (n % 2 ? (run.request(part) ? { request: run.request(part) } : `“${part}”`) : part));
 
 export class Narration {
   /** @param {HTMLElement} panel */
@@ -36,10 +40,11 @@ export class Narration {
     if (this._shown.caption !== frame.caption || this._shown.run !== run) {
       Object.assign(this._shown, { caption: frame.caption, run });
       const holding = new Set(frame.lanes.map((l) => l.request));
-      this.sentence.replaceChildren(...spans(state, this.say(frame), (r) => holding.has(r)));
+      const odd = warningsOf(frame.event).map((warning) => h("span", { class: "odd" }, " ", ...spans(state, warned(run, warning), (r) => holding.has(r))));
+      this.sentence.replaceChildren(...spans(state, this.say(frame), (r) => holding.has(r)), ...odd);
       const n = frame.caption ? frame.caption.why.length : 0;
-      this.button.hidden = !n;
-      if (n) tell(find(this.button, "span"), `${n} [reason|reasons]`);
+      this.button.hidden = !n && !odd.length;
+      tell(find(this.button, "span"), odd.length ? `${odd.length} [warning|warnings], ${n} [reason|reasons]` : `${n} [reason|reasons]`);
       if (!this.list.hidden) this._fill(state);
     }
     if (this._shown.focus !== focus || this._shown.dimmed !== frame.caption) {
@@ -47,7 +52,8 @@ export class Narration {
       for (const el of /** @type {NodeListOf<HTMLElement>} */ (this.sentence.querySelectorAll(".chip"))) el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     }
     clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
-    this._timer = setTimeout(() => setText(this.live, `${t(`Step ${frame.event.step}.`)} ${plain(state, this.say(frame))}`), 350);
+    const heard = () => [t(`Step ${frame.event.step}.`), plain(state, this.say(frame)), ...warningsOf(frame.event).map((warning) => plain(state, warned(run, warning)))].join(" ");
+    this._timer = setTimeout(() => setText(this.live, heard()), 350);
   }
 
   /** @param {Frame} frame */
@@ -59,9 +65,10 @@ export class Narration {
 
   /** @param {ViewState} state */
   _fill(state) {
-    const { frame } = state;
+    const { frame, run } = state;
     const holding = new Set(frame.lanes.map((l) => l.request));
     const reasons = frame.caption ? frame.caption.why : [];
-    this.list.replaceChildren(...reasons.map((reason) => h("li", {}, ...spans(state, reason, (r) => holding.has(r)))));
+    const line = (/** @type {string | null} */ kind, /** @type {Span[]} */ said) => h("li", { class: kind }, ...spans(state, said, (r) => holding.has(r)));
+    this.list.replaceChildren(...warningsOf(frame.event).map((warning) => line("odd", warned(run, warning))), ...reasons.map((reason) => line(null, reason)));
   }
 }

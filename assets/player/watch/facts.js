@@ -1,9 +1,10 @@
-// The facts of the run on screen, as a list: model, device, limits, memory, and its engine's notes on them. From the header alone.
+// The facts of the run on screen, as a list: model, device, limits, memory, and its engine's notes on them. From the header, and what its steps warn of.
 
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
+import { warningsOf } from "../run/events.js";
 
 const SOURCES = { recorded: "Recorded", live: "Run here", uploaded: "Uploaded", simulated: "Simulated" };
 /** @type {[string, number][]} */
@@ -39,8 +40,15 @@ export function factsOf(run) {
     ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
     ["Not recorded by the engine", list(header.absent || [])],
     ...Object.entries(header.inferred || {}).map(([fact, rule]) => ["Inferred", `${fact}: ${rule}`]),
+    ["Warnings", oddSteps(run)],
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
+}
+
+/** How many steps are against a rule that every run obeys, and which is the first. */
+function oddSteps(run) {
+  const odd = run.events.filter((event) => warningsOf(event).length);
+  return odd.length && t(`${count(odd.length)} [step is|steps are] against a rule that every run obeys, first step ${odd[0].step}`);
 }
 
 /** The policy and its limits: in our words, and in vLLM's. */
