@@ -21,6 +21,7 @@ from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .groups import Leaving, groups_of
 from .writer import QUEUED_RECORDS, Parts, RawWriter, log
 
 __version__ = "0.1.0"
@@ -219,7 +220,8 @@ class Recorder:
         parallel = "parallel_config"
         index, size = (read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size"))
         rank, ranks = _place(index, size)
-        groups = read(scheduler, "kv_cache_config.kv_cache_groups")
+        groups = groups_of(scheduler, read)
+        self._leaving = Leaving(scheduler, groups or [])
         blocks = read(scheduler, "kv_cache_config.num_blocks")
         header = {
             "kind": "header",
@@ -249,7 +251,7 @@ class Recorder:
             "block_size": read(scheduler, "block_size"),
             "num_blocks": None if blocks is None else blocks - 1,
             "first_block": 1,  # block 0 is vLLM's null block
-            "kv_groups": None if groups is None else len(groups),
+            "kv_groups": groups,
             "num_spec_tokens": read(scheduler, "num_spec_tokens"),
             **{fact: read(scheduler, f"vllm_config.{path}") for fact, path in _PARTS.items()},
             "prompts": "hashed" if self._hashed else "ids",
@@ -288,6 +290,7 @@ class Recorder:
 
     def preempted(self, request: Any) -> None:
         self._preempted.append((request.request_id, request.num_computed_tokens))
+        self._leaving.forget(request.request_id)
 
     def aborted(self, requests: list[str], status: Any) -> None:
         data = {"kind": "abort", "t": self.now(), "requests": requests, "status": str(status)}
@@ -367,6 +370,10 @@ class Recorder:
         has_news = step["arrived"] or step["preempted"]
         self._arrived, self._preempted = [], []
         decisions = _Decisions.of(output, requests)
+        for request in output.finished_req_ids:
+            self._leaving.forget(request)
+        if left := self._leaving.of_step(output.num_scheduled_tokens, decisions.blocks):
+            step["left"] = left
         if output.total_num_scheduled_tokens:
             if len(self._open) >= QUEUED_RECORDS:
                 raise RuntimeError(f"{QUEUED_RECORDS} steps were scheduled whose results never came back")

@@ -1,0 +1,86 @@
+"""KV cache groups: layers that share a block table for each request. What each is, and which blocks leave a table before the request ends.
+
+Source: vLLM 0.32, v1/core/single_type_kv_cache_manager.py and v1/kv_cache_interface.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+_KEEP_ALL = ("full_attention", "mla_attention", "sink_full_attention", "encoder_only_attention", "cross_attention")
+_LEAVE_IN_ORDER = ("sliding_window", "sliding_window_mla", "chunked_local_attention")
+
+
+def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str, Any]] | None:
+    """The KV cache groups for the header: layers that share a block table for each request. kind: vLLM's own word. window: tokens that the layers
+    look back over. None where vLLM does not tell.
+    """
+    groups = read(scheduler, "kv_cache_config.kv_cache_groups")
+    metadata = read(scheduler, "kv_cache_manager.kv_cache_event_metadata")
+    managers = read(scheduler, "kv_cache_manager.coordinator.single_type_managers")
+    if groups is None or metadata is None or managers is None:
+        return None
+    facts = []
+    for group, (kind, window), manager in zip(groups, metadata, managers, strict=True):
+        spec = group.kv_cache_spec
+        if hasattr(spec, "rswa_window"):  # called full attention there, but blocks leave from the middle
+            kind, window = "r_swa", spec.rswa_window
+        elif kind == "chunked_local_attention":
+            window = spec.attention_chunk_size
+        layers = [re.search(r"\.(\d+)\.", f".{name}.") for name in group.layer_names]
+        indices = sorted({int(layer[1]) for layer in layers if layer}) if all(layers) else None
+        facts.append({"kind": kind, "window": window, "block_size": manager.block_size, "layers": indices})
+    return facts
+
+
+class Leaving:
+    """Notices which blocks leave a request's table before the request ends: vLLM puts its null block in their places.
+
+    Where blocks leave from the head on, a step costs a look at the first of each table that is left; elsewhere a look at all of them.
+    """
+
+    def __init__(self, scheduler: Any, groups: list[dict[str, Any]]) -> None:
+        managers = scheduler.kv_cache_manager.coordinator.single_type_managers if groups else ()
+        self._kinds = {index: group["kind"] for index, group in enumerate(groups) if group["kind"] not in _KEEP_ALL}
+        self._blocks = {index: managers[index].req_to_blocks for index in self._kinds}
+        self._ids: dict[str, dict[int, list[int]]] = {}  # the tables, by request and group, with 0 where a block has left
+        self._first: dict[tuple[str, int], int] = {}  # the first place that may have a block, where they leave in order
+
+    def of_step(self, scheduled: dict[str, int], blocks: list[list[Any]]) -> list[list[Any]]:
+        """[request, group, ids] of the blocks that left. blocks: what the step adds to the tables, after that."""
+        left: list[list[Any]] = []
+        changed = {request: tables for request, tables, _ in blocks}
+        for request, _, kind in blocks:
+            if kind == "table":
+                self.forget(request)
+        for request in scheduled if self._kinds else ():
+            tables, known = changed.get(request), self._ids.setdefault(request, {})
+            for group in self._kinds:
+                ids = known.setdefault(group, [])
+                if ids and (gone := self._gone(request, group, ids)):
+                    left.append([request, group, gone])
+                if tables is not None:
+                    ids += tables[group]
+        return left
+
+    def _gone(self, request: str, group: int, ids: list[int]) -> list[int]:
+        in_order = self._kinds[group] in _LEAVE_IN_ORDER
+        now, first, gone = self._blocks[group].get(request, ()), self._first.get((request, group), 0), []
+        for place in range(first, min(len(ids), len(now))):
+            if now[place].is_null:
+                if ids[place]:
+                    gone.append(ids[place])
+                    ids[place] = 0
+                first = place + 1
+            elif in_order:
+                break
+        if in_order:
+            self._first[request, group] = first
+        return gone
+
+    def forget(self, request: str) -> None:
+        """It is over, or has lost its cache."""
+        for group in self._ids.pop(request, {}):
+            self._first.pop((request, group), None)
