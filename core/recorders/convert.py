@@ -20,6 +20,7 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
+from core.recorders.groups import WINDOWS, infer_windows, kv_groups, windows_of
 from core.recorders.raw import Recording, gathered, is_raw, read_raw
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.recorders.unshown import unshown
@@ -88,9 +89,13 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
     steps = _followable(recording)
     start = min((a["t"] for step in steps for a in step["arrived"]), default=steps[0]["t_start"] if steps else 0.0)
-    conversion = Conversion(recording, start)
-    computed = [frozenset(s["request"] for s in step["segments"]) for step in steps] + [frozenset()]
-    events = [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
+    conversion, events = _followed(recording, steps, start)
+    is_silent = isinstance(recording.header.get("kv_groups"), int)  # on which blocks left a window
+    if is_silent and any(e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, steps, strict=True)):
+        if infer_windows(recording.header, steps, events):
+            conversion, events = _followed(recording, steps, start)
+        else:
+            recording.faults.append("Blocks left their requests that nobody recorded, so more are drawn than were in use.")
     model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:
         tokenizer = tokenizer_of(str(model))
@@ -99,6 +104,12 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     if tokenizer is None or recording.is_hashed:
         trace.recorded_texts = conversion.plain_texts()
     return trace
+
+
+def _followed(recording: Recording, steps: list[dict[str, Any]], start: float) -> tuple[Conversion, list[StepEvent]]:
+    conversion = Conversion(recording, start)
+    computed = [frozenset(s["request"] for s in step["segments"]) for step in steps] + [frozenset()]
+    return conversion, [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
 
 
 def ruled(recording: Recording) -> Trace:
@@ -202,12 +213,14 @@ class Conversion:
         scheduled = {request: at for at, request in enumerate(given)}
         joining = sorted(step["admitted"], key=lambda a: scheduled[a["request"]])
         admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
+        self._changes += self._leaving(step)
         # In the same order: who shares a prefix that another computes in this step is often named before it.
-        for request, groups, _ in sorted(step["blocks"], key=lambda given: scheduled.get(given[0], len(scheduled))):
+        for request, tables, _ in sorted(step["blocks"], key=lambda given: scheduled.get(given[0], len(scheduled))):
             if request not in self._known:
                 raise KeyError(request)
-            ids = tuple(block - self._first_block for block in groups[0]) if groups else ()
-            self._changes.append(BlockChange(request, ids, False))
+            for group, ids in enumerate(tables):
+                added = tuple(None if block < self._first_block else block - self._first_block for block in ids)
+                self._changes += [BlockChange(request, added, False, group)] if added else []
         run.take_blocks(KV(0, 0, tuple(self._changes)))
         used = len({block for request in run.tables for block in run.blocks_of(request)})
         rows = [request for request in step.get("row_order", given) if request in given]
@@ -326,6 +339,13 @@ class Conversion:
         self._run.leave(self._steps, left)
         return left
 
+    def _leaving(self, step: dict[str, Any]) -> list[BlockChange]:
+        """Blocks that left a table before this step's blocks joined: one that leaves may join another table in the same step."""
+        return [
+            BlockChange(request, (), False, group, tuple(block - self._first_block for block in ids))
+            for request, group, ids in step.get("left", ())
+        ]
+
     # -- what was computed -------------------------------------------------------------------------------------------
 
     def _segment(self, given: dict[str, Any]) -> Segment:
@@ -427,14 +447,17 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
             ranks=recording.ranks,
             clock=_clock(facts, start),
         ),
-        inferred=_INFERRED | ({"waiting": "new requests join the end, and so do preempted ones"} if requeues else {}),
+        inferred=_INFERRED
+        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {})
+        | ({"waiting": "new requests join the end, and so do preempted ones"} if requeues else {}),
         absent=("prepare", "sample", *absent, *(("prompts",) if recording.is_hashed else ())),
-        model=_model(model, facts),
+        model=replace(_model(model, facts), windows=windows_of(kv_groups(facts))),
         device="not recorded",
         device_name="not recorded",
         dtype=str(facts.get("dtype", "")).removeprefix("torch."),
         config=config,
         num_blocks=facts["num_blocks"],
+        kv_groups=kv_groups(facts),
         workload=workload["name"],
         arrival_unit=workload["arrival_unit"],
         versions={name: recording.version},
