@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         print(refusal, file=sys.stderr)
         return 2
 
-    from core.errors import InflightError  # after the help and the port: what follows loads Gradio
+    from core.errors import InflightError  # after the help and the port: this loads Gradio
     from visualizer.page.stubs import skip_stubs
 
     skip_stubs()
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
 
 
 def _cannot_listen(host: str, port: int) -> str:
-    """Why the page cannot be served there, in a sentence; empty where it can."""
+    """Why the page cannot be served there, in a sentence; empty if it can."""
     if not 0 < port < 65536:
         return f"Port {port} does not exist: choose one from 1 to 65535."
     try:

@@ -84,7 +84,7 @@ class EngineConfig:
         return 1 if self.policy.one_lane else self.max_num_seqs
 
     def under(self, policy: Policy | str, **limits: Any) -> EngineConfig:
-        """The same limits under another policy; prefix caching only where that can share blocks. limits: asked for by name, never dropped.
+        """The same limits under another policy; prefix caching only where that can share blocks. limits: requested explicitly, so never dropped.
 
         Raises InvalidConfig for an unknown policy or limit, or limits that contradict each other.
         """

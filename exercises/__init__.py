@@ -1,1 +1,1 @@
-"""Four exercises for a course: write the heart of an engine yourself, and have it checked against the engine's own decisions."""
+"""Four exercises for a course: write the core of an engine yourself, and check it against the engine's own decisions."""

@@ -1,4 +1,4 @@
-"""`python -m exercises [name …]`: check the exercises in `yours.py`, in this folder or else beside this file."""
+"""`python -m exercises [name …]`: check the exercises in `yours.py`, in the current folder or beside this file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exercises.checks import EXERCISES, Result
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import standalone_html
 
-BLANK = Path(__file__).with_name("yours.py")  # no answers yet, unless they are written there
+BLANK = Path(__file__).with_name("yours.py")  # has no answers, unless they are written there
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m exercises") -> int:

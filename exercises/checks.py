@@ -1,4 +1,4 @@
-"""Each exercise checked against the engine: the first step, cell or call at which they differ, in one sentence."""
+"""Checks each exercise against the engine: the first step, cell or call at which they differ, in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Your answers. Each function says what it is given and what it must return; `python -m exercises` checks it."""
+"""Your answers. Each docstring says what the function is given and must return; `python -m exercises` checks it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def schedule_continuous(
 
     running: those that hold a lane, in order of admission. Together they may compute at most `budget` positions. First every
     decoding request gets one position, then prompts already begun continue, then waiting requests are admitted in order while a lane
-    and budget are left. A prompt that does not fit gets what is left of the budget.
+    and budget are left. A prompt that does not fit gets the rest of the budget.
     """
     raise NotImplementedError
 
@@ -30,7 +30,7 @@ def block_diagonal_mask(chunks: list[Chunk]) -> list[list[bool]]:
     """The mask of a packed row: one row per position computed now, one column per key.
 
     Rows: the chunks one after the other, positions `start` … `end - 1` of each. Columns: for each chunk its keys 0 … `end - 1`. A
-    position may look at the keys of its own request up to and including itself.
+    position may attend to the keys of its own request up to and including itself.
     """
     raise NotImplementedError
 

@@ -1,6 +1,6 @@
 """The page on which a run is watched. Reads traces and events; starts and stops engines only through core's public names.
 
-Importing it gives traces a picture in notebooks: the player inline, in a frame of its own, which asks no network and no server.
+Importing it lets notebooks display traces: the player inline, in its own frame, without network or server.
 """
 
 from core.trace.trace import Trace
@@ -10,7 +10,7 @@ def _repr_html_(self: Trace) -> str:
     import html
 
     from visualizer.documents.replay import replay
-    from visualizer.page.bundle import page_html  # read from disk when a notebook asks
+    from visualizer.page.bundle import page_html  # read from disk when a notebook needs it
 
     if not self.events:
         return "<p>An empty trace: nothing has run yet.</p>"

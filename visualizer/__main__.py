@@ -1,4 +1,4 @@
-"""`python -m visualizer …`, and `inflight …` where it is installed: the engine's commands, and beside them those of the page."""
+"""`python -m visualizer …`, or `inflight …` when installed: the engine's commands, and those of the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = "python -m visualizer"
 
 def page(context: typer.Context) -> None:
     """Open the page; `page --help` lists its options."""
-    from app import main as serve  # the page is what loads Gradio
+    from app import main as serve  # only the page loads Gradio
 
     sys.exit(serve(context.args, f"{PROGRAM} page"))
 
@@ -40,7 +40,7 @@ def record_comparisons(
     threads: Threads = None,
     device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
 ) -> None:
-    """Measure the comparisons that ship with the page and write them to assets/comparisons. Wants a quiet machine."""
+    """Measure the comparisons that ship with the page and write them to assets/comparisons. Needs a quiet machine."""
     from visualizer.documents.record import record_comparisons as measure
 
     _print_sizes(measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note))
@@ -74,7 +74,7 @@ commands = program(
         "export-site": export_site,
     }
 )
-for name, command in {"page": page, "exercises": exercises}.items():  # with options of their own
+for name, command in {"page": page, "exercises": exercises}.items():  # these parse their own options
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
     commands.command(name, short_help=command.__doc__, context_settings=settings, add_help_option=False)(command)
 

@@ -1,6 +1,6 @@
 """The Gradio app: one Blocks with the player, the server's functions as its API, and how it is launched.
 
-The only module here that knows Gradio. Scrubbing never comes back to Python: the player fetches a replay by its address and asks the server only
+The only module that imports Gradio here. Scrubbing never involves Python: the player fetches a replay by its address and calls the server only
 to run, open or export.
 """
 
@@ -47,16 +47,16 @@ from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
 
-# Gradio's page for a shared address asks its scripts from elsewhere, which our policy forbids: its page for this address is as good there.
+# Gradio's page for a shared address loads scripts from elsewhere, which our policy forbids; its page for a local address works there, too.
 _ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
-_LAST_WORDS = 1.0  # seconds for what is still being written at the end
-_EVERYBODY = 200  # requests served at once; runs have a line of their own
+_LAST_WORDS = 1.0  # seconds for answers still being written at the end
+_EVERYBODY = 200  # requests served at once; runs have their own queue
 
 
 def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
-    """The page. Watch is there from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened.
+    """The page. Watch is included from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened.
 
-    options: more of the player's.
+    options: more options of the player.
     """
     options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {"server": True}
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
@@ -79,12 +79,12 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
 
 
 def _literal(html: str) -> str:
-    """Markup that Gradio's template languages leave alone: `${…}` and `{{…}}` mean something to them."""
+    """Escape markup for Gradio's template languages, which interpret `${…}` and `{{…}}`."""
     return html.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${").replace("{{", "\\{{")
 
 
 def _api(server: Server, page: gr.Blocks) -> None:
-    """What is asked and answered at once, as HTTP endpoints, `gradio_api/call/<name>`; jobs and files have `routes` of their own."""
+    """Simple calls as HTTP endpoints, `gradio_api/call/<name>`; jobs and files have their own `routes`."""
 
     async def run(spec: dict[str, Any], request: gr.Request) -> AsyncIterator[dict[str, Any]]:
         """Run a workload and stream what happens: for gradio_client.
@@ -100,23 +100,23 @@ def _api(server: Server, page: gr.Blocks) -> None:
             return
         unread = page._queue.pending_messages_per_session.get(request.session_hash)
         while unread and not unread.empty() and server.is_at_work(begun["job"]):
-            await asyncio.sleep(0.05)  # Gradio starts us though nobody may open the stream: until then nobody follows the job
+            await asyncio.sleep(0.05)  # Gradio calls this even if nobody opens the stream; until then the job has no reader
         seq = itertools.count()
         async for piece in server.follow(begun["job"]):
             data = [line.removeprefix("data: ") for line in piece.decode().splitlines() if line.startswith("data: ")]
             for delta in itertools.chain.from_iterable(map(json.loads, data)):
                 number = {"seq": next(seq)}
-                yield number  # gradio_client is sent differences, which Gradio 6.31 gets wrong for nested lists
+                yield number  # gradio_client receives differences, which Gradio 6.31 computes wrongly for nested lists
                 yield number | delta
 
     files = (server.lessons, server.lesson_file, server.export, server.export_ranks, server.open_comparison)
     for endpoint in (run, server.cancel, server.state, server.comparisons, *files):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
-    gr.api(server.attention, api_name="attention", concurrency_limit=2)  # it computes
+    gr.api(server.attention, api_name="attention", concurrency_limit=2)  # runs a model
 
 
 def _whole(address: str) -> str:
-    """An address of this page with the page's own before it, on a Space, where that is known: who shows a link's picture needs it."""
+    """An absolute address of this page, on a Space, where the host is known: link previews need it for the picture."""
     own = os.environ.get("SPACE_HOST")
     return f"https://{own}/{address}" if own else address
 
@@ -136,15 +136,14 @@ def launch(
 ) -> tuple[Any, ...]:
     """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
 
-    trust_visitors: on an address that others reach they get the limits of a page at home. trace_hosts: see `origins`. live: whether
-    visitors share an engine, of `live_model`; by default everywhere but on a Space, where they are strangers to each other. teacher_token:
-    made up where none is given. follow: recordings of another engine that are shown in that one's place; tokenizer: of its model, if it is not
-    where they say. options: passed on to `Blocks.launch`, e.g. `server_port`. Raises InflightError under torchrun, and for a
-    model that strangers may not run.
+    trust_visitors: on a public address they get the limits of a page at home. trace_hosts: see `origins`. live: whether visitors share an
+    engine, running `live_model`; by default everywhere except on a Space, where they are strangers to each other. teacher_token: generated if
+    not given. follow: recordings of another engine to show instead; tokenizer: of its model, if it is not where they say. options: passed on
+    to `Blocks.launch`, e.g. `server_port`. Raises InflightError under torchrun, and for a model that strangers may not run.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
-    wait_passively()  # nothing has loaded torch yet: the first run does, or the page once it is served
+    wait_passively()  # torch is not loaded yet: the first run loads it, or the page once it is served
     elsewhere = origins_of(trace_hosts)
     share = is_shared(options.pop("share", None))
     host = "shared" if share else options.get("server_name")
@@ -159,9 +158,9 @@ def launch(
             f"The page's files cannot be written: {(error.strerror or str(error)).lower()}. TMPDIR names another place."
         ) from None
     if follow and is_space():
-        raise InflightError("A Space is public: no engine's recordings are followed there.")
+        raise InflightError("A Space is public: recordings of an engine cannot be followed there.")
     if live_model not in BUILTIN_MODELS and not here.any_model:
-        raise InflightError(f"Where strangers can ask, one of the page's own models is shared: {', '.join(BUILTIN_MODELS)}.")
+        raise InflightError(f"On a public page only built-in models can be shared: {', '.join(BUILTIN_MODELS)}.")
     models = ModelCache()
     server = Server(store, here, traces, models)
     shared: SharedEngine | Followed | None = None
@@ -173,9 +172,9 @@ def launch(
         store.pin(path)
     live_tab = shared.options if shared else None
     page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes)
-    page.space_id = None  # Gradio's header for a Space that is looked at alone asks fonts and pictures from elsewhere
+    page.space_id = None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
     templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
-    page._queue.sleep_when_free = 0.02  # Gradio looks every millisecond whether somebody asks, which costs a tenth of a core
+    page._queue.sleep_when_free = 0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core
     served = page.launch(
         app_kwargs={
             "middleware": [
@@ -213,15 +212,15 @@ def launch(
 
 
 def is_shared(asked: bool | None) -> bool:
-    """Whether the page gets a public address through Gradio's tunnel, as Gradio decides where it is not told: strangers come by it."""
+    """Whether the page gets a public address through Gradio's tunnel, by Gradio's own rules if not set explicitly: strangers can use it."""
     if asked is not None:
         return asked
     return colab_check() or is_hosted_notebook() or os.environ.get("GRADIO_SHARE", "").lower() == "true"
 
 
 def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listening: Any) -> None:
-    """Wait for Ctrl-C or an order to end, then end: what the shared engine has under way is finished, unless a second order comes; other
-    engines end at their next step, the folder with its files, and no thread is waited for longer."""
+    """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished unless a second signal comes; other engines end at
+    their next step, the folder is removed, and no other thread is waited for."""
     interrupted, again = threading.Event(), threading.Event()
     for order in (signal.SIGINT, signal.SIGTERM):
         signal.signal(order, lambda number, frame: (again if interrupted.is_set() else interrupted).set())
@@ -229,13 +228,13 @@ def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listen
     if shared is not None:
         shared.drain(again)
     server.jobs.stop(seconds=0.5)
-    listening.should_exit = True  # answers that are being written come to their end
+    listening.should_exit = True  # answers being written are completed
     listening.thread.join(_LAST_WORDS)
     shutil.rmtree(server.store.folder, ignore_errors=True)
     sys.stdout.flush()
-    os._exit(0)  # a thread inside torch would abort an interpreter that shuts down around it
+    os._exit(0)  # a thread inside torch would abort an interpreter that is shutting down
 
 
 def _enter(request: Request) -> None:
-    """As Gradio leaves it for its own events: ZeroGPU looks here for whose quota pays."""
+    """Set the request as Gradio does for its own events: ZeroGPU reads it to find whose quota to use."""
     LocalContext.request.set(gr.Request(request))

@@ -256,7 +256,7 @@ def nearest_to_median(values: Sequence[float]) -> int:
     return min(range(len(values)), key=lambda i: abs(values[i] - middle))
 
 
-# -- what a comparison on record contradicts ---------------------------------------------------------------------------
+# -- what a recorded comparison contradicts ----------------------------------------------------------------------------
 
 
 _TIMED = (

@@ -187,7 +187,7 @@ def test_a_visitor_has_one_task_and_others_queue(tmp_path):
         return again[-1]["error"], waits
 
     refused, waits = apart(go())
-    assert "still going" in refused and waits["progress"] == {"ahead": 1}
+    assert "still running" in refused and waits["progress"] == {"ahead": 1}
 
 
 def test_the_recorded_comparisons_open(tmp_path):
@@ -199,7 +199,7 @@ def test_the_recorded_comparisons_open(tmp_path):
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
     assert made["equivalence"]["leak"]["differing_tokens"] > 0
     assert len(made["runs"]["static"]["events"]) == 480 and len(made["runs"]["continuous"]["events"]) == 300
-    with pytest.raises(InflightError, match="There is no such comparison on record"):
+    with pytest.raises(InflightError, match="There is no such recorded comparison"):
         open_recorded("../secrets", store)
 
 

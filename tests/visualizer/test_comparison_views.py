@@ -323,7 +323,7 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
 
 
 def test_a_busy_machine_records_nothing(tmp_path):
-    with pytest.raises(InflightError, match=r"busy: a load of 99 on \d+ CPUs?, and at most 0.3 a CPU"):
+    with pytest.raises(InflightError, match=r"busy: a load of 99 on \d+ CPUs?, and published times allow at most 0.3 per CPU"):
         record_comparisons(["equal-lengths"], tmp_path, load=lambda: 99.0)
     with pytest.raises(InflightError, match="no comparison 'magic'"):
         record_comparisons(["magic"], tmp_path, load=lambda: 0.0)

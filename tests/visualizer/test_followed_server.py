@@ -106,7 +106,7 @@ def test_ranks_and_files_are_chosen_by_name_and_nobody_can_ask(tmp_path, recordi
     followed = Followed([recording, folder], shows_texts=True)
     with TestClient(Starlette(routes=followed.routes(lambda request: "me"))) as http:
         refused = http.get("/inflight/live/steps?of=elsewhere")
-        assert refused.status_code == 422 and refused.json()["error"] == "Nothing is followed that is called elsewhere."
+        assert refused.status_code == 422 and refused.json()["error"] == "There is no followed recording named elsewhere."
         for path in ("requests", "requests/some-key/cancel"):
             assert http.post(f"/inflight/live/{path}", json={}).status_code == 404
     messages = asyncio.run(sent(followed.live("ranks, rank 1").event_log, ends_with(len(second.steps) - 1)))

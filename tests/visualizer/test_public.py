@@ -77,7 +77,7 @@ def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
     assert "job" in begin(http, page_url, "run", asked, "unread too")
     call(http, page_url, "state")  # Gradio's queue has begun the first by then
     for visitor in ("unread", "unread too"):
-        while "still going" in (answer := begin(http, page_url, "run", spec(), visitor)).get("error", ""):
+        while "still running" in (answer := begin(http, page_url, "run", spec(), visitor)).get("error", ""):
             time.sleep(0.2)
         assert last_of(follow(http, page_url, answer["job"]))["url"]
 
@@ -111,7 +111,7 @@ def test_a_page_of_another_site_sends_nothing_here(page_url, http, path):
         answer = http.post(
             f"{page_url}/{path}", content=b'{"kind": "run"}', headers={"sec-fetch-site": site, "content-type": "text/plain"}
         )
-        assert answer.status_code == 403 and answer.json() == {"error": "A page of another site may not ask this."}
+        assert answer.status_code == 403 and answer.json() == {"error": "Pages of other sites may not do this."}
         assert http.get(page_url, headers={"sec-fetch-site": site}).status_code == 200, "links lead here"
     own = http.post(f"{page_url}/inflight/jobs", content=b"{}", headers={"sec-fetch-site": "same-origin"})
     assert own.status_code == 200
@@ -196,7 +196,7 @@ def test_slow_files_of_one_address_keep_nobody_else_waiting(space_url, http):
         assert made.recv(100).startswith(b"HTTP/1.1 100 "), "its body is waited for"
         made.sendall(b"slowly")
     for address in ("8.8.8.8", "9.9.9.9, 8.8.8.8"):
-        assert sent(address) == "4 files are being opened for you already: try again in a moment."
+        assert sent(address) == "4 of your files are already being opened: try again in a moment."
     for address in ("9.9.9.9", "8.8.8.8, 9.9.9.9"):
         assert "cannot be opened as a trace" in sent(address)
     for made in slow:

@@ -65,7 +65,7 @@ def test_the_same_visitor_is_told_that_a_run_is_going(runs: Visits):
         return second, rest
 
     second, rest = asyncio.run(twice())
-    assert [d["error"] for d in second] == ["Your last run is still going: cancel it or wait for its end."]
+    assert [d["error"] for d in second] == ["Your last run is still running: cancel it or wait for it to end."]
     assert rest[-1]["stopped"].startswith("The run was cancelled")
     (after,) = gather(runs, (spec(), "me"))
     assert "error" not in after[-1]

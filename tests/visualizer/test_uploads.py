@@ -63,7 +63,7 @@ def test_ranks_that_are_opened_together_are_runs_of_their_own(store):
     ("content", "words"),
     [
         ("[[],[]," * 2**20 + "[]]", "at most 2 MiB"),
-        ("[" * 100, "brackets within brackets"),
+        ("[" * 100, "nested too deeply"),
         ("x" * (9 * 2**20), "at most 8 MiB"),
         ("\ud800", "line 1"),
         (text().replace('"complete":true', '"complete":false'), "line"),

@@ -1,4 +1,4 @@
-"""The figures of a comparison: each states its finding as title, and each contender has one colour in all of them. `FIGURES` lists them."""
+"""The figures of a comparison: each has its finding as title, and each contender has the same colour in all of them. `FIGURES` lists them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PRICES = (
 
 
 class TracedRun(NamedTuple):
-    """One that left a trace, as the figures over time draw it. start: the time that its axis begins with."""
+    """A contender that left a trace, as the figures over time draw it. start: the time at which its axis begins."""
 
     name: str
     trace: Trace
@@ -110,7 +110,7 @@ def total_time(comparison: Comparison) -> go.Figure:
 
 
 class Bar(NamedTuple):
-    """From `start` to `end`, in seconds; counted: what it is made of."""
+    """From `start` to `end`, in seconds; counted: the counts behind it."""
 
     label: str
     start: float
@@ -121,12 +121,12 @@ class Bar(NamedTuple):
 def difference_of_two(comparison: Comparison) -> go.Figure:
     """Why one took less time than the other, as a sum: a bar for each part, from the baseline's time to the other's.
 
-    Of the runs that race; raises InflightError where one of the two left no trace, or too short a one.
+    For the runs that race; raises InflightError if one of the two left no trace, or one that is too short.
     """
     base, mine = findings.pair(comparison)
     traces = [comparison.runs[name].trace for name in (base, mine)]
     if base == mine or traces[0] is None or traces[1] is None:
-        raise InflightError("Two runs on record are needed to tell why one took less time.")
+        raise InflightError("Two recorded runs are needed to explain why one took less time.")
     found = difference(traces[0], traces[1])
     made = bars(found, base, mine)
     ends = (colour(base, comparison), colour(mine, comparison))
@@ -149,14 +149,14 @@ def difference_of_two(comparison: Comparison) -> go.Figure:
         cliponaxis=False,
     )
     longest = max(max(b.start, b.end) for b in made)
-    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])  # room for what stands beside a bar
+    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])  # room for the text beside a bar
     picture.update_yaxes(autorange="reversed")
     said, height = verdicts.difference(found, base, mine), 120 + 34 * len(made)
     return titled(picture, said, ("lane_steps", "positions"), showlegend=False, height=height)
 
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
-    """The two runs, and between them the parts that the sentence names, then everything else; each begins where the last one ended."""
+    """The two runs, and between them the parts that the sentence names, then the rest; each begins where the previous one ended."""
     large = [part for side in verdicts.named_parts(found) for part in side]
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
@@ -174,7 +174,7 @@ def _signed(bar: Bar) -> str:
 
 
 def latency(comparison: Comparison) -> go.Figure:
-    """What a person waits, as distributions. Left: TTFT, a dot a request. Right: ITL of all requests pooled."""
+    """How long users wait, as distributions. Left: TTFT, one dot per request. Right: ITL of all requests pooled."""
     picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.06, shared_yaxes=True)
     runs = traced(comparison)
     waits = [life.ttft_s or 0.0 for run in runs for life in request_times(run.trace).values()]
@@ -212,8 +212,8 @@ def latency(comparison: Comparison) -> go.Figure:
 
 
 def throughput(comparison: Comparison) -> go.Figure:
-    """Output tokens a second in windows of a fortieth of the slowest run; a last one under half as long joins the one before, or a few tokens
-    would look like a burst.
+    """Output tokens a second in windows of a fortieth of the slowest run; a last window under half as long joins the one before, since otherwise
+    a few tokens would look like a burst.
     """
     runs = traced(comparison)
     width = max(run.trace.events[-1].t_end - run.start for run in runs) / _BINS or 1.0
@@ -232,7 +232,7 @@ def throughput(comparison: Comparison) -> go.Figure:
 
 
 def kv_use(comparison: Comparison) -> go.Figure:
-    """KV blocks in use while a run goes on, as a share: the pools differ in size where a policy has fewer lanes."""
+    """KV blocks in use during a run, as a share, because the pools of policies with fewer lanes are smaller."""
     picture = go.Figure()
     for run in traced(comparison):
         events = run.trace.events
@@ -297,7 +297,7 @@ def lane_steps(comparison: Comparison) -> go.Figure:
 
 
 def pressure(comparison: Comparison) -> go.Figure:
-    """What each contender paid where KV blocks or a step's tokens were short, in three bars. Raises InflightError where nobody was preempted or stood still."""
+    """What each contender paid when KV blocks or budget were short, in three bars. Raises InflightError if no request was preempted or stalled."""
     paid = {n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")
@@ -325,7 +325,7 @@ def pressure(comparison: Comparison) -> go.Figure:
 
 
 class Chart(NamedTuple):
-    """A figure of a comparison by its title. `draw` raises InflightError where nothing is on record to draw it from."""
+    """A figure of a comparison and its title. `draw` raises InflightError if there is no data for it."""
 
     title: str
     draw: Callable[[Comparison], go.Figure]
@@ -340,4 +340,4 @@ FIGURES = {
     "kv_use": Chart("KV cache in use", kv_use),
     "pressure": Chart("Who is preempted, who stands still, who waits", pressure),
 }
-"""In the order in which the page shows them."""
+"""In the order of the page."""

@@ -1,4 +1,4 @@
-"""What is measured beside a comparison: the cost of a step against its size, and waiting against the rate that is offered."""
+"""Measurements beside a comparison: the cost of a step against its size, and waiting times against the offered rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 2
 
 
 def cost(curve: CostCurve) -> go.Figure:
-    """Why batching pays: the measured time of a step. Left: against its tokens, beside what one token after the other would cost. Right: against the KV it reads."""
+    """Why batching pays: the measured time of a step. Left: against its tokens, beside the cost of one token at a time. Right: against the KV it reads."""
     picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.1, shared_yaxes=False)
     one = curve.by_tokens[0]
     tokens = [p.tokens for p in curve.by_tokens]
@@ -71,9 +71,9 @@ def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, 
 
 
 def load(data: Mapping[str, Any]) -> go.Figure:
-    """What a first token waits and how much is finished at each rate; every point was measured. data: of `core.measure.load.sweep_load`.
+    """The wait for a first token and the finished requests at each rate; every point was measured. data: from `core.measure.load.sweep_load`.
 
-    Left: TTFT p99. Right: requests finished. A hollow point was cut: at least so long.
+    Left: TTFT p99. Right: requests finished. A hollow point was cut: its value is a lower bound.
     """
     names = list(dict.fromkeys(point["policy"] for point in data["points"]))
     picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)

@@ -1,6 +1,6 @@
 """One step as an interactive figure: for each of its passes the packed row and, under it, who may attend to whom.
 
-Geometry and text come from the trace alone; the page's colours and letters are used, so that the figure can stand beside it.
+Geometry and text come from the trace alone; colours and letters are those of the page, so that the figure can be shown beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from visualizer.words.captions import captions, plain
 
 MAX_CELLS = 60_000
 _ROW_PIXELS, _SPACE_PIXELS = 15, 210
-_WRITTEN = 90  # positions whose tokens are written; of more, letters alone
+_WRITTEN = 90  # up to this many positions show their tokens; beyond, only letters
 _NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
 
 
@@ -48,7 +48,7 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
         figure.update_xaxes(**_letters_at(mask.queries, letters), side="top", row=2 * index + 1, col=1)
         figure.update_yaxes(showticklabels=False, title_text=f"pass {index}", row=2 * index + 1, col=1)
         keys, queries = _named(mask.keys, letters, along=True), _named(mask.queries, letters)
-        beside = {"automargin": True, "title_standoff": 10}  # names are as long as tokens are
+        beside = {"automargin": True, "title_standoff": 10}  # labels are as long as the tokens
         figure.update_xaxes(**keys, **beside, title_text=f"{len(mask.keys)} keys", row=2 * index + 2, col=1)
         figure.update_yaxes(
             **queries, **beside, autorange="reversed", title_text=f"{len(mask.queries)} queries", row=2 * index + 2, col=1
@@ -89,7 +89,7 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatm
 
 
 def _named(positions: Sequence[Position], letters: dict[str, str], along: bool = False) -> dict[str, Any]:
-    """An axis whose ticks are letter and token, where each can be read, else the letters. along: of columns, which names are written up."""
+    """An axis whose ticks are letter and token if they are legible, otherwise letters. along: for columns, whose labels are vertical."""
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
     names = [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions]
@@ -105,7 +105,7 @@ def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[
 
 
 def _token(position: Position) -> str:
-    """What a position's token looks like in a cell, safe to show."""
+    """A position's token as a cell shows it, escaped."""
     return "pad" if position.position is None else _escape(position.text.strip() or "␣")[:14]
 
 
@@ -122,7 +122,7 @@ def _reason(query: Position, key: Position, allowed: bool) -> str:
 
 
 def _code(position: Position, hues: dict[str, int], shade: int) -> int:
-    """A number for a colour: 0 empty, else 1 + 2 × hue for pale and 2 + 2 × hue for full."""
+    """A number for a colour: 0 empty, otherwise 1 + 2 × hue for pale and 2 + 2 × hue for full."""
     return 0 if position.position is None else 2 * hues.get(position.request, 0) + shade
 
 
@@ -135,11 +135,11 @@ def _colours() -> dict[str, Any]:
 
 
 def _label(position: Position, letters: dict[str, str]) -> str:
-    """Letter, position and text of a token, safe to show."""
+    """Letter, position and text of a token, escaped."""
     name = letters.get(position.request, "?")
     return f"{name} · padding" if position.position is None else f"{name} · {position.position} · {_escape(position.text)!s}"
 
 
 def _escape(text: str) -> str:
-    """Plotly reads a little HTML in texts; a token is data."""
+    """Escape text, because Plotly interprets some HTML."""
     return html.escape(text.replace("\n", "↵").replace("\t", "→").replace("\x00", "␀"), quote=False)

@@ -1,4 +1,4 @@
-"""The one colour table, Plotly's template made from it, and what every figure has: a finding as title. `assets/player/parts/colours.js` has the
+"""The colour table, Plotly's template made from it, and the finding that every figure has as title. `assets/player/parts/colours.js` has the
 same eight hues; a test compares them.
 """
 
@@ -23,13 +23,13 @@ HUES = ("#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5C
 GROUND, PANEL, RULE, INK, MUTED, EMPTY = "#faf8f4", "#ffffff", "#e3ddd2", "#1b1b1f", "#5c5a55", "#f0ece4"
 _BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
-LEFT, RIGHT = {"row": 1, "col": 1}, {"row": 1, "col": 2}  # of two figures side by side
-NAMED, UNNAMED = "<extra>%{fullData.name}</extra>", "<extra></extra>"  # what a hover ends with: whose it is, or nothing
+LEFT, RIGHT = {"row": 1, "col": 1}, {"row": 1, "col": 2}  # for two figures side by side
+NAMED, UNNAMED = "<extra>%{fullData.name}</extra>", "<extra></extra>"  # the end of a hover text: the name of the line, or nothing
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
 class Hues:
-    """Deals a hue to every request when it is first admitted, as the player does: of those that the fewest live requests have, the next one."""
+    """Assigns a hue to every request when it is first admitted, as the player does: the next of those that the fewest live requests have."""
 
     def __init__(self) -> None:
         self.live: dict[str, int] = {}  # of requests in a lane, or preempted
@@ -62,7 +62,7 @@ def deal(trace: Trace) -> dict[str, int]:
 
 
 def contender_hues(names: Sequence[str]) -> dict[str, int]:
-    """A number in `HUES` for each contender, no two the same: a policy has its own, unless one before it in the table has that; others take what is left.
+    """An index into `HUES` for each contender, all different: a policy has its own, unless one before it took that; others get what is left.
 
     Raises InflightError for more contenders than can be told apart.
     """
@@ -80,7 +80,7 @@ def contender_hues(names: Sequence[str]) -> dict[str, int]:
 
 
 def tint(colour: str, share: float = 0.18) -> str:
-    """The colour at `share` on white: ground for text, which must have 4.5 : 1. Halves go up, as in the browser, which finds it again by value."""
+    """The colour at `share` on white: a background for text with a contrast of 4.5 : 1. Halves are rounded up, as in the browser, which looks colours up by value."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{math.floor(255 - (255 - c) * share + 0.5):02x}" for c in (red, green, blue))
 
@@ -100,12 +100,12 @@ TEMPLATE = go.layout.Template(
 
 
 def outlined(colours: list[str]) -> dict[str, Any]:
-    """How bars are filled: pale, each in a frame of its own colour."""
+    """The style of bars: pale, each outlined in its own colour."""
     return {"color": [tint(colour, 0.35) for colour in colours], "line": {"color": colours, "width": 1.5}}
 
 
 def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> go.Figure:
-    """Give a figure its finding as title. The page shows `meta.finding` as text and drops the title, which exports need.
+    """Give a figure its finding as title. The page shows `meta.finding` as text and drops the title, which is for exports.
 
     defined: names of metrics whose definitions belong beside it.
     """
@@ -124,7 +124,7 @@ def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layou
         meta={"finding": finding, "definitions": [t(DEFINITIONS[name]) for name in defined]},
         margin={"l": 96, "r": 24, "t": 44 + 20 * len(lines), "b": 52},
         height=360,
-        separators=t(".,"),  # of decimals and of thousands
+        separators=t(".,"),  # for decimals and thousands
         legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 12}},
     )
     figure.update_layout(**layout)

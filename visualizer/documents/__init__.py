@@ -1,1 +1,1 @@
-"""What the browser is sent, as plain data: replays, comparisons, the catalogue of recorded runs."""
+"""The data sent to the browser: replays, comparisons, the catalogue of recorded runs."""

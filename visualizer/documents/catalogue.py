@@ -45,10 +45,10 @@ RANKED = _elsewhere(
     "Thirty-two arrivals, dealt out between two data-parallel ranks of vLLM: both on one clock.",
     max_num_seqs=4,
 )
-"""Runs of another engine's ranks on a preset's requests; `tests/measure/vllm_ranks.py` records them, `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""
+"""Runs of another engine's ranks on a preset's requests; `tests/measure/vllm_ranks.py` records them as `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""
 
 LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
-"""Presets that are also on record under a leaking mask, for pages without an engine; and by what name."""
+"""Presets that are also recorded under a leaking mask, for pages without an engine, with the name of that run."""
 
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Path]]:
@@ -70,12 +70,12 @@ def recorded_ranks(folder: Path = TRACES, trusted: bool = False) -> Iterator[tup
 
 
 def ranks(name: str, folder: Path = TRACES, trusted: bool = False) -> Ranks:
-    """The ranks that are on record under a name of `RANKED`; raises InvalidTrace where there are none. trusted: see `Trace.load`."""
+    """The ranks recorded under a name of `RANKED`; raises InvalidTrace if there are none. trusted: see `Trace.load`."""
     return Ranks.of((path.name, Trace.load(path, trusted)) for path in rank_files(name, folder))
 
 
 def rank_files(name: str, folder: Path = TRACES) -> list[Path]:
-    """Their traces' files, by rank."""
+    """The trace files of its ranks, in order."""
     return sorted(folder.glob(f"{name}.rank*.jsonl"), key=lambda path: (len(path.name), path.name))
 
 
@@ -94,8 +94,8 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:
-    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1: computed for nobody. places: where each step is
-    drawn, by default one after the other.
+    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1: wasted. places: where each step is
+    drawn, by default one after another.
     """
     hues = deal(trace)
     lanes: list[list[list[int]]] = [[] for _ in range(trace.config.max_num_seqs)]
@@ -113,7 +113,7 @@ def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list
 
 
 def _stacked(found: Ranks, width: int) -> list[list[list[int]]]:
-    """The lanes of all ranks, one below the other on their common clock, which is so many units wide."""
+    """The lanes of all ranks, one below the other on their common clock, `width` units wide."""
     each = width / max(rank.span[1] for rank in found.ranks)
     lanes = []
     for rank in found.ranks:

@@ -1,9 +1,9 @@
-"""A comparison as the page shows it and as it is kept. To the page it is one JSON document: walls, sentences, figures, the table, and the runs that race.
+"""A comparison as the page shows it and as it is kept. The page gets one JSON document: wall times, sentences, figures, the table, and the runs that race.
 
     {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls", "says", "figures", "table", "csv", "data",
-     "runs": {contender: its replay}, "cost", "equivalence", "translations": {language: what stands for "says", "figures", "table" and in each of "runs"}}
+     "runs": {contender: its replay}, "cost", "equivalence", "translations": {language: its "says", "figures", "table" and texts of "runs"}}
 
-On disk it is a folder: `comparison.json`, and every run as the trace it is, compressed. Knows no engine and no page.
+On disk it is a folder: `comparison.json`, and the trace of every run, compressed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ BASELINES = {
 
 @dataclass
 class Shown:
-    """A comparison and what is shown beside it.
+    """A comparison and what is shown with it.
 
-    workload: name of what ran. load: of a sweep of rates, as `core.measure.load.sweep_load` tells it. environment: see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch,
-    "honest" and "leak": `Equivalence.to_json()`. group: under which heading it is listed, if under any.
+    workload: its name. load: a sweep of rates, from `core.measure.load.sweep_load`. environment: see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch,
+    "honest" and "leak": `Equivalence.to_json()`. group: the heading under which it is listed, if any.
     """
 
     comparison: Comparison
@@ -69,7 +69,7 @@ class Shown:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the JSON download holds: all that was measured, no pictures."""
+        """The content of the JSON download: all measurements, no figures."""
         return {
             "workload": self.workload,
             "created": self.created,
@@ -82,7 +82,7 @@ class Shown:
 
 
 def document(shown: Shown) -> dict[str, Any]:
-    """All that the page needs, without a server behind it."""
+    """Everything the page needs to show it without a server."""
     comparison = shown.comparison
     traces = {name: run.trace for name, run in comparison.runs.items() if run.trace is not None}
     return {
@@ -110,7 +110,7 @@ def document(shown: Shown) -> dict[str, Any]:
 
 
 def _in_language(shown: Shown) -> dict[str, Any]:
-    """What depends on the language that is spoken."""
+    """The parts that depend on the current language."""
     comparison = shown.comparison
     return {
         "says": {
@@ -127,7 +127,7 @@ def _in_language(shown: Shown) -> dict[str, Any]:
 
 
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
-    """An equivalence (`Equivalence.to_json`) with its sentence, and with requests that have the letters that the page gives them."""
+    """An equivalence (`Equivalence.to_json`) with its sentence, and with the page's letters for its requests."""
     return {
         **found,
         "says": findings.equivalence(found),
@@ -140,7 +140,7 @@ def about(name: str, comparison: Comparison) -> str:
     """A contender in one line."""
     run = comparison.runs.get(name)
     if name in BASELINES and (run is None or run.trace is None or run.trace.header.engine):
-        return BASELINES[name]  # another engine, which may be called as the policy of ours that follows it
+        return BASELINES[name]  # another engine, which may have the same name as our policy
     policy = comparison.about.get(name, {}).get("policy", name)
     return POLICIES[policy].shows if policy in POLICIES else ""
 
@@ -182,7 +182,7 @@ def _number(value: float | None) -> str:
 
 
 COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
-    # heading, metric, where in the metrics, how it is written
+    # heading, metric, its place in the metrics, its format
     ("wall time", "wall_s", (), findings.seconds),
     ("min to max", "wall_s", (), str),
     ("as fast", "wall_s", (), str),
@@ -202,7 +202,7 @@ COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
 
 
 def table(comparison: Comparison) -> dict[str, Any]:
-    """`{"columns": [{"title", "definition"}], "rows": [[contender, cell, …]]}`, every cell a text."""
+    """`{"columns": [{"title", "definition"}], "rows": [[contender, cell, …]]}`, all cells as text."""
     entries = comparison.to_json()["policies"]
     rows = []
     for name in comparison.names:
@@ -227,7 +227,7 @@ def table(comparison: Comparison) -> dict[str, Any]:
 
 
 def csv_text(comparison: Comparison) -> str:
-    """One line a contender, plain numbers: wall times, ratios and every metric, nested ones as `ttft_s.p50`."""
+    """One line per contender, plain numbers: wall times, ratios and every metric, nested ones as `ttft_s.p50`."""
     entries = comparison.to_json()["policies"]
     lines = []
     for name in comparison.names:
@@ -263,10 +263,10 @@ def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
-    """Two runs of the same requests, one limit apart, and where they part; raises InflightError for runs of different requests.
+    """Two runs of the same requests that differ in one limit, and where they diverge; raises InflightError for runs of different requests.
 
-    {"schema", "kind": "fork", "names": [as it was, changed], "step": the first that differs or None, "says": where they part, as spans, then what
-     came of it, "runs": two replays, "translations": {language: what stands for "names" and "says", and in each of "runs"}}
+    {"schema", "kind": "fork", "names": [as it was, changed], "step": the first that differs or None, "says": where they diverge, as spans, then what
+    the outcome, "runs": two replays, "translations": {language: its "names", "says" and texts of "runs"}}
     """
     found = divergence(before, after)
     changed, steps = knobs(before, after), (len(before.events), len(after.events))
@@ -289,7 +289,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
 
 
 def save(shown: Shown, folder: Path) -> Path:
-    """Write a comparison with its traces; the folder."""
+    """Write a comparison with its traces; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     names = {}
     for index, (name, run) in enumerate(shown.comparison.runs.items()):
@@ -314,7 +314,7 @@ def save(shown: Shown, folder: Path) -> Path:
 
 
 def load(folder: Path) -> Shown:
-    """Inverse of `save`; raises InflightError for a folder that is not one, and for one that contradicts itself or its runs."""
+    """Inverse of `save`; raises InflightError for a folder that holds no comparison, or one that contradicts itself or its runs."""
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -346,7 +346,7 @@ def load(folder: Path) -> Shown:
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
-    """The comparisons on record, those of a group last and `gpt2-six` first: what the page lists of them, without loading a run."""
+    """The list entries of the recorded comparisons, `gpt2-six` first and those with a group last, without loading a run."""
     entries = []
     for path in folder.glob("*/comparison.json"):
         plain = json.loads(path.read_text(encoding="utf-8"))

@@ -1,9 +1,7 @@
-"""A run without an end as the browser plays it: deltas as of a recorded run, and beginnings for newcomers.
+"""A run without end as the browser plays it: deltas as in a recorded run, and beginnings for new viewers.
 
-    {"records", "header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
-    {"events", "captions", "translations", "letters", "texts", "hues", "asked"}                                       a delta
-
-Knows nothing of clients or viewers.
+{"records", "header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
+{"events", "captions", "translations", "letters", "texts", "hues", "asked"}                                       a delta
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ from core.trace.header import Header
 from visualizer.charts.theme import Hues
 from visualizer.documents.replay import Deltas, Texts
 
-HIDDEN = "•"  # in place of every token's text
+HIDDEN = "•"  # replaces every token's text
 
 
 @dataclass
 class Life:
-    """A request in a beginning: what a newcomer has to know of it. Steps are numbers, times seconds since the run began.
+    """A request in a beginning: what a new viewer has to know about it. Steps are numbers, times seconds since the run began.
 
     waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or None]. computed: when its first pass began.
-    token: when its first token was there.
+    token: when its first token came.
     """
 
     by: str
@@ -39,7 +37,7 @@ class Life:
     computed: float | None = None
     token: float | None = None
     generated: int = 0
-    reason: str | None = None  # once it is over: it may still hold its lane
+    reason: str | None = None  # set once it has finished; it may still hold its lane
     prompt: list[str] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
 
@@ -52,7 +50,7 @@ _AS_THEY_ARE = ("letter", "hue", "arrived", "computed", "token", "generated", "r
 
 
 class LiveRun:
-    """One run, fed in order. header: the trace's. Requests are met one by one before they arrive. number: of the run. letters: see `Captioner`."""
+    """One run, fed in order. header: the trace's. `meet` announces each request before it arrives. number: of the run. letters: see `Captioner`."""
 
     def __init__(self, header: Header, tokenizer: Any, number: int = 0, letters: Iterator[int] | None = None) -> None:
         self._number, self._num_groups = number, len(header.groups)
@@ -63,12 +61,12 @@ class LiveRun:
         self._step = 0  # the next one
 
     def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None, by: str = "") -> None:
-        """A request that will arrive. prompt: its token ids; by: the nickname of the client."""
+        """Announce a request that will arrive. prompt: its token ids; by: the nickname of the client."""
         self._deltas.meet(request, prompt, max_new_tokens)
         self._lives[request] = Life(by, max_new_tokens)
 
     def delta(self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()) -> dict[str, Any]:
-        """What these events add. texts: see `Deltas.delta`."""
+        """The delta of these events. texts: see `Deltas.delta`."""
         delta = self._deltas.delta(events, texts)
         hues: dict[str, int] = {}
         for event in events:
@@ -85,7 +83,7 @@ class LiveRun:
         return {**delta, "hues": hues, "asked": asked}
 
     def beginning(self) -> dict[str, Any]:
-        """A beginning: the present state, for a newcomer. Requests that are over are left out."""
+        """A beginning: the current state, for a new viewer, without finished requests."""
         self._deltas.keep(self._lives.keys())
         state = self._deltas.state
         here = {request: self._lives[request] for request in state.arrived if request in self._lives}
@@ -150,7 +148,7 @@ class LiveRun:
 
 
 def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, Any]:
-    """A beginning or a delta without the texts or the nicknames, where they are not to be shown."""
+    """A beginning or a delta, without the texts or nicknames that are not to be shown."""
     if not texts and "texts" in message:
         veiled = {
             side: {request: [HIDDEN] * len(pieces) for request, pieces in by_request.items()}

@@ -1,7 +1,7 @@
-"""How what ships with the page is made: the recorded runs, and the comparisons, whose times are taken on a quiet machine alone.
+"""Makes what ships with the page: the recorded runs, and the comparisons, which are timed only on a quiet machine.
 
-`record` runs the presets, and beside them runs with a mistake made on purpose, which are kept apart: lessons count what the mistake did to the
-texts, and no view draws them, since its mask is not the one that ran. `record_comparisons` times policies and baselines; `tests/measure/record_engines.py`
+`record` runs the presets, and runs with a deliberate mistake, which are kept separate: lessons count what the mistake did to the
+texts, and no view draws them, since the drawn mask would not be the one that ran. `record_comparisons` times policies and baselines; `tests/measure/record_engines.py`
 times vLLM and transformers beside our engine.
 """
 
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 class Mistake(NamedTuple):
-    """What is run, and how. note: the mistake, as the trace describes it."""
+    """A run with a mistake. note: the mistake, as the trace describes it."""
 
     preset: Preset
     engine: Callable[..., Engine]
@@ -60,14 +60,14 @@ MISTAKES = {
 def run_preset(
     preset: Preset, models: ModelCache, device: str = "cpu", engine: Callable[..., Engine] = Engine, note: str = ""
 ) -> Trace:
-    """Run a preset from an empty pool. engine: made of model, tokenizer and limits; one with a mistake has a note, which the trace has then."""
+    """Run a preset from an empty pool. engine: made from model, tokenizer and limits; with a mistake it has a note, which the trace gets."""
     trace = engine(*models.get(preset.model, device, preset.dtype), preset.config).run(preset.workload)
     trace.header = replace(trace.header, source="recorded", notes=(note,) if note else trace.header.notes)
     return trace
 
 
 def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = ()) -> Iterator[tuple[str, Path]]:
-    """Record all presets, leaks and mistakes, or those named, yielding each as it is written."""
+    """Record all presets, leaks and mistakes, or only those named, yielding each as it is written."""
     models = ModelCache()
     runs: dict[str, Callable[[], Trace]] = {name: partial(run_preset, preset, models, device) for name, preset in PRESETS.items()}
     runs |= {leak: partial(run_preset, PRESETS[name], models, engine=leaky_engine) for name, leak in LEAKS.items()}
@@ -84,7 +84,7 @@ def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = 
 
 
 class PolicyVariant(NamedTuple):
-    """A policy under the preset's limits, or some of its own; `name` tells it from the policy as the preset has it."""
+    """A policy under the preset's limits or different ones; `name` distinguishes it from the policy under the preset's."""
 
     policy: str
     name: str | None = None
@@ -92,8 +92,8 @@ class PolicyVariant(NamedTuple):
 
 
 class ShippedComparison(NamedTuple):
-    """Who serves a preset; sentences are about the first two. outside: baselines that are no engine of ours. load: whether ever more requests are
-    offered to each policy, too.
+    """The contenders on a preset; sentences are about the first two. outside: baselines other than our engine. load: whether each policy is
+    also measured at increasing rates.
     """
 
     policies: tuple[str | PolicyVariant, ...]
@@ -106,7 +106,7 @@ class ShippedComparison(NamedTuple):
 
 
 _BUDGET_256 = PolicyVariant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256})
-RECORDINGS = {  # by the preset
+RECORDINGS = {  # by preset
     "gpt2-six": ShippedComparison(
         ("static", "continuous", "sequential", "dynamic", "split"),
         ("generate-waves", "generate-serial", "transformers-continuous"),
@@ -117,7 +117,7 @@ RECORDINGS = {  # by the preset
     "poisson-32": ShippedComparison(("static", "continuous", "dynamic", "split"), load=True),
 }
 LOAD = Sweep(seconds=10.0)
-"""Poisson arrivals, seeded; at most ten seconds a point, six rates a policy."""
+"""Poisson arrivals, seeded; at most ten seconds per point, six rates per policy."""
 
 
 def record_comparisons(
@@ -130,7 +130,7 @@ def record_comparisons(
     load: Callable[[], float | None] = load_average,
     say: Say = lambda text: None,
 ) -> Iterator[tuple[str, Path]]:
-    """Measure and write all of `RECORDINGS`, or those named, yielding each as it is written.
+    """Measure and write all of `RECORDINGS`, or only those named, yielding each as it is written.
 
     Raises InflightError, before anything is measured, for an unknown name and for a machine that is not quiet.
     """
@@ -144,26 +144,26 @@ def record_comparisons(
 
 
 def load_of_a_quiet_machine(load: Callable[[], float | None]) -> float | None:
-    """The load average; raises InflightError where other work would be measured, too."""
+    """The load average; raises InflightError if other work would disturb the measurement."""
     found, cpus = load(), os.cpu_count()
     if too_busy(found, cpus):
         raise InflightError(
-            f"This machine is busy: a load of {found:g} on {cpus} CPUs, and at most {QUIET:g} a CPU is allowed where times are published."
+            f"This machine is busy: a load of {found:g} on {cpus} CPUs, and published times allow at most {QUIET:g} per CPU."
         )
     return found
 
 
 def save_all(made: Iterator[tuple[str, Shown]], folder: Path, load_before: float | None) -> Iterator[tuple[str, Path]]:
-    """Write each comparison as it is made, with the load that was found before the first."""
+    """Write each comparison as it is made, with the load measured before the first."""
     for name, shown in made:
-        shown.environment["load_average"] = load_before  # later comparisons find the load of those before
+        shown.environment["load_average"] = load_before  # later comparisons would see the load of earlier ones
         yield name, save(shown, folder / shown.workload)
 
 
 def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
-    """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load where that is asked for.
+    """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load if requested.
 
-    Beside baselines, which decode greedily, every contender does.
+    Beside baselines, which decode greedily, all contenders do.
     """
     recording, asked = RECORDINGS[name], preset(name)
     workload = asked.workload.greedy() if recording.outside else asked.workload
@@ -194,7 +194,7 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
 def timed(
     contenders: Sequence[Contender], name: str, chosen: Preset, header: Header, repeats: int, say: Say, group: str = ""
 ) -> Shown:
-    """Timed in rotated order; their runs are marked as recorded."""
+    """Time contenders in rotated order; their runs are marked as recorded."""
     where = environment(header)
     result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
     for run in result.runs.values():

@@ -4,7 +4,7 @@
 
 Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`.
 
-`replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on. Knows nothing of Gradio or HTML.
+`replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The whole run for the player. source: what its header is to say on the page, where it does not say that it was simulated."""
+    """The whole run for the player. source: replaces the header's, unless that says that the run was simulated."""
     header = trace.about()
     return {
         "schema": SCHEMA,
@@ -45,22 +45,22 @@ def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
 
 
 def captions_in(trace: Trace, language: str) -> dict[str, Any]:
-    """The sentences about the run in another language, which replace the replay's own: {"captions", "totals"}."""
+    """The sentences about the run in another language, to replace the replay's own: {"captions", "totals"}."""
     with speaking(language):
         return spoken(trace)
 
 
 def spoken(trace: Trace) -> dict[str, Any]:
-    """The sentences about the run in the language that is spoken."""
+    """The sentences about the run in the current language."""
     return {"captions": captions(trace), "totals": totals(trace)}
 
 
 def ranks_document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = None) -> dict[str, Any]:
-    """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in their order, where they are kept. source: see `replay`.
+    """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in order, if they are stored. source: see `replay`.
 
     {"ranks": [{"rank", "offset": seconds on the common clock, "id", "replay"}], "count", "says": [sentence, …]}
 
-    A letter stands for one request of all ranks; in its rank's own replay it may be another.
+    Letters are unique across ranks; in its rank's own replay a request may have a different one.
     """
     letters = _ranks_letters(ranks)
     return {
@@ -79,12 +79,12 @@ def ranks_document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = N
 
 
 def ranks_captions_in(ranks: Ranks, language: str) -> dict[str, Any]:
-    """The sentences about each in another language, which replace the replays' own: {"ranks": [see `captions_in`]}."""
+    """The sentences about each in another language, to replace the replays' own: {"ranks": [see `captions_in`]}."""
     return {"ranks": [captions_in(rank.trace, language) for rank in ranks.ranks]}
 
 
 def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
-    """By rank: requests have letters in the order in which they arrived on the common clock."""
+    """The letters of each rank's requests, in order of arrival on the common clock."""
     arrived = [
         (rank.offset + arrived.t, rank.number, arrived.request)
         for rank in ranks.ranks
@@ -98,9 +98,9 @@ def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
 
 
 class Deltas:
-    """The same data piece by piece: `delta(events)` is what these events add. One for each run, fed in order.
+    """The same data piece by piece: `delta(events)` returns what these events add. One for each run, fed in order.
 
-    header and tokenizer: the trace's. Requests are met before the step in which they arrive. numbers: see `Captioner`.
+    header and tokenizer: the trace's. `meet` announces requests before the step in which they arrive. numbers: see `Captioner`.
     """
 
     def __init__(self, header: Header, tokenizer: Any, numbers: Iterator[int] | None = None) -> None:
@@ -121,19 +121,19 @@ class Deltas:
 
     @classmethod
     def of(cls, trace: Trace, tokenizer: Any) -> Deltas:
-        """All who are asked in a trace are met."""
+        """With all requests of a trace announced."""
         deltas = cls(trace.header, tokenizer)
         for request, one in trace.asked.items():
             deltas.meet(request, one.prompt, one.request.sampling.max_new_tokens)
         return deltas
 
     def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None) -> None:
-        """A request that will arrive. prompt: its token ids."""
+        """Announce a request that will arrive. prompt: its token ids."""
         self._prompts[request] = prompt
         self._captioner.meet(request, len(prompt), max_new_tokens)
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget all other requests: they are over and hold no lane."""
+        """Forget all other requests, which have finished and hold no lane."""
         self._prompts = {r: ids for r, ids in self._prompts.items() if r in requests}
         self._captioner.keep(requests)
 
@@ -141,7 +141,7 @@ class Deltas:
         """`{"events", "captions", "translations", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives. translations: the
         captions in other languages, by language.
 
-        texts: the pieces of each event's tokens, by request, where somebody has decoded them.
+        texts: the pieces of each event's tokens, by request, if they have been decoded.
         """
         prompts: dict[str, list[str]] = {}
         outputs: dict[str, list[str]] = {}
@@ -174,7 +174,7 @@ class Deltas:
         return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
-        """Primed with the prompt: what a token looks like may depend on the tokens before it."""
+        """A detokenizer primed with the prompt, because a token's text may depend on the tokens before it."""
         if request not in self._detokenizers:
             detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
             for token in self._prompts[request][-_CONTEXT:]:

@@ -1,7 +1,7 @@
 """The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
 
 {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
- "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "catalogue": what the page says, by its English, "questions": a lesson, in which every stop is a question}
+ "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions": a lesson, in which every stop is a question}
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def runs_of_lessons() -> set[str]:
 
 
 def document(traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS) -> dict[str, Any]:
-    """Everything the Learn tab shows of these lessons in one language; raises InflightError for a language that there is not."""
+    """Everything the Learn tab shows of these lessons in one language; raises InflightError for an unknown language."""
     if language not in LANGUAGES:
         raise InflightError(f"There are no lessons in {language!r}; there are {', '.join(LANGUAGES)}.")
     return {
@@ -65,7 +65,7 @@ def document(traces: Traces, language: str = "en", lessons: Sequence[Lesson] = L
 
 
 def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, Any]:
-    """One lesson; its texts are English where the language has none of it yet."""
+    """One lesson, with English texts where the language has none yet."""
     spoken = language if language in languages(lesson.name) else "en"
     words = texts(spoken, lesson.name)
     return {
@@ -80,7 +80,7 @@ def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, 
 
 
 def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: str) -> dict[str, Any]:
-    """One stop: where the player goes, and what is said and asked there."""
+    """One stop: where the player goes, and its text and question."""
     at, places = _at(stop.place, traces), {name: _at(place, traces) for name, place in stop.places.items()}
 
     def said(template: str, where: At = at) -> list[Span]:
@@ -147,7 +147,7 @@ def _option(text: list[Span], right: bool, why: list[Span]) -> dict[str, Any]:
 
 
 def mask_document(at: At) -> dict[str, Any]:
-    """The mask of the step's last pass, for painting: labels of rows and columns, and which cells may be looked at."""
+    """The mask of the step's last pass, for painting: labels of rows and columns, and which cells are allowed."""
     mask = at.trace.mask(at.step, len(at.event.passes) - 1)
     new = {(q.request, q.position) for q in mask.queries}
 
@@ -178,7 +178,7 @@ def _at(place: Place, traces: Traces) -> At:
 
 
 def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
-    """The glossary by term: what `hints` has, and where it can be seen, {"run", "step", "view"}."""
+    """The glossary by term: the content of `hints`, and where it can be seen, {"run", "step", "view"}."""
     return {
         term: {**hint, "run": place.run, "step": place.step(traces(place.run)), "view": view}
         for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)
@@ -186,7 +186,7 @@ def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
 
 
 def hints(language: str = "en") -> dict[str, dict[str, Any]]:
-    """What the page shows where one of its words is pointed at, by term: {"word", "means", "vllm", "words": spellings it goes by}."""
+    """What the page shows when a term is pointed at, by term: {"word", "means", "vllm", "words": its spellings}."""
     return {term: _hint(term, texts(language, "glossary")[term]) for term in SEEN}
 
 
@@ -204,7 +204,7 @@ def _hint(term: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(name: str, language: str) -> dict[str, Any]:
-    """A table by the name that a stop gives: {"label", "head": [{"name", "url"}], "rows": [[what, cell, …]]}, every cell a text."""
+    """A table by the name given in a stop: {"label", "head": [{"name", "url"}], "rows": [[heading, cell, …]]}, all cells as text."""
     if name == "names":  # what the limits are called in other engines
         data = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
         with speaking(language):
@@ -213,10 +213,10 @@ def _table(name: str, language: str) -> dict[str, Any]:
             ]
         return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": rows}
     words = texts(language, "tables")[name]
-    if name == "company":  # how far texts in company are from those alone, in each arithmetic and under a wrong mask
+    if name == "company":  # how much texts in a batch differ from those alone, in each number format and under a wrong mask
         columns: tuple[str, ...] = ("tokens", "drift", "lead")
         rows = [_company_row(pair, words, language) for pair in PAIRS]
-    else:  # the beginning of each text alone, and as a mask wrote it that let rows read their pads
+    else:  # the beginning of each text alone, and under a mask that let rows read their pads
         traces = [recorded_run(run) for run in PAIRS["unmasked"]]
         columns = ("right", "wrong")
         rows = [[letter(i), *(_beginning(trace.text(r)) for trace in traces)] for i, r in enumerate(traces[0].prompts)]

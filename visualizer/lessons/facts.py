@@ -4,7 +4,7 @@
     B.prompt               a request by its letter   metrics.steps           the run in numbers         frame.lanes     who holds what
     forward.width          the step's last pass      company.bf16.drift      a pair of recorded runs    shared_prefix   computed below
 
-A list stands for its length, and a path that ends in `request` for a request, drawn as its letter. Composes no words.
+A list stands for its length, and a path that ends in `request` for a request, drawn as its letter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from visualizer.documents.comparison import RECORDED, load
 
 @dataclass(frozen=True)
 class At:
-    """A step of a trace, and what facts are computed from."""
+    """A step of a trace, from which facts are computed."""
 
     trace: Trace
     step: int
@@ -44,7 +44,7 @@ class At:
 
     @cached_property
     def mask(self) -> Mask:
-        """Who may look at whom in the step's first pass."""
+        """Who may attend to whom in the step's first pass."""
         return self.trace.mask(self.step)
 
     @cached_property
@@ -76,8 +76,8 @@ PAIRS = {
 
 
 class Company:
-    """Texts written alone and in company, in two recorded runs of the same requests: how far rounding moves a logit, how near a tie it has to
-    be to change a token, and how different a wrong mask is.
+    """Texts generated alone and in a batch, in two recorded runs of the same requests: how far rounding moves a logit, how close to a tie it
+    must be to change a token, and how different a wrong mask is.
     """
 
     def __init__(self, alone: str, together: str) -> None:
@@ -90,24 +90,24 @@ class Company:
 
     @property
     def differing(self) -> int:
-        """Tokens that are another in company."""
+        """Tokens that differ in the batch."""
         return sum(a.token_id != b.token_id for ours, theirs in self._pairs for a, b in zip(ours, theirs, strict=True))
 
     @property
     def drift(self) -> float:
-        """Most by which the log-probability of a token differs that both wrote after the same text."""
+        """The largest difference in log-probability of a token that both generated after the same text."""
         same = [(a, b) for ours, theirs in self._pairs for a, b in zip(ours[: _parting(ours, theirs)], theirs, strict=False)]
         return max(abs((a.logprob or 0.0) - (b.logprob or 0.0)) for a, b in same)
 
     @property
     def lead(self) -> float:
-        """How far the best logit was ahead, alone, where a text parts: the most of all texts that do; 0 where none does."""
+        """How far the best logit was ahead, alone, where a text diverges: the maximum over such texts; 0 if there are none."""
         parted = [ours[n].margin or 0.0 for ours, theirs in self._pairs if (n := _parting(ours, theirs)) < len(ours)]
         return max(parted, default=0.0)
 
 
 def parts_at(alone: Trace, together: Trace) -> int:
-    """The first step of `together` that writes another token than `alone` has there; its last step where the texts are the same."""
+    """The first step of `together` that generates a different token than `alone`; its last step if the texts are the same."""
     parted = [theirs[n] for ours, theirs in _tokens(alone, together) if (n := _parting(ours, theirs)) < len(ours)]
     return next((e.step for e in together.events if any(s is t for s in e.sampled for t in parted)), together.events[-1].step)
 
@@ -125,7 +125,7 @@ def _tokens(alone: Trace, together: Trace) -> list[tuple[list[Sampled], list[Sam
 
 
 def _parting(ours: list[Sampled], theirs: list[Sampled]) -> int:
-    """Where two texts part: the number of tokens before that."""
+    """The number of tokens before two texts diverge."""
     return next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a.token_id != b.token_id), len(ours))
 
 
@@ -201,8 +201,8 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "prefill_steps": lambda at, r: [
         e.step for e in at.trace.events if any(s.request == r and s.phase == "prefill" for s in e.segments)
     ],
-    "segment": lambda at, r: _segment(at, r),  # of the step
-    "kv_len": lambda at, r: _kv_len(at, r),  # positions in its cache when the step is over
+    "segment": lambda at, r: _segment(at, r),  # in the step
+    "kv_len": lambda at, r: _kv_len(at, r),  # positions in its cache after the step
     "kv_bytes": lambda at, r: _kv_len(at, r) * (at.trace.header.model.kv_bytes_per_token or 0),
     "block_table": lambda at, r: _block_table(at, r),
     "block_list": lambda at, r: ", ".join(map(str, _block_table(at, r))),
@@ -210,11 +210,11 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "written": lambda at, r: _written(at, r),
     "last_read": lambda at, r: _shown(at.trace.token_text(r, _segment(at, r).kv_len - 1)),  # by its row of the step
 }
-"""What follows on the letter of a request."""
+"""The attributes of a request, after its letter."""
 
 
 def fact(path: str, at: At) -> Value:
-    """What a path leads to from a step of a run; raises InflightError for one that leads nowhere there."""
+    """The value of a path at a step of a run; raises InflightError if there is none."""
     first, *names = path.split(".")
     try:
         if first in FACTS:
@@ -239,7 +239,7 @@ def _member(of: Any, name: str) -> Any:
 
 
 def _first_to_finish(at: At) -> Finished:
-    """Of those in a lane, who finishes first."""
+    """The first to finish of those in a lane."""
     held = {r.request for r in at.frame.lanes}
     return next(f for e in at.trace.events if e.step >= at.step for f in e.finished if f.request in held)
 
@@ -269,7 +269,7 @@ def _written(at: At, request: str) -> str:
 
 
 def _shared_prefix(prompts: list[list[int]]) -> int:
-    """Tokens with which all prompts begin alike."""
+    """The length of the prefix that all prompts share."""
     return next((i for i, ids in enumerate(zip(*prompts, strict=False)) if len(set(ids)) > 1), min(map(len, prompts)))
 
 
@@ -283,7 +283,7 @@ def _wasted(lane_steps: dict[str, int]) -> int:
 
 
 def _decided_alike(trace: Trace) -> int:
-    """Steps before the first that our engine decides otherwise than another did, under the same limits."""
+    """Steps before the first that our engine decides differently from another, under the same limits."""
     found = divergence(_ours(trace.header.workload), trace)
     return len(trace.events) if found is None else found.step
 

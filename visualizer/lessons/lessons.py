@@ -1,7 +1,7 @@
 """The ten lessons, the questions that people ask as an eleventh, and where each term of the glossary is seen.
 
-A lesson is stops, each a place in a recorded run with the views to look at, and perhaps a question. They stand in assets/lessons/lessons.toml;
-the words are beside it, by language, lesson and stop.
+A lesson is a list of stops, each a place in a recorded run with the views to look at, and perhaps a question. They are in
+assets/lessons/lessons.toml; the texts are beside it, by language, lesson and stop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from visualizer.lessons.texts import FOLDER
 @dataclass(frozen=True)
 class ChooseNumber:
     """How many? answer, wrong: facts as the texts write them (`B.kv_len`, `forward.tokens@packed`), at the place that the question is
-    about; a wrong one has its own reason in the texts.
+    about; each wrong one has its explanation in the texts.
     """
 
     answer: str
@@ -36,8 +36,8 @@ class ChooseRequest:
 
 @dataclass(frozen=True)
 class ChooseWords:
-    """Which statement? The texts have one for each option. answer: names the option that holds, from the place that the question is
-    about and the stop's other places.
+    """Which statement? The texts have one for each option. answer: computes the name of the right option from the place that the question
+    is about and the stop's other places.
     """
 
     options: tuple[str, ...]
@@ -46,7 +46,7 @@ class ChooseWords:
 
 @dataclass(frozen=True)
 class PaintMask:
-    """Paint who may look at whom in the pass of the question's place."""
+    """Paint who may attend to whom in the pass at the question's place."""
 
 
 Question = ChooseNumber | ChooseRequest | ChooseWords | PaintMask
@@ -56,8 +56,8 @@ Question = ChooseNumber | ChooseRequest | ChooseWords | PaintMask
 class Stop:
     """name: the key of its texts. place: what the player shows; then: where it goes once the question is answered.
 
-    views: the panels to look at; the others are dimmed. pin: the letter of a request to light. places: others, by the names under
-    which the texts mention them. table: one of the tables that `visualizer.lessons.document` makes, shown below the text.
+    views: the panels to look at; the others are dimmed. pin: the letter of a request to highlight. places: others, by their names in
+    the texts. table: one of the tables that `visualizer.lessons.document` makes, shown below the text.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Lesson:
 
 
 def _lane_after_finish(at: At, _: Mapping[str, At]) -> str:
-    """What becomes of a lane in the step after its request has finished."""
+    """What happens to a lane in the step after its request has finished."""
     if any(p.finished_rows for p in at.event.passes):
         return "computed"
     return "refilled" if at.event.admitted else "empty"

@@ -1,5 +1,5 @@
-"""Pictures of a run for paper: its lanes over time and the mask of a step, as SVG drawn from the trace, labelled in the language that is
-spoken. Prints well without colours."""
+"""Pictures of a run for paper: its lanes over time and the mask of a step, as SVG drawn from the trace, labelled in the current
+language, and readable in black and white."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LABEL = 46
 
 
 def lanes_picture(at: At, blank_after: bool = False) -> Element:
-    """Who computed in which lane, step by step; the place's own step is marked. blank_after: later steps are left to the reader."""
+    """Who computed in which lane, step by step; the place's own step is marked. blank_after: later steps are left blank to fill in."""
     events, hues = at.trace.events, deal(at.trace)
     cell = max(5.0, min(_CELL, 640 / len(events)))
     width, height = _LABEL + cell * len(events) + 4, 18 + _CELL * at.config.num_lanes + 6
@@ -98,7 +98,7 @@ def _text(x: float, y: float, text: str, size: int, transform: str = "", weight:
 
 
 def _picture(width: float, height: float, shapes: list[Element], title: str) -> Element:
-    """shapes on a ground of their own, with the hatching of pads at hand."""
+    """Shapes on a background, with the hatching of pads defined."""
     svg = Element(
         "svg",
         {"viewBox": f"0 0 {width:.0f} {height:.0f}", "style": f"max-width: {width:.0f}px", "role": "img", "aria-label": title},

@@ -1,11 +1,9 @@
-"""Places in recorded runs: a run's name and a rule that finds a step in it, so that a run recorded anew still shows what was meant.
+"""Places in recorded runs: a run's name and a rule that finds a step in it, so that lessons survive a new recording of the run.
 
-    start, end              the run's first step and its last
-    mixes, preempts, …      the first step of which this holds; mixes(3): the third
-    admits(B), ends(B), …   the first of which it holds for request B
-    after ends(B)           the step after another; before: the one before it
-
-Knows traces alone; composes no words.
+start, end              the run's first step and its last
+mixes, preempts, …      the first step for which this holds; mixes(3): the third
+admits(B), ends(B), …   the first for which it holds for request B
+after ends(B)           the step after another; before: the one before it
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ class Place(NamedTuple):
     rule: str
 
     def step(self, trace: Trace) -> int:
-        """The step that the rule finds in the run; raises InflightError where there is none."""
+        """The step that the rule finds in the run; raises InflightError if there is none."""
         *moves, name = self.rule.split()
         steps = [e.step for e in trace.events]
         try:
@@ -50,13 +48,13 @@ def _found(trace: Trace, rule: str) -> int:
 _OF_RUN: dict[str, Callable[[Trace], int]] = {
     "start": lambda trace: trace.events[0].step,
     "end": lambda trace: trace.events[-1].step,
-    "parts": lambda trace: parts_at(recorded_run("greedy-alone-bf16"), trace),  # writes another token than each request alone
+    "parts": lambda trace: parts_at(
+        recorded_run("greedy-alone-bf16"), trace
+    ),  # where a token differs from each request's own run
 }
 _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
     "mixes": lambda e: any(_phases(e, i) == {"prefill", "decode"} for i in range(len(e.passes))),  # in one pass
-    "chunks": lambda e: (
-        any(s.phase == "prefill" and s.start for s in e.segments) and not e.kv.prefix_hits
-    ),  # goes on with a prompt
+    "chunks": lambda e: any(s.phase == "prefill" and s.start for s in e.segments) and not e.kv.prefix_hits,  # continues a prompt
     "two_join": lambda e: len(e.admitted) > 1 and any(s.phase == "decode" for s in e.segments),
     "several_wait": lambda e: e.waiting.count > 1,
     "preempts": lambda e: e.preempted,

@@ -1,6 +1,6 @@
-"""Sheets to print, one for the teacher and one for the learner, made from a lesson's document and pictures of its runs. Knows no browser.
+"""Sheets to print, one for the teacher and one for the learner, made from a lesson's document and pictures of its runs.
 
-The learner's sheet asks what the lesson asks, with room to write and masks to fill in; the answers come on a page of their own. The
+The learner's sheet has the lesson's questions, with room to write and masks to fill in; the answers are on a separate page. The
 teacher's has what each stop shows and says, the answers, and where to click.
 """
 
@@ -25,7 +25,7 @@ KINDS = ("teacher", "learner")
 
 
 def sheet(lesson: str, kind: str, traces: Callable[[str], Trace], language: str = "en") -> str:
-    """A page of HTML; raises InflightError for a lesson that there is not."""
+    """A page of HTML; raises InflightError for an unknown lesson."""
     found = next((one for one in LESSONS if one.name == lesson), None)
     if found is None or kind not in KINDS:
         raise InflightError(f"There is no {kind} sheet for a lesson {lesson!r}.")
@@ -39,7 +39,7 @@ def sheet(lesson: str, kind: str, traces: Callable[[str], Trace], language: str 
 
 
 def plan(traces: Callable[[str], Trace], language: str = "en") -> str:
-    """The plan that strings the lessons together, with the minutes each takes."""
+    """The plan of all lessons, with the minutes each takes."""
     words = texts(language, "page")
     body = Element("main")
     _add(body, "p", words["plan_lead"])
@@ -56,7 +56,7 @@ def plan(traces: Callable[[str], Trace], language: str = "en") -> str:
 
 
 def page(title: str, kind: str, body: Element, language: str) -> str:
-    """The body on the sheets' own page."""
+    """A whole page around the body of a sheet."""
     html = tostring(body, encoding="unicode", method="html")
     parts = {"title": escape(title), "kind": escape(kind), "lang": language, "body": html}
     template = (FOLDER / "sheet.html").read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ def _answer(section: Element, stop: dict[str, Any], traces: Callable[[str], Trac
 
 
 def _picture(stop: dict[str, Any], traces: Callable[[str], Trace]) -> Element:
-    """The mask where the stop is about it and it can be read, else the lanes."""
+    """The mask if the stop is about it and it is legible, otherwise the lanes."""
     at = At(traces(stop["run"]), stop["step"])
     if "mask" in stop["views"] and at.trace.mask(at.step, len(at.event.passes) - 1).num_cells <= 900:
         return mask_picture(at)

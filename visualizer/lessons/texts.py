@@ -1,4 +1,4 @@
-"""Lesson texts: templates, one file a lesson and language, filled with facts of a place (`visualizer.lessons.facts`). Knows no lesson's structure.
+"""Lesson texts: templates, one file per lesson and language, filled with facts of a place (`visualizer.lessons.facts`).
 
     {forward.padding}          a fact at the stop's own place    {forward.padding|pad|pads}  with its noun, in the right number
     {metrics.lane_occupancy%}  the same in per cent              {metrics.steps@static}      a fact at another place of the stop
@@ -30,7 +30,7 @@ _FACT = re.compile(r"(?P<path>[\w.]+)(?P<share>%)?(?:@(?P<place>\w+))?")
 
 @cache
 def texts(language: str, name: str) -> dict[str, Any]:
-    """The texts of a file; raises InflightError for a language or a file that is not there."""
+    """The texts of a file; raises InflightError for an unknown language or a missing file."""
     path = FOLDER / language / f"{name}.toml"
     if language not in LANGUAGES or not path.exists():
         raise InflightError(f"There is no text {name!r} in {language!r}.")
@@ -38,12 +38,12 @@ def texts(language: str, name: str) -> dict[str, Any]:
 
 
 def languages(name: str) -> list[str]:
-    """The languages in which a file is there, English first."""
+    """The languages in which a file exists, English first."""
     return [language for language in LANGUAGES if (FOLDER / language / f"{name}.toml").exists()]
 
 
 def filled(template: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:
-    """The template as spans; raises InflightError for a fact, place or request that is not there."""
+    """The template as spans; raises InflightError for a fact, place or request that does not exist."""
     spans: list[Span] = []
     last = 0
     for match in _PART.finditer(template):
@@ -84,7 +84,7 @@ def _term(text: str) -> list[Span]:
 
 def _fact(text: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:
     if re.fullmatch("[A-Z]", text):
-        at.request(text)  # it is there
+        at.request(text)  # raises if there is none
         return [{"r": text}]
     expression, *nouns = text.split("|")
     found, there = evaluated(expression, at, places)

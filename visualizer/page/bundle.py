@@ -1,6 +1,6 @@
-"""The player as text: its modules as one script, its style, its markup, and pages that need no server. Knows no Gradio.
+"""The player as text: its modules as one script, its style, its markup, and pages that need no server.
 
-The modules import each other by name alone (`import { a } from "./b.js"`). Each becomes a function of its own, loaded after those that it
+The modules import each other by name only (`import { a } from "./b.js"`). Each becomes a function of its own, loaded after those that it
 imports (see assets/player/parts/modules.js). Nothing is built or downloaded.
 """
 
@@ -17,7 +17,7 @@ from core.config import ASSETS
 PLAYER = ASSETS / "player"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
-_LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)  # indentation, and lines that are a comment
+_LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)  # indentation, and comment lines
 _COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
@@ -31,7 +31,7 @@ def script(entry: str = "watch/player.js") -> str:
 def modules(entry: str) -> dict[str, str]:
     """Every module that `entry` needs, itself last: path → a script that leaves its exports in `inflightModules[path]`.
 
-    Raises ValueError where modules import each other in a circle.
+    Raises ValueError if modules import each other in a circle.
     """
     found: dict[str, str] = {}
 
@@ -54,8 +54,8 @@ def _path(importer: str, relative: str) -> str:
 
 
 def _scoped(name: str, source: str) -> str:
-    """The module as a function that is called once; lines keep their numbers, documentation and indentation stay behind: every page that is
-    saved has all of it. No text in a module spans lines.
+    """The module as a function that is called once. Line numbers are kept; comments and indentation are dropped, because every saved page
+    contains the script. No string in a module spans lines.
     """
     source = _LEADING.sub("", _DOC.sub(lambda m: "\n" * m[0].count("\n"), source))
     exported = ", ".join(_EXPORT.findall(source))
@@ -80,13 +80,13 @@ PICTURE = ASSETS / "screenshots" / "desktop.png"
 
 
 def head(picture: str | None) -> str:
-    """The head tags that describe the page to link previews. picture: its address, absolute where the page's own is known."""
+    """The head tags that describe the page to link previews. picture: its address, absolute if the page's own is known."""
     lines = (PLAYER / "watch" / "head.html").read_text(encoding="utf-8").splitlines()
     return "\n".join(line.replace("<!--PICTURE-->", picture or "") for line in lines if picture or "<!--PICTURE-->" not in line)
 
 
 def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None) -> str:
-    """A whole page with one player. options: those of the player, `replay` or `catalogue` among them; none of it can become markup.
+    """A whole page with one player. options: the player's, including `replay` or `catalogue`; they are escaped.
 
     parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js. picture: see `head`.
     """
@@ -106,7 +106,7 @@ def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, pict
 
 
 def standalone_html(replay: dict[str, Any], place: dict[str, Any] | None = None) -> str:
-    """One file with everything in it: opens from disk, without a network. replay: of a run, or of all ranks. place: where it opens, see `Player`."""
+    """One file with everything in it: opens from disk, without a network. replay: of a run, or of all ranks. place: where to open it, see `Player`."""
     return page_html({"replay": replay, **(place or {})})
 
 

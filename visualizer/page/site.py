@@ -28,7 +28,7 @@ _LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
 
 
 def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED) -> Path:
-    """Write the site; its first page. Raises InflightError where nothing is on record or the folder cannot be written."""
+    """Write the site; returns its first page. Raises InflightError if nothing is recorded or the folder cannot be written."""
     runs = list(recorded_runs(traces))
     if not runs:
         raise InflightError("There are no recorded runs: make them with `python -m visualizer record`.")
@@ -49,7 +49,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
         options = player_options(catalogue, tabs if parts else [])
-        if "compare" in parts:  # their contenders have links of their own
+        if "compare" in parts:  # contenders have their own links
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
         page = page_html(options, parts, "picture.png")
         index = folder / "index.html"
@@ -62,7 +62,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """The Compare tab's files; what the page needs to know of it, or None where no comparison is on record."""
+    """Write the Compare tab's files; returns its options for the page, or None if no comparison is recorded."""
     entries = recorded(comparisons)
     if not entries:
         return None
@@ -77,7 +77,7 @@ def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
 
 
 def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
-    """The Learn tab's files; None where a run that the lessons are about is not on record."""
+    """Write the Learn tab's files; None if a run that the lessons use is not recorded."""
     if any(not (traces / f"{run}.jsonl").exists() for run in runs_of_lessons()):
         return None
     (folder / "learn").mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
 
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
-    """One lesson as one file with nothing to fetch: the player, its recorded runs and the lesson's texts. Raises InflightError for a lesson that there is not."""
+    """One lesson as one file with nothing to fetch: the player, its recorded runs and the lesson's texts. Raises InflightError for an unknown lesson."""
     chosen = [known for known in LESSONS if known.name == lesson]
     if not chosen:
         raise InflightError(f"There is no lesson {lesson!r}.")
@@ -129,6 +129,6 @@ def _paper(folder: Path, url: str, text: str) -> str:
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
-    """Data as a script, which a page opened from disk can load where it may not fetch; its address."""
+    """Write data as a script, which a page opened from disk can load although it may not fetch; returns its address."""
     (folder / url).write_text(f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8")
     return url

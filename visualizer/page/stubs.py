@@ -1,5 +1,5 @@
-"""Has Gradio imported without the stubs that it writes for editors: at every import it parses the source of each component, and fills and parses
-a `.pyi` beside it, which is half of what importing it takes. Knows nothing of the page.
+"""Lets Gradio be imported without the stubs that it writes for editors: at every import it parses the source of each component, and writes and
+parses a `.pyi` beside it, which takes half of the import time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _WRITER, _WRITES = "gradio.component_meta", "create_or_modify_pyi"
 
 
 def skip_stubs() -> None:
-    """To be called before Gradio is first imported; later it changes nothing."""
+    """Call before Gradio is first imported; later it has no effect."""
     if _WRITER not in sys.modules and not any(isinstance(finder, _WithoutStubs) for finder in sys.meta_path):
         sys.meta_path.insert(0, _WithoutStubs())
 
 
 class _WithoutStubs(MetaPathFinder):
-    """Finds the one module that writes them, as Python would, and has the function that does taken out once it is loaded."""
+    """Finds the one module that writes them, as Python would, and removes the function responsible once it is loaded."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != _WRITER:

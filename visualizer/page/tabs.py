@@ -1,4 +1,4 @@
-"""The page's other tabs as files, fetched when first opened: scripts with markup and style inside, and Plotly's, packed. Knows no Gradio."""
+"""The page's other tabs as files, fetched when first opened: scripts with markup and style inside, and Plotly's, compressed."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def write_files(folder: Path) -> dict[str, Path]:
 
 
 def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What `parts/tabs.js` needs to know of a page with a server. url: the address under which a file is served. live: the options of the Live
-    tab, see live.js, where there is one."""
+    """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a file is served. live: the options of the
+    Live tab, see live.js, if there is one."""
     of_a_server = {"server": True, "base": ""}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = TABS
@@ -62,7 +62,7 @@ def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, 
 
 
 def player_options(catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the player is told of a page with recorded runs. tabs: `{"name", "title"}` of the page's parts, its own first."""
+    """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's parts, its own first."""
     return {"catalogue": catalogue, "questions": list(QUESTIONS.values()), "tabs": tabs, "terms": hints(), "asked": faq()}
 
 

@@ -1,1 +1,1 @@
-"""What the page asks of its server, as plain functions: runs, comparisons, uploads, limits."""
+"""What the page's server does, as plain functions: runs, comparisons, uploads, limits."""

@@ -1,6 +1,6 @@
-"""What the page asks of its server, as plain functions: the state of things, jobs, uploads, exports. Knows nothing of Gradio and HTTP.
+"""What the page's server does, as plain functions without Gradio or HTTP: state, jobs, uploads, exports.
 
-Every answer is plain data. What is refused (`answering`) is `{"error": one sentence}`, never an exception: the page shows it and goes on.
+Every answer is plain data. A refusal (`answering`) is `{"error": one sentence}`, never an exception: the page shows it and carries on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Args = ParamSpec("_Args")
 
 
 def answering(function: Callable[_Args, dict[str, Any]], what: str = "") -> Callable[_Args, dict[str, Any]]:
-    """The function, whose refusals are answers: `{"error": one sentence}`. what: said before the refusal."""
+    """The function with refusals turned into answers: `{"error": one sentence}`. what: precedes the refusal."""
 
     @functools.wraps(function)
     def answered(*args: _Args.args, **kwargs: _Args.kwargs) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Server:
         self._lessons = Lessons(store, traces)
 
     def warm_up(self) -> None:
-        """In a thread, once the page has been served, import what a run needs and load the model that most visitors use."""
+        """Once the page has been served, import what a run needs and load the default model, in a thread."""
         if self._is_warm.acquire(blocking=False):
             threading.Thread(target=self._prepare, name="warm-up", daemon=True).start()
 
@@ -88,7 +88,7 @@ class Server:
         return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 
     def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, as server-sent events; raises Refused for one that is not here."""
+        """A job's deltas from a number on, as server-sent events; raises Refused for an unknown one."""
         found = self.jobs.find(job)
         if found is None:
             raise Refused("This run is no longer on the server, which may have been restarted: run it again.")
@@ -110,7 +110,7 @@ class Server:
             checked = check(spec, self._limits)
             return LeakyRunJob(checked._replace(device="cpu") if is_lent() else checked, self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
-            raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; that is asked for by name, with a spec.")
+            raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a spec.")
         return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)
 
     @answering
@@ -131,7 +131,7 @@ class Server:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def upload(self, data: bytes, names: Sequence[str] = ()) -> dict[str, Any]:
-        """Open a saved trace, or the ranks of one engine: see `open_upload`; or why that cannot be opened."""
+        """Open a saved trace, or the ranks of one engine: see `open_upload`; or why they cannot be opened."""
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return answering(open_upload, what)(data, self.store, self._limits, names)
 
@@ -148,7 +148,7 @@ class Server:
     def export_ranks(self, run: str, step: int | None = None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
         """`{"url", "name"}` of all ranks of an engine as one page, or why not.
 
-        run: the id of their document; the page opens at a rank's step, or at a moment of all, in seconds.
+        run: the id of their document; the page opens at a rank's step, or at a common moment, in seconds.
         """
         return self.store.export_ranks(run, step, rank, at)
 

@@ -1,7 +1,6 @@
-"""The real attention weights of one layer and head in a pass, computed again on demand: what the model uses of what the mask permits.
+"""The real attention weights of one layer and head in a pass, computed again on demand: how the model uses what the mask permits.
 
-Each request is run by itself through the model's own attention; a packed pass gives the same up to rounding, which engine tests hold.
-Knows nothing of pages.
+Each request is run by itself through the model's own attention; a packed pass gives the same up to rounding, which tests of the engine prove.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def attention_weights(
 ) -> list[dict[str, Any]]:
     """For each segment of a pass `{"request", "start", "weights"}`: rows are its queries, columns its keys from position 0.
 
-    Raises InflightError for a step, pass, layer or head that there is not, or for more cells than a page can hold.
+    Raises InflightError for a step, pass, layer or head that does not exist, or for more cells than a page can hold.
     """
     event = trace.event(step)
     if not 0 <= pass_index < len(event.passes):
@@ -48,7 +47,7 @@ def _weights(adapter: ModelAdapter, token_ids: list[int], start: int, layer: int
     ids = torch.tensor([token_ids], device=adapter.device)
     with adapter.lock, torch.inference_mode():
         before = adapter.model.config._attn_implementation
-        adapter.model.set_attn_implementation("eager")  # the only one that hands out its weights
+        adapter.model.set_attn_implementation("eager")  # the only one that returns its weights
         try:
             attentions = adapter.model(input_ids=ids, use_cache=False, output_attentions=True).attentions
         finally:

@@ -31,7 +31,7 @@ _COST_SECONDS = 4.0
 
 
 class Measurement(Job):
-    """A job of the Compare tab: the spec of a run, checked. Each kind takes more fields from the spec; raises InflightError."""
+    """A job of the Compare tab: the checked spec of a run. Each kind takes more fields from the spec; raises InflightError."""
 
     queue = "comparisons"
     store: Store
@@ -40,7 +40,7 @@ class Measurement(Job):
         super().__init__(_checked(spec, limits), limits, models, store)
 
     def run_to_end(self, config: EngineConfig) -> Trace:
-        """A run that can be stopped at every step."""
+        """Run to the end; can be stopped at every step."""
         engine = self.engine(config, self.spec.device)
         for _ in self.steps(engine, self.spec.workload):
             pass
@@ -77,7 +77,7 @@ class ComparisonJob(Measurement):
         where = environment(engines[0].trace.header)
         result = compare(contenders, self._repeats, on_run=self._report)
         self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
-        is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload  # and not made from one
+        is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload  # unchanged
         shown = Shown(
             result,
             workload.name if is_preset else "custom",
@@ -94,7 +94,7 @@ class ComparisonJob(Measurement):
 
 
 class EquivalenceJob(Measurement):
-    """Each request alone and in company. spec: also "leak", whether requests may look at each other."""
+    """Each request alone and in a batch. spec: also "leak", whether requests may read each other's keys."""
 
     noun = "check"
 
@@ -108,7 +108,7 @@ class EquivalenceJob(Measurement):
         from core.measure.equivalence import equivalence
 
         engine, steps = self.engine(self.spec.config, self.spec.device), 0
-        self.steps(engine, self.spec.workload)  # what is refused is refused now
+        self.steps(engine, self.spec.workload)  # refusals happen now
 
         def on_step(event: object) -> None:
             nonlocal steps
@@ -148,7 +148,7 @@ KINDS: dict[str, Callable[[dict[str, Any], Limits, Any, Store], Measurement]] = 
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED) -> dict[str, Any]:
-    """What can be opened and asked for on the Compare tab: recorded comparisons, presets, policies."""
+    """The choices on the Compare tab: recorded comparisons, presets, policies."""
     return {
         "recorded": recorded(folder),
         "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
@@ -159,9 +159,9 @@ def catalogue(limits: Limits, folder: Path = RECORDED) -> dict[str, Any]:
 
 
 def open_recorded(name: object, store: Store, folder: Path = RECORDED) -> str:
-    """The address of a recorded comparison's document, made when it is first asked for; raises InflightError for one that there is not."""
+    """The address of a recorded comparison's document, written when first requested; raises InflightError for an unknown one."""
     if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(folder)}:
-        raise Refused("There is no such comparison on record.")
+        raise Refused("There is no such recorded comparison.")
     path = folder / name
     return store.once(("comparison", name), lambda: store.keep_document(document(load(path)), pinned=True))
 

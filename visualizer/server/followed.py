@@ -1,6 +1,6 @@
-"""Another engine on the Live tab, watched by the recordings that it writes: what `shared_engine` is for our own. Nobody can ask it for anything.
+"""Another engine on the Live tab, followed through the recordings that it writes: the counterpart of `shared_engine`. It takes no requests.
 
-GET inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording where there are several
+GET inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording if there are several
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from visualizer.server.live import Live
 from visualizer.server.live_routes import PERIOD, live_app
 from visualizer.server.shared_engine import class_address
 
-_Streams = dict[str, tuple[Path, int | None]]  # by name: the place, and whose recording of a folder
+_Streams = dict[str, tuple[Path, int | None]]  # by name: the path, and the rank within a folder
 
 
 class Followed:
-    """One of a process. places: recordings that may still be written, and folders of them. shows_texts: whether visitors read what the
-    engine's own users wrote and were answered. tokenizer: the model's; by default that of the model which the recording names, where it is on this machine.
+    """One per process. places: recordings that may still grow, and folders of them. shows_texts: whether visitors can read the prompts and
+    answers of the engine's users. tokenizer: the model's; by default that of the model named in the recording, if it is on this machine.
     """
 
     def __init__(self, places: Sequence[Path], shows_texts: bool, tokenizer: Any = None) -> None:
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
-        import_tokenizers()  # while there is one thread: of two that import transformers at once, one finds half of it
+        import_tokenizers()  # while there is one thread: importing transformers in two threads at once fails
         self._lives: dict[str, Live] = {}
-        self._begun: dict[str, tuple[int, RankPlace]] = {}  # by stream: the number of the run that it shows, and that run's place
-        self._letters = itertools.count()  # no two requests of all ranks have the same one
+        self._begun: dict[str, tuple[int, RankPlace]] = {}  # by stream: the number of its current run, and that run's place
+        self._letters = itertools.count()  # shared by all ranks, so that no two requests have the same
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Follow from now on, so that who comes first finds the engine as it is."""
+        """Start following, so that the first visitor already sees the engine's current state."""
         for name in self._streams():
             self.live(name)
 
     def live(self, name: str = "") -> Live:
-        """One of the recordings, by default the first. Raises Refused for a name that is none's."""
+        """One of the recordings, by default the first. Raises Refused for an unknown name."""
         streams = self._streams()
         name = name or next(iter(streams))
         with self._lock:
             if name not in self._lives:
                 if name not in streams:
-                    raise Refused(f"Nothing is followed that is called {name}.")
+                    raise Refused(f"There is no followed recording named {name}.")
                 place, rank = streams[name]
                 live = self._lives[name] = Live(
                     partial(self._messages, name, Follower(place, rank)), self._tokenizer_of, self._shows_texts, self._letters
@@ -68,16 +68,16 @@ class Followed:
             return self._lives[name]
 
     def routes(self, whom: Callable[[Request], str]) -> list[BaseRoute]:
-        """whom: where a request comes from."""
+        """whom: gives the address of a request's client."""
         return [Mount("/inflight/live", app=live_app(self.live, None, whom))]
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the page's Live tab is told; see assets/player/live/live.js."""
+        """The options of the page's Live tab; see assets/player/live/live.js."""
         return {"asks": False}
 
     def announce(self, local: str, shared: str | None, host: str | None) -> str:
-        """What is said at the start; see `SharedEngine.announce`."""
+        """The message printed at the start; see `SharedEngine.announce`."""
         names = ", ".join(str(place) for place in self._places)
         texts = (
             "as it was asked and answered"
@@ -87,7 +87,7 @@ class Followed:
         return f"Live: {names} is followed at {class_address(local, shared, host)}, {texts}."
 
     def _streams(self) -> _Streams:
-        """What there is to follow now, by name: of a folder every rank; the lowest goes by the folder's own name, as it is there from the start."""
+        """What can be followed now, by name: for a folder every rank; the lowest has the folder's name, since it is there from the start."""
         found: _Streams = {}
         for number, place in enumerate(self._places, 1):
             name = f"{place.name} ({number})" if place.name in found else place.name
@@ -96,9 +96,9 @@ class Followed:
         return found
 
     def _together(self, name: str, streams: _Streams) -> dict[str, Any]:
-        """Where it lies among the ranks of its engine, which are those of its folder, or all files that are followed one by one.
+        """Its place among the ranks of its engine, which are those of its folder, or all single files that are followed.
 
-        ranks: {of: their stream, rank, run: the number of the run that is meant, offset: see `Placement`}; none where it is alone.
+        ranks: {of: their stream, rank, run: the number of their run, offset: see `Placement`}; empty if it is alone.
         """
         folder = _folder(streams[name][0]) if name in streams else None
         begun = {of: self._begun[of] for of, (place, _) in streams.items() if of in self._begun and _folder(place) == folder}
@@ -123,7 +123,7 @@ class Followed:
                 messages.append(_message(news, runs))
             streams = self._streams()
             for stream in streams.keys() - self._lives.keys():
-                self.live(stream)  # a rank that comes later is followed from then on
+                self.live(stream)  # follow ranks that appear later, too
             state = {
                 "kind": "followed",
                 "of": name,
@@ -142,15 +142,15 @@ class Followed:
                 await asyncio.sleep(PERIOD)
 
     def _note(self, name: str, run: int, news: News) -> None:
-        """Keep where its run lies in time: its first step tells when it begins."""
+        """Note when its run begins, which its first step shows."""
         if isinstance(news, Begun):
-            with suppress(InvalidTrace):  # then it has no place among others
+            with suppress(InvalidTrace):  # otherwise it has no place among the ranks
                 self._begun[name] = run, RankPlace(name, news.header, 0.0)
         elif isinstance(news, StepEvent) and news.step == 0 and name in self._begun:
             self._begun[name] = run, replace(self._begun[name][1], begin=news.t_start)
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
-        """Of a recording's model, where it is on this machine; prompts that were left out have no texts to be had."""
+        """The tokenizer of a recording's model, if it is on this machine; needed only if prompts were recorded."""
         if "prompts" in run["header"].get("absent", ()):
             return PlainIds()
         return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()
@@ -161,7 +161,7 @@ def _folder(place: Path) -> Path | None:
 
 
 def _message(news: News, run: int) -> LogEntry:
-    """As an engine of our own tells it, see `core.serving.event_log`. run: the number of the recording."""
+    """The message that our own engine would log, see `core.serving.event_log`. run: the number of the recording."""
     if isinstance(news, Begun):
         return {"kind": "run", "run": run, "header": news.header.to_json(), "model": news.model}
     if isinstance(news, Met):

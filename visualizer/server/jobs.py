@@ -1,9 +1,9 @@
-"""Jobs: computations that visitors asked for, each in a thread of its own. All kinds queue, end, time out and report progress in the same way.
+"""Jobs: computations requested by visitors, each in its own thread. All kinds queue, end, time out and report progress in the same way.
 
-A job's deltas are kept in its log; anyone who knows its id can follow them from anywhere, so a page that lost its connection or was loaded
-again finds its job. A job that nobody follows ends: at once if others wait for its place, else after a grace period.
-An engine appends events to its trace as it always does; what is streamed is read from there, so that streaming costs it nothing but a turn of
-Python's lock. Knows nothing of how deltas travel.
+A job's deltas are kept in its log; anyone who knows its id can follow them, so a page that lost its connection or was
+reloaded finds its job. A job without readers ends: at once if others wait for its place, otherwise after a grace period.
+An engine appends events to its trace as it always does; streaming reads them there, so it costs the engine nothing but a turn of
+Python's lock.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from core.trace.trace import Trace
     from core.workload.workload import Workload
 
-FIRST_READER = 5.0  # seconds (see `after`) in which somebody has to open the stream of a new job
-GRACE = 10.0  # seconds for which a job goes on after its reader left, while nobody needs its place
-_ALIVE = 1.0  # a delta at least this often while a job is at work
+FIRST_READER = 5.0  # seconds (see `after`) within which the stream of a new job has to be opened
+GRACE = 10.0  # seconds for which a job continues after its last reader left, if its place is not needed
+_ALIVE = 1.0  # seconds between deltas at most while a job is running
 _END = 5.0  # seconds for which a cancelled job keeps its place while its thread ends
-_KEPT = 16  # jobs that are over whose deltas can still be asked for
+_KEPT = 16  # ended jobs whose deltas can still be read
 log = logging.getLogger("inflight")
 
 
@@ -49,23 +49,23 @@ class Cancelled(Exception):
 
 
 class Job:
-    """One piece of work, which runs engines on a visitor's requests. A kind of job says what is done in its thread (`work`, then `keep`) and what
-    there is to tell meanwhile (`news`). store: where its runs are kept; None where somebody else keeps them.
+    """One piece of work, which runs engines on a visitor's requests. Each kind defines what is done in its thread (`work`, then `keep`) and what is
+    reported meanwhile (`news`). store: where its runs are kept; None if they are kept elsewhere.
 
-    noun: what sentences call it. queue: the name of the one it waits in. period: seconds between two looks for news.
+    noun: its name in sentences. queue: the name of its queue. period: seconds between checks for news.
     """
 
     noun = "job"
     queue = "runs"
     period = 0.1
-    outlives_reader = True  # whether it goes on for a while when its reader left
+    outlives_reader = True  # whether it continues for a while after its last reader left
 
     def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
         self.spec, self.limits, self.models, self.store = spec, limits, models, store
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()
-        self.round = 0  # of its queue, see `JobQueue`
+        self.round = 0  # in its queue, see `JobQueue`
         self.readers, self.was_followed = 0, False
         self.progress: dict[str, Any] = {}
         self.answer: dict[str, Any] = {}
@@ -79,15 +79,15 @@ class Job:
     # -- a kind of job says ------------------------------------------------------------------------------------------
 
     def work(self) -> dict[str, Any]:
-        """In the job's thread: the answer, which is the last delta. `check` is called wherever it can be stopped."""
+        """Runs in the job's thread and returns the answer, the last delta. It calls `check` wherever it can be stopped."""
         raise NotImplementedError
 
     def keep(self) -> dict[str, Any]:
-        """In the job's thread, after the work, even if it failed: what is kept of it, as part of the answer."""
+        """Runs in the job's thread after the work, even if that failed; returns what was stored, as part of the answer."""
         return {}
 
     def news(self) -> dict[str, Any] | None:
-        """On the event loop: the next delta, None if there is nothing new."""
+        """The next delta, None if there is nothing new; called on the event loop."""
         if self.progress == self._last_news:
             return None
         self._last_news = dict(self.progress)
@@ -98,12 +98,12 @@ class Job:
         return f"The {self.noun} was cancelled{'' if self.has_begun else ' before it began'}."
 
     def engine(self, config: EngineConfig, device: str) -> Engine:
-        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
+        from core.runner.engine import Engine  # imports torch, which must not delay the first paint
 
         return Engine(*self.models.get(self.spec.model, device), config, sleep=self.sleep)
 
     def steps(self, engine: Engine, workload: Workload) -> Iterator[StepEvent]:
-        """The steps of an engine that can be stopped at every one of them. All is checked before the first; raises InflightError."""
+        """The steps of an engine; the job can be stopped at each. Everything is checked before the first; raises InflightError."""
         steps = engine.stream(workload)
         check_tokens(engine.trace.prompts, workload, self.limits)
 
@@ -122,7 +122,7 @@ class Job:
     # -- its thread ----------------------------------------------------------------------------------------------------
 
     def check(self, *_: Any) -> None:
-        """Raises Cancelled, or Refused once the job has taken longer than a page works on one question."""
+        """Raises Cancelled, or Refused once the job has exceeded its time limit."""
         if self.is_cancelled:
             raise Cancelled
         if time.monotonic() > self._deadline:
@@ -131,7 +131,7 @@ class Job:
             )
 
     def sleep(self, seconds: float) -> None:
-        """Wait for the next arrival, as the engine asks: a cancellation ends the wait, and meanwhile another job may have the place."""
+        """Wait for the next arrival on the engine's behalf: a cancellation ends the wait, and another job may use the place meanwhile."""
         self.is_idle = True
         self._wake()
         try:
@@ -142,7 +142,7 @@ class Job:
             self._wake()
 
     def run(self) -> None:
-        """Do the work; leaves `answer`, even if it fails."""
+        """Do the work and set `answer`, even if it fails."""
         self._deadline = time.monotonic() + self.limits.seconds
         try:
             with CORE_SHARES.at_work():
@@ -150,7 +150,7 @@ class Job:
         except Cancelled:
             self.answer = {"stopped": self.cancelled()}
         except InflightError as error:
-            asked = self.spec.workload  # whose requests have the page's letters
+            asked = self.spec.workload  # its requests have the page's letters
             self.answer = {"error": str(as_the_page_says(error, asked) if isinstance(error, InvalidRequest) else error)}
         except Exception as error:  # a bug or a machine out of memory: this job fails, the server goes on
             log.exception("a %s failed", self.noun)
@@ -162,16 +162,16 @@ class Job:
                 self._ended.set()
 
     def start(self) -> None:
-        """Begin, in the caller's context, which names the visitor."""
+        """Start the thread in the caller's context, which names the visitor."""
         self.has_begun = True
         threading.Thread(target=contextvars.copy_context().run, args=(self.run,), name=self.noun, daemon=True).start()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether its thread has ended, after so many seconds at most."""
+        """Wait for its thread, at most `seconds`; whether it has ended."""
         return self._ended.wait(seconds)
 
     def cancel(self) -> None:
-        """End it at its next check; from any thread."""
+        """End it at its next check. May be called from any thread."""
         self._cancelled.set()
         self._wake()
 
@@ -181,7 +181,7 @@ class Job:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it was followed, and is no longer."""
+        """Whether it had readers, and has none left."""
         return self.was_followed and not self.readers
 
     def _wake(self) -> None:
@@ -190,7 +190,7 @@ class Job:
 
 
 class RunJob(Job):
-    """One run, which is streamed while it goes on. trace, tokenizer: there once the requests are accepted."""
+    """One run, streamed while it is computed. trace, tokenizer: set once the requests are accepted."""
 
     noun = "run"
     period = 0.04
@@ -210,7 +210,7 @@ class RunJob(Job):
         return english(f"The run was cancelled after {steps:,} [step|steps].")
 
     def work(self) -> dict[str, Any]:
-        """Compute it."""
+        """Compute the run."""
         engine, steps = self.prepare(self.spec.device)
         self.tokenizer, self.trace = engine.tokenizer, engine.trace
         for _ in steps:
@@ -221,7 +221,7 @@ class RunJob(Job):
         return self.store.keep(self.trace) if self.store is not None and self.trace is not None and self.trace.events else {}
 
     def prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
-        """The engine and its steps to come; raises InflightError if the model cannot run them or the page does not accept them."""
+        """The engine and an iterator over its steps; raises InflightError if the model cannot run them or the page does not accept them."""
         engine = self.engine(self.spec.config, device)
         return engine, self.steps(engine, self.spec.workload)
 
@@ -241,7 +241,7 @@ class RunJob(Job):
 
 
 class LeakyRunJob(RunJob):
-    """A run with the mask's wall taken away: every request also reads the keys of the next one in the pass."""
+    """A run with a leaking mask: every request also reads the keys of the next one in the pass."""
 
     def engine(self, config: EngineConfig, device: str) -> Engine:
         from core.measure.mistakes import leaky_engine
@@ -250,10 +250,10 @@ class LeakyRunJob(RunJob):
 
 
 class JobQueue:
-    """The jobs at work and those that wait, round robin by address: a round has one job of each, so that a crowd behind one address waits
+    """The running and waiting jobs, round robin by address: a round has one job of each, so that many jobs from one address wait
     behind the first of every other.
 
-    places: jobs at work at once. waiting: jobs that may wait.
+    places: jobs running at once. waiting: jobs that may wait.
     """
 
     def __init__(self, places: int, waiting: int) -> None:
@@ -279,7 +279,7 @@ class JobQueue:
         self._jobs.append(job)
 
     def make_room(self, address: str) -> bool:
-        """Whether there is room; where there is none, the job that would wait longest ends, if the next one of this address is served before it."""
+        """Whether there is room; if not, the job that would wait longest is ended, provided the next one of this address would be served before it."""
         if len(self._jobs) < self._places + self._waiting:
             return True
         last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.round, default=None)
@@ -293,16 +293,18 @@ class JobQueue:
             self._jobs.remove(job)
 
     def ahead(self, job: Job) -> int:
-        """How many jobs must end before this one begins; 0 if there is a place for it now."""
+        """How many jobs must end before this one begins; 0 if a place is free."""
         begun = [j for j in self._jobs if j.has_begun]
-        taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)  # one that waits for an arrival lends its place
+        taken = max(
+            sum(not j.is_idle for j in begun), len(begun) - self._places
+        )  # a job that waits for an arrival lends out its place
         waiting = [j for j in self._jobs if not j.has_begun]
         before = sorted(waiting, key=lambda j: j.round).index(job)  # in order of arrival within a round
         return max(0, before + taken - self._places + 1)
 
 
 class Jobs:
-    """All jobs of a server. queues: by name, see `Job.queue`. To be used on the event loop; only `stop` may be called from elsewhere."""
+    """All jobs of a server. queues: by name, see `Job.queue`. Use it on the event loop only; `stop` may be called from elsewhere."""
 
     def __init__(self, queues: dict[str, JobQueue]) -> None:
         self._queues = queues
@@ -310,21 +312,21 @@ class Jobs:
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
-        """Let a job wait for its place, then run. A visitor has one in each queue; raises Refused."""
+        """Queue a job, to run once a place is free. A visitor has one in each queue; raises Refused."""
         queue = self._queues[job.queue]
         last = queue.of(visitor)
         if last is not None and last.is_abandoned:
             last.cancel()
         elif last is not None:
-            raise Refused(f"Your last {last.noun} is still going: cancel it or wait for its end.")
+            raise Refused(f"Your last {last.noun} is still running: cancel it or wait for it to end.")
         if not queue.make_room(address):
-            raise Refused(f"Too many visitors wait for a {job.noun} just now: try again in a minute. What is recorded plays on.")
+            raise Refused(f"Too many visitors are waiting for a {job.noun} now: try again in a minute. Recorded runs still play.")
         job.visitor, job.address, job._loop = visitor, address, asyncio.get_running_loop()
         queue.enter(job)
         if queue.ahead(job):
             for other in queue:
                 if other.is_abandoned:
-                    other.cancel()  # its place is needed
+                    other.cancel()  # to free its place
         self._kept[job.id] = job
         for old in [j for j in self._kept.values() if j.event_log.closed][:-_KEPT]:
             del self._kept[old.id]
@@ -347,7 +349,7 @@ class Jobs:
         return True
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, see `core.serving.event_log.events`. It goes on as long as somebody follows it."""
+        """A job's deltas from a number on, see `core.serving.event_log.events`. The job continues as long as it has readers."""
         job.readers, job.was_followed = job.readers + 1, True
         try:
             async for piece in events(job.event_log, start - 1):
@@ -357,7 +359,7 @@ class Jobs:
             self._left(job)
 
     def stop(self, seconds: float) -> None:
-        """Cancel everything; wait so long at most for threads to end. From any thread."""
+        """Cancel everything and wait at most `seconds` for threads to end. May be called from any thread."""
         jobs = [job for queue in self._queues.values() for job in queue]
         for job in jobs:
             job.cancel()
@@ -369,7 +371,7 @@ class Jobs:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _conduct(self, job: Job, queue: JobQueue) -> None:
-        """A job from its entry to its last delta."""
+        """Take a job from its entry to its last delta."""
         try:
             await self._wait_for_place(job, queue)
             if job.is_cancelled or job.is_abandoned:
@@ -380,7 +382,7 @@ class Jobs:
                 await self._follow_work(job, queue)
         except Exception:
             log.exception("a %s could not be followed", job.noun)
-            job.answer = {"error": f"The {job.noun} broke off on the server."}
+            job.answer = {"error": f"The {job.noun} failed on the server."}
         finally:
             job.cancel()
             queue.leave(job)
@@ -400,7 +402,7 @@ class Jobs:
     async def _follow_work(self, job: Job, queue: JobQueue) -> None:
         sent_at, idle, leave_at = 0.0, False, float("inf")
         while True:
-            ended = job.wait(0)  # before looking, so that nothing is missed
+            ended = job.wait(0)  # checked first, so that nothing is missed
             now = time.monotonic()
             news = job.news()
             if news is not None or (now - sent_at > _ALIVE and not ended):
@@ -421,12 +423,12 @@ class Jobs:
             await asyncio.sleep(job.period)
 
     def _wake_all(self, queue: JobQueue) -> None:
-        """Let every job see whether its place has changed."""
+        """Let every job check whether its position has changed."""
         for job in queue:
             job._moved.set()
 
     def _left(self, job: Job) -> None:
-        """Somebody stopped following a job: without a reader it has a while left at most."""
+        """A reader left; without readers a job ends after the grace period."""
         if job.readers or job.event_log.closed:
             return
         if job.has_begun and (not job.outlives_reader or any(not other.has_begun for other in self._queues[job.queue])):

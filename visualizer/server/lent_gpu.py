@@ -1,8 +1,8 @@
-"""A GPU on loan: on Hugging Face's ZeroGPU there is one only inside a function decorated with `spaces.GPU`, which runs it in a forked
-process and hands back what it yields. There the model is loaded and the engine runs; here its trace is put together again.
+"""A GPU on loan: on Hugging Face's ZeroGPU one is available only inside a function decorated with `spaces.GPU`, which runs in a forked
+process and passes back what it yields. There the model is loaded and the engine runs; here its trace is reassembled.
 
-Where the package `spaces` is missing, or finds that this is not ZeroGPU, nothing is lent and this module has no effect.
-Importing it decorates the function, which ZeroGPU wants before the page is launched and before CUDA is first used.
+Without the package `spaces`, or outside ZeroGPU, this module has no effect.
+Importing it decorates the function, which ZeroGPU requires before the page is launched and before CUDA is first used.
 """
 
 from __future__ import annotations
@@ -23,27 +23,29 @@ from visualizer.server.store import Store
 
 COMPARISONS = "Here live runs are lent a GPU, while comparisons are computed on the CPU."
 
-_PERIOD = 0.05  # seconds between two parts: what a cancelled run goes on for at most
+_PERIOD = 0.05  # seconds between two parts: the longest that a cancelled run continues
 _SETTING_UP = 20  # seconds to start CUDA, load a model and compile its kernels
 log = logging.getLogger("inflight")
 
 
 Part = tuple[
     Trace | None, dict[str, Any]
-]  # the run with its events since the last part, once it has begun; the job's answer, once it has ended
+]  # the run with its events since the previous part, once it has begun; the job's answer, once it has ended
 
 
 @cache
 def _models() -> ModelCache:
-    """The lent process's own, kept from run to run: the lock of the page's may have been taken at the fork."""
+    """The models of the lent process, kept from run to run: the page's own cache may have been locked at the fork."""
     return ModelCache()
 
 
 def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
-    """In the lent process: the run, several times a second, until its end."""
+    """The parts of the run, several a second, until its end; in the lent process."""
     import torch
 
-    torch.set_num_threads(torch.get_num_threads())  # renews torch's pool after the fork, at which two loading threads can trip
+    torch.set_num_threads(
+        torch.get_num_threads()
+    )  # recreates torch's thread pool after the fork, since loading in two threads can fail on the old one
     run = RunJob(spec, limits, _models())
     run.start()
     taken, ended = 0, False
@@ -57,16 +59,16 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
             yield part, run.answer if ended else {}
     finally:
         run.cancel()
-        run.wait()  # the process may be lent again at once
+        run.wait()  # the process may be reused at once
 
 
 def _seconds(spec: Spec, limits: Limits) -> int:
-    """For how long a run needs the GPU at most."""
+    """The longest time for which a run needs the GPU."""
     return math.ceil(limits.seconds) + _SETTING_UP
 
 
 def _decorated() -> Callable[[Spec, Limits], Any] | None:
-    """`_parts` on a lent GPU; None where none is lent."""
+    """`_parts` on a lent GPU; None outside ZeroGPU."""
     try:
         import spaces
     except ImportError:
@@ -84,18 +86,18 @@ def is_lent() -> bool:
 
 
 def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> RunJob:
-    """The run, on a lent GPU where there is one, unless it asks for another device."""
+    """The job of a run: on a lent GPU if there is one, unless another device is requested."""
     return (LentRunJob if is_lent() and spec.device in ("auto", "cuda") else RunJob)(spec, limits, models, store)
 
 
 class LentRunJob(RunJob):
-    """A run whose engine is in a lent process; its trace grows here as parts arrive. It ends when its visitor leaves, whose quota pays."""
+    """A run whose engine is in a lent process; its trace grows here as parts arrive. It ends when its visitor leaves, since it uses the visitor's quota."""
 
     outlives_reader = False
 
     def work(self) -> dict[str, Any]:
         assert _LENT is not None
-        # What is refused is refused now, before a visitor's quota pays for a GPU; CUDA is not to be touched in this process.
+        # Refusals happen now, before a visitor's quota is used; CUDA must not be touched in this process.
         self.tokenizer = self.prepare("cpu")[0].tokenizer
         answer: dict[str, Any] = {}
         with closing(_LENT(self.spec, self.limits)) as parts:
@@ -112,7 +114,7 @@ class LentRunJob(RunJob):
 
 
 def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
-    """The parts; raises Refused with the words of ZeroGPU, which has exceptions of several kinds for quotas, queues and lost GPUs."""
+    """The parts; raises Refused with ZeroGPU's message: it has several kinds of exceptions for quotas, queues and lost GPUs."""
     while True:
         try:
             part = next(parts)
@@ -125,6 +127,6 @@ def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
 
 
 def _sentence(error: Exception) -> str:
-    """All that an exception says, in one sentence without its full stop."""
-    text = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__  # str of a gr.Error is in quotes
+    """The message of an exception, as one sentence without its full stop."""
+    text = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__  # str of a gr.Error has quotes
     return re.sub(r"\.\s+([A-Z])", lambda start: f"; {start[1].lower()}", text)[:300].rstrip(".: ")

@@ -1,6 +1,6 @@
 """The limits of what the page accepts, in one place, with the sentence for each refusal. A public Space gets the smaller numbers.
 
-Knows nothing of pages and threads. A spec is `{"workload": …, "config": …, "model": name, "device": name}`.
+A spec is `{"workload": …, "config": …, "model": name, "device": name}`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Refused(InflightError):
 
 @dataclass(frozen=True)
 class Limits:
-    """any_model: folders and hub ids, not just the built-in models. repeats: rounds of a comparison. seconds: that one job may take.
-    shared_requests, shared_requests_of_one: under way at once in the engine that all share, and of one address.
+    """any_model: folders and hub ids, not just the built-in models. repeats: rounds of a comparison. seconds: the most that a job may take.
+    shared_requests, shared_requests_of_one: in progress at once in the shared engine, in total and per address.
 
-    waiting_jobs: that may wait for a place. kept_bytes: what the runs and exports of visitors may take on disk together.
+    waiting_jobs: that may wait for a place. kept_bytes: disk space for the runs and exports of all visitors.
     """
 
     requests: int = 64
@@ -53,7 +53,7 @@ class Limits:
 
     @property
     def question_bytes(self) -> int:
-        """That anything asked may take as JSON, in which a character may be six bytes."""
+        """The most bytes of a request as JSON, in which a character may take six."""
         return 12 * self.total_characters
 
 
@@ -85,7 +85,7 @@ def is_space(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def limits(environment: Mapping[str, str] = os.environ, host: str | None = None, trusted: bool = False) -> Limits:
-    """The limits here. They are the smaller ones where strangers can ask: on a Space, or on any address but loopback.
+    """The limits here. They are the smaller ones if strangers can reach the page: on a Space, or on any address but loopback.
 
     host: the address that the page listens on. trusted: its visitors are trusted and get the limits of a page at home.
     """
@@ -93,12 +93,12 @@ def limits(environment: Mapping[str, str] = os.environ, host: str | None = None,
 
 
 def are_strangers(host: str | None, trusted: bool) -> bool:
-    """Whether the page's visitors may be anybody: see `limits`."""
+    """Whether strangers can reach the page: see `limits`."""
     return not trusted and host not in (None, "", *LOOPBACK)
 
 
 class Spec(NamedTuple):
-    """A run that was asked for, checked."""
+    """A requested run, checked."""
 
     workload: Workload
     config: EngineConfig
@@ -141,17 +141,17 @@ def check_upload(size: int, limits: Limits) -> None:
 
 
 def as_the_page_says(error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]) -> InvalidRequest:
-    """The refusal of one of these requests under the letter that the page gives it, where its place is known."""
+    """The refusal of one of these requests, naming it by its letter on the page, if its position is known."""
     asked = [r.to_json() if isinstance(r, Request) else r for r in requests if isinstance(r, (Request, dict))]
     try:
         names = _letters((str(r.get("id")), r.get("arrival", 0)) for r in asked)
-    except TypeError:  # arrivals that cannot be put in order
+    except TypeError:  # arrivals that cannot be sorted
         return error
     return error.called(names[error.request]) if error.request in names else error
 
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
-    """Letters by request, from ids and arrivals in the order asked: letters go by order of arrival."""
+    """Letters by request, from ids and arrivals in order of submission: letters follow the order of arrival."""
     return {request: letter(i) for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))}
 
 

@@ -2,7 +2,7 @@
 
     messages of an engine ─→ LiveRun (captions, texts, letters) ─→ EventLog ─→ any number of readers
 
-The messages may come from anywhere, such as a growing file. Has a thread of its own, so that nobody waits for it.
+The messages may come from anywhere, such as a growing file. It has its own thread, so that nothing waits for it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from core.serving.event_log import EventLog, LogEntry, ServedStep
 from core.trace.header import Header
 from visualizer.documents.live import LiveRun, shown
 
-CHAPTER = 64  # steps after which a newcomer may begin
+CHAPTER = 64  # steps between points at which a new viewer can begin
 CHAPTERS = 8
 _KEPT = CHAPTERS * CHAPTER
 log = logging.getLogger("inflight")
 
 
 class Live:
-    """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: what reads the tokens of the run that such a
-    message begins; nobody else uses it. texts: whether they are shown, until a message says otherwise. letters: from which requests take
-    theirs, where other engines' do so too; by default each run begins with A.
+    """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: gives the tokenizer for the run that such a
+    message begins, used only here. texts: whether they are shown, until a message says otherwise. letters: an iterator shared with other
+    engines, so that letters are unique; by default each run begins with A.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class Live:
         self._source, self._tokenizer_of, self._letters = source, tokenizer_of, letters
         self.event_log = EventLog(chapters=CHAPTERS, shown=partial(shown, texts=texts, nicknames=True))
         self._run: LiveRun | None = None
-        self._steps = 0  # since the chapter's beginning
+        self._steps = 0  # since the beginning of the chapter
         self._hidden = (not texts, False)
-        self._is_late = False  # the beginning of the present run was missed
+        self._is_late = False  # the beginning of the current run was missed
         self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), name="live", daemon=True)
 
     def start(self) -> None:
@@ -52,20 +52,20 @@ class Live:
         try:
             async for messages in self._source():
                 self.take(messages)
-        except Exception:  # a bug: the engine goes on serving, and viewers are told
+        except Exception:  # a bug: the engine continues to serve, and viewers are told
             log.exception("the live batch can no longer be shown")
             self._set("broken", "The live batch can no longer be shown; the server has said why in its log.")
         finally:
             self.event_log.close()
 
     def take(self, messages: Sequence[LogEntry]) -> None:
-        """Steps that come together are told together."""
+        """Process messages; steps that come together are sent together."""
         steps: list[ServedStep] = []
         before = ""
         for message in messages:
             kind, before = before, message["kind"] if isinstance(message, dict) else ""
             if kind == "skipped" and before == "run":
-                continue  # said again to one that missed it: no beginning
+                continue  # repeated for a reader that missed it: no beginning
             if not isinstance(message, dict):
                 steps.append(message)
             elif message["kind"] == "request":
@@ -88,7 +88,7 @@ class Live:
                 self._is_late = False
                 self._set("late", False)
         elif kind == "skipped":
-            self._run, self._is_late = None, True  # until the next one: what is known of this one no longer holds
+            self._run, self._is_late = None, True  # until the next one: the state of this one is no longer complete
             self._set("late", True)
         elif kind == "pace":
             self._set("pace", message["steps_per_s"])
@@ -98,14 +98,14 @@ class Live:
             self._set(kind, message)
 
     def _set(self, state: str, value: Any) -> None:
-        """What holds now; it takes room as a step does."""
+        """Set a state; it takes as much room as a step."""
         self.event_log.append({state: value}, state=state)
         self._steps += 1
 
     def _tell(self, steps: Sequence[ServedStep]) -> None:
         if self._run is None:
             return
-        if len(steps) > _KEPT:  # of a recording that was there before anybody followed it: the rest would be gone at once
+        if len(steps) > _KEPT:  # of a recording older than its followers: the rest would be dropped at once
             self._delta(steps[:-_KEPT])
             self.event_log.forget()
             self._begin()

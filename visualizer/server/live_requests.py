@@ -1,7 +1,7 @@
-"""The requests of the Live tab's visitors to the serving engine. Each outlives its page for a while, so that a page loaded again finds it.
-The page makes up a key; with it one may read the text and cancel. Ids, which everybody sees, are derived from it.
+"""The requests of the Live tab's visitors to the serving engine. Each outlives its page for a while, so that a reloaded page finds it.
+The page generates a key, which allows reading the text and cancelling. The public ids are derived from it.
 
-Knows no HTTP. To be used on one event loop.
+Use everything here on one event loop.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
     from core.serving.stream import TokenStream
 
-GRACE = 20.0  # seconds for which a request goes on that nobody reads
+GRACE = 20.0  # seconds for which a request without readers continues
 PERIOD = 0.15  # seconds for which pieces of text are gathered
-_KEPT = 512  # requests that are over whose text can still be read
+_KEPT = 512  # ended requests whose text can still be read
 _KEY = range(16, 65)  # characters of a key
 
 
@@ -38,7 +38,7 @@ class LiveRequest:
         self.readers = 0
 
     async def follow(self) -> None:
-        """Take the text in until the request is over."""
+        """Collect the text until the request ends."""
         stream = self.stream
         last: dict[str, Any]
         try:
@@ -59,9 +59,9 @@ class LiveRequests:
         self._following: set[asyncio.Task[None]] = set()
 
     async def begin(self, asked: dict[str, Any], client: str) -> str:
-        """The id of the request that was put in line; the same for a key that has asked before.
+        """Queue a request; returns its id, the same for a key that was used before.
 
-        asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for a request that is not taken.
+        asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for a request that is refused.
         """
         key, prompt, nickname = asked.get("key"), asked.get("prompt"), asked.get("nickname")
         if not isinstance(key, str) or len(key) not in _KEY or not is_text(key):
@@ -87,10 +87,10 @@ class LiveRequests:
         return stream.id
 
     async def read(self, places: dict[str, int]) -> AsyncIterator[bytes]:
-        """The texts of requests by key, each from a number on, see `events_together`, until all of them are over; {"of": key, "gone"} for one that is
-        not here.
+        """The texts of requests by key, each from a number on, see `events_together`, until all have ended; {"of": key, "gone"} for one that is
+        not known.
 
-        All of a page's in one stream: a browser has few connections.
+        One stream for all requests of a page, because browsers limit connections.
         """
         asks = {key: self._asks[key] for key in places if key in self._asks}
         for ask in asks.values():
@@ -107,14 +107,14 @@ class LiveRequests:
                 self._expect_reader(ask)
 
     def cancel(self, key: str) -> bool:
-        """Whether there was such a request; its lane and blocks are free in the next step."""
+        """Cancel a request; whether there was one. Its lane and blocks are free in the next step."""
         if key not in self._asks:
             return False
         self._asks[key].stream.cancel()
         return True
 
     def _expect_reader(self, ask: LiveRequest) -> None:
-        """End a request that nobody reads."""
+        """End a request unless a reader comes."""
 
         def check() -> None:
             if not ask.readers:

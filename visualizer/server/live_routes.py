@@ -1,7 +1,7 @@
-"""The addresses of the Live tab. Knows HTTP, and nothing of what is computed.
+"""The HTTP addresses of the Live tab.
 
-GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `core.serving.event_log`. of=NAME: in
-                                            which, where several are followed; several times: in all of those
+GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `core.serving.event_log`. of=NAME:
+                                            which one, if several are followed; repeatable
 POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"} or {"error", "retry_after"}
 GET  inflight/live/requests/KEY?from=N      the text of one's own request
 POST inflight/live/requests/KEY/cancel      → {"cancelled"}
@@ -27,13 +27,13 @@ from visualizer.server.routes import answer, number_from, object_in, refused, st
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
-PERIOD = 0.25  # seconds for which what happens is gathered
+PERIOD = 0.25  # seconds for which messages are gathered
 VIEWERS = 400  # at once
 OWN = 32  # requests in one stream
 
 
 def live_of(serving: ServingEngine) -> Live:
-    """What an engine that serves does, from now on."""
+    """What a serving engine does, from now on."""
 
     async def source() -> AsyncIterator[list[Any]]:
         async for excerpt in serving.event_log.read(coalesce_s=PERIOD):
@@ -46,8 +46,8 @@ def live_of(serving: ServingEngine) -> Live:
 
 
 def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of: Callable[[Request], str]) -> Router:
-    """To be mounted. live: what is shown, by its name, which is empty where none is asked for. asks: None where nobody can ask, as what is
-    shown is a recording that grows. address_of: whom a request comes from.
+    """To be mounted. live: returns what is shown, by its name, which is empty for the default. asks: None if no requests are possible because a
+    growing recording is shown. address_of: gives the address of a request's client.
     """
     watching = 0
 

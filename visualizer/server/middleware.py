@@ -1,5 +1,5 @@
-"""Stands between the network and Gradio: bounds the size of requests, answers only the addresses that the page uses and only those who visit
-it, adds security headers, and names the visitor behind a proxy. Knows nothing of what is asked.
+"""Between the network and Gradio: bounds the size of requests, answers only addresses that the page uses and only its own visitors,
+adds security headers, and identifies the visitor behind a proxy.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core.errors import InflightError, shown
 from core.serving.http.guard import BodyBounds, BodyGuard
 
-SILENT = 10.0  # seconds without a piece of a body that has not come to its end
+SILENT = 10.0  # seconds without a further piece of an unfinished body
 
 
 def path_of(scope: Scope) -> str:
-    """The address that is asked for within the page, whether or not a proxy before it takes the page's own off."""
+    """The path within the page, whether or not a proxy strips the page's own prefix."""
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
-FILES = ("/inflight/uploads", "/inflight/datasets")  # what visitors open is sent there, as it is
+FILES = ("/inflight/uploads", "/inflight/datasets")  # files that visitors open are sent there unparsed
 
 
 def address_of(behind_proxy: bool) -> Callable[[Request], str]:
-    """Names the client of a request. behind_proxy: a proxy of our own names the client in a header, which is trusted only then."""
+    """Returns a function that names the client of a request. behind_proxy: our own proxy names the client in a header, which is trusted only then."""
 
     def address(request: Request) -> str:
         forwarded = request.headers.getlist("x-forwarded-for") if behind_proxy else []
         hops = [hop.strip() for line in forwarded for hop in line.split(",")]
-        public = next((name for hop in reversed(hops) if (name := _public(hop))), "")  # what a visitor wrote stands before it
+        public = next((name for hop in reversed(hops) if (name := _public(hop))), "")  # anything a visitor forged comes before it
         return public or (request.client.host if request.client else "")
 
     return address
 
 
 class ClientAddressed:
-    """An ASGI application to whom each client has the address that `whom` finds: its limits count visitors, and not the proxy before them."""
+    """An ASGI application that sees each client under the address that `whom` finds, so that its limits count visitors and not the proxy."""
 
     def __init__(self, app: ASGIApp, whom: Callable[[Request], str]) -> None:
         self._app, self._whom = app, whom
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (name := self._whom(Request(scope))):
-            scope = {**scope, "client": (name, 0)}  # whose port it was, a proxy does not say
+            scope = {**scope, "client": (name, 0)}  # the proxy does not report the port
         await self._app(scope, receive, send)
 
 
 def _public(hop: str) -> str:
-    """A public address; for IPv6 its /64 network, which one household has to itself; empty for anything else."""
+    """A public address; for IPv6 its /64 network, which belongs to one household; empty for anything else."""
     try:
         address = ipaddress.ip_address(hop)
     except ValueError:
@@ -62,10 +62,10 @@ def _public(hop: str) -> str:
 
 
 def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
-    """Answers in a sentence to a body that is too large or stops coming.
+    """Refuses bodies that are too large or stop arriving, with a sentence.
 
-    question: bytes of what is asked, which is parsed where everybody is served: megabytes of brackets would stall them all. file: bytes of a
-    file that a visitor opens, which goes unparsed to a process of its own.
+    question: bytes of a JSON request, which is parsed in the process that serves everyone: megabytes of brackets would stall it. file: bytes of
+    a file that a visitor opens, which goes unparsed to a separate process.
     """
     return BodyGuard(
         app,
@@ -75,15 +75,15 @@ def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
 
 
 _LONGEST = 255  # characters of an address: no file has a longer name
-_ASKED = re.compile(  # by the page and by gradio_client; Gradio's others take uploads, fetch elsewhere for a visitor, or show its insides
+_ASKED = re.compile(  # used by the page and gradio_client; Gradio's others take uploads, fetch from elsewhere for a visitor, or expose internals
     r"/|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight)/.+"
     r"|/serve/(generate|v1/(completions|chat/completions|models(/.+)?)|health|metrics|events|control|sessions?|openapi\.json)"  # the shared engine
     r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
 )
 _POLICY = (
     "default-src 'self'",
-    # Gradio's HTML component compiles its template by `Function` (Handlebars) and starts us by an inline script: without either nothing is
-    # drawn. Plotly, packed, is started from a blob.
+    # Gradio's HTML component compiles its template by `Function` (Handlebars) and starts the player by an inline script: without either nothing
+    # is drawn. Plotly, compressed, is started from a blob.
     "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
     "style-src 'self' 'unsafe-inline'",
     "img-src 'self' data: blob:",
@@ -96,16 +96,16 @@ _POLICY = (
 )
 
 
-_OUR_OWN = (b"same-origin", b"none")  # `none`: by the visitor's own hand
+_OUR_OWN = (b"same-origin", b"none")  # `none`: entered by the visitor
 _PORT = re.compile(r":\d*$")
 
 
 class PageGuard:
-    """Answers in a sentence, 404, to every address that the page does not use; and 403 where a page of another site asks by a visitor's browser,
-    which may reach what that site cannot: one that sends something here, as browsers say, or one that has its own name point here (DNS
-    rebinding). The rest is sent with headers for its safety.
+    """Answers 404 with a sentence to every address that the page does not use, and 403 to pages of other sites that act through a visitor's
+    browser, which may reach what the site cannot: those that send something here, as browsers report, or that point their own name here
+    (DNS rebinding). Everything else is sent with security headers.
 
-    origins: what the page may fetch from beside its own (see `origins_of`). hosts: names that this page answers to, None for any.
+    origins: from which the page may fetch besides its own (see `origins_of`). hosts: names that this page answers to, None for any.
     """
 
     def __init__(self, app: ASGIApp, origins: Sequence[str] = (), hosts: Sequence[str] | None = None) -> None:
@@ -141,7 +141,7 @@ class PageGuard:
         if self._hosts is not None and asked is not None and _PORT.sub("", asked.decode("latin-1").lower()) not in self._hosts:
             return "This page answers to localhost: start it with --host for others, or behind a proxy with --trust-visitors."
         if method not in ("GET", "HEAD", "OPTIONS") and headers.get(b"sec-fetch-site", b"none") not in _OUR_OWN:
-            return "A page of another site may not ask this."
+            return "Pages of other sites may not do this."
         return ""
 
 
@@ -152,8 +152,8 @@ _PORTS = {"http": "80", "https": "443"}
 def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
     """Sites whose runs a link may open in this page (`#trace=URL`), as the origins that a browser compares: `https://` unless a host says otherwise.
 
-    The visitor's browser fetches such a run, this server never does: an address in a link cannot make it ask its own network. The page asks
-    these origins and its own, and the policy that it is sent with (CSP) names no others. Raises InflightError for anything that is no host.
+    The visitor's browser fetches such a run, never this server, so an address in a link cannot make it query its own network. The page
+    contacts these origins and its own, and its content security policy names no others. Raises InflightError for anything that is not a host.
     """
     found = []
     for host in hosts:

@@ -1,6 +1,6 @@
-"""The recorded runs and the lessons about them as files of the store, each made when it is first asked for: a visit needs one of them.
+"""The recorded runs and the lessons about them as files of the store, each written when first requested: a visit needs only one.
 
-The name of a run's file is a hash of what it is made from, the traces and our code: the same after a restart, another after an upgrade.
+The name of a run's file is a hash of its sources, the traces and our code: unchanged after a restart, different after an upgrade.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ def _code() -> bytes:
 
 
 class Lessons:
-    """store: where the files go; they stay. traces: where the recorded runs lie."""
+    """store: where the files go; they are kept. traces: the folder of the recorded runs."""
 
     def __init__(self, store: Store, traces: Path) -> None:
         self._store, self._folder, self._traces = store, traces, recorded(traces)
 
     def document(self, language: str) -> str:
-        """The address of everything the Learn tab shows in a language; raises InflightError for one that there is not."""
+        """The address of everything the Learn tab shows in a language; raises InflightError for an unknown one."""
         return self._kept(("lessons", language), lambda: document(self._traces, language))
 
     def file(self, lesson: str, kind: str, language: str) -> str:
         """The address of a sheet of a lesson ("teacher", "learner"), of the lesson as one file ("offline"), of the plan of all ("plan"), or of
-        what is said of the recorded run of that name ("captions"); raises InflightError for one that there is not.
+        the captions of the recorded run of that name ("captions"); raises InflightError for an unknown one.
         """
         traces, name = self._traces, f"{kind}-{lesson}-{language}.htm"
         if kind == "captions":
@@ -80,7 +80,7 @@ class Lessons:
             return self._kept((kind, lesson, language), lambda: captions_in(traces(lesson), language))
         if kind == "plan":
             return self._text(f"{kind}-{language}.htm", lambda: plan(traces, language))
-        if kind == "offline":  # what ends in html is downloaded, a sheet is looked at
+        if kind == "offline":  # html files are downloaded, sheets are displayed
             return self._text(f"{name}l", lambda: lesson_html(lesson, traces, language))
         return self._text(name, lambda: sheet(lesson, kind, traces, language))
 

@@ -1,9 +1,8 @@
-"""What everybody is sent alike: the first page, what it is made of, the recorded runs. The app behind is asked for each once; it is packed
-once, and sent from memory from then on, with a tag by which a browser that has it is answered in a line.
+"""Responses that are the same for all visitors: the first page, its resources, the recorded runs. Each is fetched from the app once, compressed
+once, and sent from memory from then on, with a tag so that a browser that has it only needs a short answer.
 
-Nothing that a visitor writes is kept or changes what others get: the app is asked under a host of our own, without query and cookies. Where
-it writes the page's address, a place is left that the browser fills, which knows under which address it found the page. Knows nothing of
-what is inside.
+Nothing that a visitor sends is kept or affects others: the app is called with a fixed host, without query and cookies. Where
+it writes the page's address, a placeholder is left for the browser, which knows the address under which it found the page.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from visualizer.server.middleware import path_of
 
-FOREVER = "public, max-age=31536000, immutable"  # for a name that is a hash of what is inside
-ASK_AGAIN = "no-cache"  # kept by the browser, which asks each time whether it has changed
+FOREVER = "public, max-age=31536000, immutable"  # for a name that is a hash of the content
+ASK_AGAIN = "no-cache"  # the browser keeps it and revalidates each time
 _OURS = "inflight.invalid"
-_PLACES = {  # what stands where the app wrote its address
-    "/": b'"+document.baseURI.slice(0,-1)+"',  # within the strings of scripts; the page's base is its own folder
-    "/config": b"",  # a client takes the address that it was given
+_PLACES = {  # replaces the address that the app wrote
+    "/": b'"+document.baseURI.slice(0,-1)+"',  # inside strings of scripts; the page's base is its own folder
+    "/config": b"",  # a client uses the address it was given
     "/gradio_api/info": b"",
 }
 _ALIKE = re.compile(r"/|/(config|gradio_api/info)/?|/theme\.css|/static/(\w+/)*[\w.-]+|/inflight/(state|comparisons)")
@@ -41,9 +40,9 @@ _PACKS = ("text/", "application/json", "application/javascript", "image/svg+xml"
 
 
 def cache_control(path: str, is_everybodys: Callable[[str], bool]) -> str | None:
-    """How long a browser may keep what lies at a path, as `cache-control` says it; None for what is not everybody's.
+    """The `cache-control` of a path; None if its content is not the same for everyone.
 
-    is_everybodys: whether a file of the store is.
+    is_everybodys: whether a file of the store is the same for everyone.
     """
     if _BY_CONTENT.fullmatch(path) or ((file := _FILE.fullmatch(path)) and is_everybodys(file[1])):
         return FOREVER
@@ -52,7 +51,7 @@ def cache_control(path: str, is_everybodys: Callable[[str], bool]) -> str | None
 
 @dataclass(frozen=True)
 class CachedResponse:
-    """forms: the bytes by the name of their encoding."""
+    """forms: the bytes by encoding."""
 
     status: int
     media_type: str
@@ -65,8 +64,8 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """is_everybodys: see `cache_control`. most_bytes: of all that is kept, packed; what was asked for longest ago goes first. head: tags that
-    describe the first page, in place of Gradio's, to those who run no scripts: search engines, chats that show a link.
+    """is_everybodys: see `cache_control`. most_bytes: for everything kept, compressed; the least recently used goes first. head: tags that
+    replace Gradio's to describe the first page to clients without scripts: search engines, chats that preview a link.
     """
 
     def __init__(self, app: ASGIApp, is_everybodys: Callable[[str], bool], most_bytes: int = 2**25, head: str = "") -> None:
@@ -89,7 +88,7 @@ class ResponseCache:
         await answer(scope, receive, send)
 
     async def _fetch_once(self, path: str, scope: Scope) -> CachedResponse:
-        """Those who come while the app is asked wait for the same answer."""
+        """Fetch from the app; concurrent callers wait for the same answer."""
         if path not in self._pending:
             self._pending[path] = asyncio.create_task(self._fetch(path, scope))
             self._pending[path].add_done_callback(lambda _: self._pending.pop(path))
@@ -134,7 +133,7 @@ def _answer(cached: CachedResponse, control: str, scope: Scope) -> Response:
 
 
 def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
-    """The name of an encoding that is accepted, "" for none, and the bytes."""
+    """An accepted encoding, "" for none, and the bytes."""
     takes = {part.split(";")[0].strip() for part in accepted.lower().split(",") if "q=0" not in part.replace("q=0.", "")}
     found = next((name for name in cached.forms if name in takes), "")
     return found, cached.forms[found] if found in cached.forms else gzip.decompress(cached.forms["gzip"])

@@ -1,4 +1,4 @@
-"""The server's own addresses beside Gradio's: jobs and the files of the store. Knows HTTP, and nothing of what is computed.
+"""The server's own HTTP addresses beside Gradio's: jobs and the files of the store.
 
     POST inflight/jobs             {"kind", "spec", "visitor"} → {"job"} or {"error"}
     GET  inflight/jobs/ID?from=N   the job's deltas from number N on, as server-sent events
@@ -9,7 +9,7 @@
     GET  inflight/state            models, presets, policies, limits and recorded runs
     GET  inflight/comparisons      recorded comparisons, and what can be compared
 
-A job's stream says at once when its reader leaves, and one delta costs a reader nothing but its bytes: both that Gradio's queue cannot do.
+A job's stream notices at once when its reader leaves, and a delta costs a reader only its bytes: Gradio's queue can do neither.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from visualizer.server.response_cache import FOREVER
 from visualizer.server.store import PLOTLY
 from visualizer.server.uploads import BUSY
 
-_FILES = 16  # that visitors open at once; more would take the memory of all
-_FILES_OF_ONE = 4  # of one address: whoever sends slowly keeps others waiting, but not everybody
-_PIECE = 2**16  # bytes of a file that are in memory for one reader
+_FILES = 16  # opened by visitors at once; more would exhaust memory
+_FILES_OF_ONE = 4  # per address, so that one slow sender cannot block everyone
+_PIECE = 2**16  # bytes of a file in memory per reader
 _SENDING = 60  # seconds that a file may take to arrive
-_TAKING = 30  # seconds that a reader may take for what it is sent
+_TAKING = 30  # seconds that a reader may take to receive what it is sent
 
 
 def routes(
     server: Server, address_of: Callable[[Request], str], enter: Callable[[Request], None] = lambda request: None
 ) -> list[Route]:
-    """address_of: whom a request comes from. enter: called in the context in which its job will run."""
+    """address_of: gives the address of a request's client. enter: called in the context in which its job will run."""
 
     async def begin(request: Request) -> Response:
         body = await object_in(request)
@@ -69,11 +69,11 @@ def routes(
             content, download = await to_thread.run_sync(server.store.open, name)
         except InflightError as error:
             return refused(error, 404)
-        server.warm_up()  # the page is there: a run may come
+        server.warm_up()  # the page has loaded: a run may follow
         headers = {"cache-control": FOREVER, "x-content-type-options": "nosniff"}
         if download:
             headers["content-disposition"] = f'attachment; filename="{download}"'
-        if name.endswith(".html"):  # an export: it is looked at from disk, never here
+        if name.endswith(".html"):  # an export: opened from disk, never from here
             with content:
                 page = content.read().decode("utf-8").replace(PLOTLY, _plotly(), 1)
             return Response(page, media_type="text/html", headers=headers)
@@ -85,14 +85,14 @@ def routes(
     async def opened(request: Request, read: Callable[[bytes], dict[str, Any]]) -> Response:
         whose = address_of(request)
         if opening[whose] >= _FILES_OF_ONE:
-            return answer({"error": f"{_FILES_OF_ONE} files are being opened for you already: try again in a moment."})
+            return answer({"error": f"{_FILES_OF_ONE} of your files are already being opened: try again in a moment."})
         if opening.total() >= _FILES:  # before its body takes memory
             return answer({"error": BUSY})
         opening[whose] += 1
         try:
             async with asyncio.timeout(_SENDING):
                 data = await request.body()
-            return answer(await to_thread.run_sync(read, data, limiter=CapacityLimiter(1)))  # a thread of its own, for it waits
+            return answer(await to_thread.run_sync(read, data, limiter=CapacityLimiter(1)))  # a separate thread, because it waits
         except TimeoutError:
             return answer({"error": f"The file did not arrive within {_SENDING} seconds."}, 408)
         finally:
@@ -121,7 +121,7 @@ def routes(
 
 
 async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
-    """A file, which is closed at its end or when its reader leaves."""
+    """A file in pieces; it is closed at the end or when the reader leaves."""
     with file:
         while piece := await to_thread.run_sync(file.read, _PIECE):
             yield piece
@@ -137,7 +137,7 @@ _TYPES = {
 
 
 async def object_in(request: Request) -> dict[str, Any] | None:
-    """The JSON object in a request's body, None where there is no such thing."""
+    """The JSON object in a request's body, or None."""
     try:
         found = json.loads(await request.body())
     except (ValueError, RecursionError):
@@ -147,11 +147,11 @@ async def object_in(request: Request) -> dict[str, Any] | None:
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Plain data as JSON."""
-    return Response(json.dumps(data), status, headers, "application/json")  # in ASCII: a lone surrogate has no UTF-8
+    return Response(json.dumps(data), status, headers, "application/json")  # ASCII: a lone surrogate has no UTF-8
 
 
 def refused(error: InflightError, status: int = 422) -> Response:
-    """A refusal as JSON; one that says when to ask again has a status of its own."""
+    """A refusal as JSON; one that says when to try again has its own status."""
     if isinstance(error, Unavailable):
         status = 429 if isinstance(error, TooManyRequests) else 503
         return answer({"error": str(error), "retry_after": error.retry_after}, status, {"retry-after": str(error.retry_after)})
@@ -159,7 +159,7 @@ def refused(error: InflightError, status: int = 422) -> Response:
 
 
 class _Events(StreamingResponse):
-    """Ends where its reader takes nothing for so long: its place is another's then."""
+    """Ends when its reader receives nothing for too long, which frees its place."""
 
     async def stream_response(self, send: Send) -> None:
         async def sent(message: Message) -> None:
@@ -172,24 +172,24 @@ class _Events(StreamingResponse):
 
 
 def streamed(events: AsyncIterator[bytes]) -> Response:
-    """Server-sent events, which nothing on their way may gather or keep."""
+    """Server-sent events, which no proxy may buffer or cache."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return _Events(events, media_type="text/event-stream", headers=headers)
 
 
 def number_from(request: Request, name: str) -> int | None:
-    """A whole number of the address, None where there is none."""
+    """A whole number from the query, or None."""
     given = request.query_params.get(name, "")
     return int(given) if given.isdecimal() and len(given) < 12 else None
 
 
 @cache
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs  # 5 MB, for those who download a figure
+    from plotly.offline import get_plotlyjs  # 5 MB, only for downloads of a figure
 
     return f"<script>{get_plotlyjs()}</script>"
 
 
 def _visitor(named: object, address: str) -> str:
-    """A visitor by the name that its page made up; without one, an address is one visitor."""
+    """A visitor by the name that its page generated; without one, each address is one visitor."""
     return named[:64] if isinstance(named, str) and named else f"at {address}"

@@ -1,6 +1,6 @@
-"""The engine that everybody who opens the page shares: its server under `/serve`, loaded when somebody first asks for it. Knows no page.
+"""The engine that all visitors share: its server is under `/serve` and loaded on first use.
 
-GET inflight/class   {"address", "qr"}: where a class finds it, and that as an SVG
+GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG
 /serve/…             the server's own addresses, see `core.serving.http.app`
 inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
 LANES = 8
-PACE = 8.0  # steps a second until the teacher sets another: at full speed a request is over before anybody else has joined
+PACE = 8.0  # steps a second until the teacher changes it: at full speed a request ends before another joins
 TAB = "#part=live"
 _EVERYWHERE = ("0.0.0.0", "::")
 App = Callable[..., Any]  # ASGI
@@ -46,7 +46,7 @@ log = logging.getLogger("inflight")
 
 
 class SharedEngine:
-    """One of a process. teacher_token: made up where none is given. address: where a class finds it, once that is known."""
+    """One per process. teacher_token: generated if not given. address: where a class finds it, once known."""
 
     def __init__(self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None) -> None:
         self.model, self.teacher_token = model, teacher_token or secrets.token_urlsafe(16)
@@ -58,9 +58,9 @@ class SharedEngine:
         self._live: Live | None = None
 
     def serving(self) -> ServingEngine:
-        """Loaded at the first call, which takes seconds: not for an event loop. Raises InflightError for a model that cannot be loaded.
+        """The engine, loaded at the first call, which takes seconds: do not call on an event loop. Raises InflightError for a model that cannot be loaded.
 
-        On the CPU, so that the GPU is left to those who run a workload of their own.
+        It runs on the CPU, which leaves the GPU to visitors' own runs.
         """
         from core.runner.engine import Engine  # with torch, which the first paint does not wait for
         from core.serving.classroom import Classroom
@@ -83,16 +83,16 @@ class SharedEngine:
                         max_viewers=400,
                     ),
                     self.model,
-                    Hidden(texts=False, nicknames=False),  # to see each other's is what it is for
+                    Hidden(texts=False, nicknames=False),  # seeing each other's texts is the point
                 )
                 serving.start()
                 serving.set_pace(PACE)
-                self._classroom, self._live = Classroom(serving), live_of(serving)  # newcomers see the run from its first step
+                self._classroom, self._live = Classroom(serving), live_of(serving)  # new viewers see the run from its first step
                 self._serving = serving
             return self._serving
 
     def drain(self, enough: threading.Event) -> None:
-        """Take no more requests, and return once those under way are over, their time is up, or it is enough."""
+        """Accept no more requests; return once those in progress have ended, their time is up, or `enough` is set."""
         serving = self._serving
         if serving is None:
             return
@@ -102,7 +102,7 @@ class SharedEngine:
             pass
 
     def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008 (a function)
-        """whom: where a request comes from."""
+        """whom: gives the address of a request's client."""
 
         async def where(request: Request) -> Response:
             return answer({"address": self.address, "qr": qr_code(self.address)})
@@ -120,11 +120,11 @@ class SharedEngine:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the page's Live tab is told; see assets/player/live/live.js."""
+        """The options of the page's Live tab; see assets/player/live/live.js."""
         return {"policies": [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]}
 
     def announce(self, local: str, shared: str | None, host: str | None) -> str:
-        """What is said at the start. local, shared: the page's addresses, as `Blocks.launch` gives them; host: what it listens at."""
+        """The message printed at the start. local, shared: the page's addresses, from `Blocks.launch`; host: the address it listens on."""
         self.address = class_address(local, shared, host)
         return (
             f"Live: everybody at {self.address} shares one engine.\n"
@@ -138,7 +138,7 @@ class SharedEngine:
 
 
 class _Lazy:
-    """Loads in a thread, so that the page goes on; a failure is told in a sentence, and the next call tries again."""
+    """Loads in a thread, without blocking the page; a failure is reported in a sentence, and the next call tries again."""
 
     def __init__(self, make: Callable[[], App]) -> None:
         self._make, self._lock = make, threading.Lock()
@@ -167,8 +167,8 @@ class _Lazy:
 def class_address(
     local: str, shared: str | None = None, host: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> str:
-    """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's address, if there is one. host: what the
-    page listens at, loopback by default.
+    """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's address, if there is one. host: the address
+    the page listens on, loopback by default.
     """
     own = environment.get("SPACE_HOST")
     if own or shared:
@@ -180,15 +180,15 @@ def class_address(
 
 
 def lan_address() -> str:
-    """This machine's address in its network; that of loopback where there is none."""
+    """This machine's address in its network, or loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # no machine has this address: nothing is sent, but the system picks a route
+            probe.connect(("192.0.2.1", 9))  # a reserved address: nothing is sent, but the system picks a route
             return probe.getsockname()[0]
         except OSError:
             return "127.0.0.1"
 
 
 def qr_code(address: str) -> str:
-    """An inline SVG, black on white with its quiet zone, as large as its place."""
+    """An inline SVG, black on white with a quiet zone, which fills its container."""
     return segno.make(address, error="m", micro=False).svg_inline(border=4, omitsize=True, light="#fff", dark="#000")

@@ -1,8 +1,8 @@
-"""Runs and comparisons that are over, as files under the hash of their content: what the page fetches, what people take away.
+"""Finished runs and comparisons, as files under the hash of their content, for the page to fetch and visitors to download.
 
     <id>.json     a replay, or the document of ranks or a comparison        <id>.jsonl   the trace, from which every export is made
 
-Knows nothing of visitors and engines. Files have a quota, and the oldest go first; nothing that a visitor wrote is ever part of a file's name.
+Files have a quota, and the oldest go first; nothing that a visitor sent is ever part of a file's name.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from core.trace.trace import Trace
 from visualizer.documents.replay import ranks_document, replay
 from visualizer.page.bundle import standalone_html
 
-ADDRESS = "inflight/files/"  # a file's address is this and its name: the same after a restart
-PLOTLY = "<!--PLOTLY-->"  # where a kept figure has room for plotly.js, which is put in as it is sent
+ADDRESS = "inflight/files/"  # a file's address is this plus its name, unchanged after a restart
+PLOTLY = "<!--PLOTLY-->"  # placeholder in a stored figure for plotly.js, inserted when it is sent
 GONE = "This run is no longer on the server: run it again, or open a saved trace."
 _NOT_HERE = "This is no longer on the server, which may have been restarted: reload the page."
 _ID = re.compile(r"(?:^|/)([0-9a-f]{20})(?:\.json)?$")
@@ -46,7 +46,7 @@ log = logging.getLogger("inflight")
 
 
 def own_folder(within: Path | None = None) -> Path:
-    """A new folder for a store, removed when this process ends; those of pages that were killed are removed now. within: where; the system's temporary folder by default."""
+    """A new folder for a store, removed when this process ends; leftovers of killed processes are removed now. within: the parent, by default the system's temporary folder."""
     within = within or Path(tempfile.gettempdir())
     for left in within.iterdir():
         named = _FOLDER.fullmatch(left.name)
@@ -62,26 +62,26 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # belongs to another user
         return True
     return True
 
 
 class NotKept(InflightError):
-    """The server's disk did not take a file; the message says so in one sentence."""
+    """A file could not be written to the server's disk; the message says so in one sentence."""
 
 
 def address(path: Path) -> str:
-    """Where a file of the store is fetched."""
+    """The address of a file of the store."""
     return f"{ADDRESS}{path.name}"
 
 
 class Store:
-    """A folder of runs. quota: bytes that its files may take, recorded ones apart. url: the address of a file."""
+    """A folder of runs. quota: bytes for its files, not counting recorded ones. url: the address of a file."""
 
     def __init__(self, folder: Path, quota: int, url: Callable[[Path], str] = address) -> None:
         self.folder, self._quota, self._url = folder, quota, url
-        self._pinned: set[str] = set()  # ids and names of files that stay
+        self._pinned: set[str] = set()  # ids and names of files that are kept
         self._promised: dict[str, Callable[[], str]] = {}  # by name
         self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
         self._lock, self._making = threading.Lock(), threading.Lock()
@@ -104,61 +104,61 @@ class Store:
         return self._kept(self._written(ranks_document(ranks, ids, source)))
 
     def keep(self, trace: Trace) -> dict[str, Any]:
-        """Store a run that was computed, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
+        """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
         try:
             return self.put(trace)
         except NotKept as error:
             return {"unkept": str(error)}
-        except Exception as error:  # its steps are in the browser: the run is no worse for it
+        except Exception as error:  # the browser has its steps: the run itself is not affected
             log.exception("a run could not be kept")
             return {"unkept": f"This run could not be kept on the server: {type(error).__name__}."}
 
     def keep_document(self, document: dict[str, Any], pinned: bool = False) -> str:
-        """The address of a document that was made here; raises NotKept. pinned: it stays, however many come after it."""
+        """Store a document; returns its address. Raises NotKept. pinned: never removed to make room."""
         path = self._written(document)
         if pinned:
             self.pin(path)
         return self._kept(path)["url"]
 
     def keep_text(self, name: str, text: str) -> str:
-        """The address of a text that was made here and stays; raises NotKept."""
+        """Store a text permanently; returns its address. Raises NotKept."""
         with self._writing():
             path = write_whole(self.folder / name, [text])
         self.pin(path)
         return self._url(path)
 
     def once(self, name: tuple[str, ...], make: Callable[[], str]) -> str:
-        """The address of something that stays: what `make` says when this name is first asked for. Where it raises, the next call tries again."""
+        """The address of something permanent: the result of `make` when this name is first requested. If it raises, the next call tries again."""
         with self._making:
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]
 
     def adopt(self, run: str) -> dict[str, Any]:
-        """A run, or the document of several, that another process has put into the folder; `{"id", "url"}`."""
+        """A run, or the document of several, that another process has written to the folder; `{"id", "url"}`."""
         return self._kept(self._path(run, ".json"))
 
     def promise(self, name: str, text: Callable[[], str]) -> dict[str, Any]:
-        """A file that stays, written when it is first asked for; `{"id", "url"}`. name: says what it is made from."""
+        """A permanent file, written when first requested; `{"id", "url"}`. name: identifies its sources."""
         path = self.folder / name
         self._promised[name] = text
         self.pin(path)
         return {"id": path.stem, "url": self._url(path)}
 
     def pin(self, path: Path) -> None:
-        """A file that stays."""
+        """Keep a file permanently."""
         self._pinned.add(path.name)
 
     def is_pinned(self, name: str) -> bool:
-        """Whether a file stays."""
+        """Whether a file is kept permanently."""
         return name in self._pinned
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
     def open(self, name: str) -> tuple[BinaryIO, str | None]:
-        """A file by its name, opened, as another thread may make room at any moment; and its name as a download (None: the page fetches it).
+        """A file by its name, opened because another thread may remove it at any moment; and its download name (None: fetched by the page).
 
-        Raises InflightError if it is not here.
+        Raises InflightError if it does not exist.
         """
         if not _NAME.fullmatch(name) or name.endswith(".partial"):
             raise InflightError(_NOT_HERE)
@@ -169,7 +169,7 @@ class Store:
         return file, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
-        """A run as a file, `{"url", "name"}`; raises InflightError for a kind, run or step that there is not.
+        """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or step.
 
         kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure).
         run: its id or its replay's url.
@@ -187,26 +187,26 @@ class Store:
             return self._exported(path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json")
         if isinstance(step, bool) or not isinstance(step, int):
             raise InflightError("Which step? A figure shows one.")
-        from visualizer.charts.step_figure import step_figure  # with Plotly, which the first paint does not wait for
+        from visualizer.charts.step_figure import step_figure  # imports Plotly, which must not delay the first paint
 
         page = step_figure(trace, step).to_html(include_plotlyjs=False, full_html=True).replace("<body>", f"<body>{PLOTLY}", 1)
         return self._exported(path.with_suffix(f".{step}.html"), page, f"inflight-step-{step}.html")
 
     def export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
-        """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError where they are not here. run: the id of their document.
+        """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError if they do not exist. run: the id of their document.
 
-        step and rank: which of them opens where; at: the moment in seconds at which all do.
+        step and rank: the rank to open and its step; at: a common moment in seconds to open all at.
         """
         return self._page(self._path(run, ".json"), {"step": step, "rank": rank, "at": at})
 
     def trace(self, run: object) -> Trace:
-        """A run's trace by its id or its replay's url; raises InflightError if it is not here."""
+        """A run's trace by its id or its replay's url; raises InflightError if it does not exist."""
         return Trace.load(self._path(run))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _path(self, run: object, kind: str = ".jsonl") -> Path:
-        """A file of a run, by default its trace, by the last part of its url, which is all that is looked at."""
+        """The path of a run's file, by default its trace, from the last part of the url; the rest is ignored."""
         found = _ID.search(run) if isinstance(run, str) else None
         path = self._there(f"{found[1]}{kind}") if found else None
         if path is None or not path.exists():
@@ -214,16 +214,16 @@ class Store:
         return path
 
     def _there(self, name: str) -> Path:
-        """Where a file lies, if it is here; one that was promised is written now. Raises NotKept."""
+        """The path of an existing file; a promised one is written now. Raises NotKept."""
         if name in self._promised:
             self.once((name,), lambda: self.keep_text(name, self._promised[name]()))
         return self.folder / name
 
     def _page(self, path: Path, place: dict[str, object]) -> dict[str, Any]:
-        """A replay, or that of all ranks, as a page that opens at this place."""
+        """A replay, or that of all ranks, as a page that opens at `place`."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:  # made room since
+        except FileNotFoundError:  # removed to make room
             raise InflightError(GONE) from None
         numbers = {
             name: value
@@ -256,7 +256,7 @@ class Store:
             raise NotKept(f"The server could not keep this: {(error.strerror or 'its disk failed').lower()}.") from None
 
     def _prune(self, newest: str) -> None:
-        """Remove the oldest runs, whole, until the rest is within the quota. Other threads write meanwhile: partial files are theirs."""
+        """Remove the oldest runs, all files of each, until the rest is within the quota. Partial files belong to other threads."""
         with self._lock:
             groups: dict[str, list[tuple[float, int, Path]]] = {}
             for path in self.folder.iterdir():
@@ -267,7 +267,7 @@ class Store:
                     about = path.stat()
                 except FileNotFoundError:
                     continue
-                group = path.name if f"{run}.json" in self._pinned else run  # an export of a recorded run goes alone
+                group = path.name if f"{run}.json" in self._pinned else run  # an export of a recorded run is removed by itself
                 groups.setdefault(group, []).append((about.st_mtime, about.st_size, path))
             excess = sum(size for files in groups.values() for _, size, _ in files) - self._quota
             for group in sorted(groups, key=lambda name: max(mtime for mtime, _, _ in groups[name])):
@@ -280,7 +280,7 @@ class Store:
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> Path:
-    """Write a text completely or not at all; raises OSError, and then leaves nothing behind."""
+    """Write a text completely or not at all; raises OSError and leaves nothing behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
@@ -299,7 +299,7 @@ def as_text(data: dict[str, Any]) -> str:
 
 
 def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
-    """Write JSON under the hash of its content; the file. One that is there already is not written again."""
+    """Write JSON under the hash of its content; returns the file. An existing one is not rewritten."""
     text = as_text(data)
     path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
     return path if path.exists() else write_whole(path, [text])

@@ -1,7 +1,7 @@
-"""What visitors open: saved traces and raw recordings, put into the store, and workloads that real services published, as requests for the editor.
+"""Files that visitors open: saved traces and raw recordings, put into the store, and workloads published by real services, as requests for the editor.
 
-Several files at once are the parts of a recording, or the ranks of one engine; between two of them stands a separator that no JSON has. The
-reader is this module as a program: a process of its own, with a limit on its memory and its CPU time, two at once at most. Its first argument
+Several files at once are the parts of a recording, or the ranks of one engine; between them is a separator that JSON cannot contain. The
+reader is this module run as a separate process, with limits on memory and CPU time, at most two at once. Its first argument
 names what it reads, the file comes on stdin, the result goes to stdout as JSON.
 """
 
@@ -28,18 +28,18 @@ from core.trace.trace import Trace
 from visualizer.server.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
-LINE_LENGTH = 2 * 2**20  # a step of a thousand requests has a tenth of it
-UPLOADED = "uploaded"  # what the header of such a run says of its source
+LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this
+UPLOADED = "uploaded"  # the source in the header of such a run
 SEPARATOR = "\x1e"  # between two files
 MOST = 256  # files
-REQUESTS = 24  # of a published workload, its first: as many as one can follow by eye
-ARRIVE_WITHIN = 20.0  # seconds; a longer time on record is run through faster
-DEPTH = 24  # brackets within brackets; a trace has a handful
+REQUESTS = 24  # the first ones of a published workload: as many as one can follow by eye
+ARRIVE_WITHIN = 20.0  # seconds; longer recordings are sped up
+DEPTH = 24  # levels of nested brackets; a trace has a handful
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKET = re.compile(r"[\[\]{}]")
-SECONDS = 40  # of CPU: how busy others keep the machine is no fault of the file's. Importing what a tokenizer takes is most of it
-_LONGEST = 300.0  # seconds after which it is given up, whoever kept it waiting
-_OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)  # what a process that was ended for it returns
+SECONDS = 40  # of CPU time, so that other load does not count against the file. Most of it is for importing a tokenizer
+_LONGEST = 300.0  # seconds of wall time after which it is given up in any case
+_OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)  # the return code of a process that exceeded its time
 _WAIT = 10.0
 BUSY = "Others are opening files just now: try again in a moment."
 _READERS = threading.BoundedSemaphore(2)
@@ -49,7 +49,7 @@ log = logging.getLogger("inflight")
 
 def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] = ()) -> dict[str, Any]:
     """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks (`ranks_document`); raises InflightError
-    with why they cannot be opened. names: of the files.
+    saying why they cannot be opened. names: of the files.
     """
     check_upload(len(data), limits)
     called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
@@ -57,12 +57,12 @@ def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] 
 
 
 def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
-    """A published workload: `{"workload", "block_size", "says"}` of a file; raises InflightError with why it cannot be opened.
+    """A published workload: `{"workload", "block_size", "says"}` of a file; raises InflightError saying why it cannot be opened.
 
-    name: the file's, for sentences. model: whose vocabulary and context the requests must fit. block_size: of prefixes that are shared, else None.
+    name: the file's, for sentences. model: the requests must fit its vocabulary and context. block_size: of shared prefixes, or None.
     """
     if model not in BUILTIN_MODELS and not limits.any_model:
-        raise Refused("This page runs the built-in models alone: choose one of them first.")
+        raise Refused("This page runs only the built-in models: choose one of them first.")
     check_upload(len(data), limits)
     settings = {
         "name": name[:80] or "This file",
@@ -76,24 +76,24 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
 
 def check_lines(text: str) -> None:
-    """Raises Refused for a line that no trace has, before anything is parsed: too long, or too deep."""
+    """Raises Refused for a line that is too long or too deeply nested for a trace, before anything is parsed."""
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > LINE_LENGTH:
             raise Refused(f"line {number}: a line of a trace has at most {LINE_LENGTH >> 20} MiB.")
         if line.count("[") + line.count("{") <= DEPTH:
             continue
         deep = 0
-        for bracket in _BRACKET.findall(_STRING.sub("", line)):  # those of a text are words
+        for bracket in _BRACKET.findall(_STRING.sub("", line)):  # brackets in strings do not count
             deep += 1 if bracket in "[{" else -1
             if deep > DEPTH:
-                raise Refused(f"line {number}: this is no line of a trace, but brackets within brackets.")
+                raise Refused(f"line {number}: this is not a line of a trace: its brackets are nested too deeply.")
 
 
 # -- the sandbox --------------------------------------------------------------------------------------------------------
 
 
 def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
-    """The result of a reader, named as a module, on a visitor's file; raises Refused with what is wrong with the file."""
+    """The result of a reader, given as a module name, for a visitor's file; raises Refused saying what is wrong with the file."""
     if not _READERS.acquire(timeout=_WAIT):
         raise Refused(BUSY)
     try:
@@ -123,8 +123,8 @@ def _run(reader: str, data: bytes, arguments: Sequence[str]) -> dict[str, Any]:
 def answer(
     read: Callable[[str], dict[str, Any]], prepare: Callable[[str], object] = lambda text: None, seconds: int = SECONDS
 ) -> None:
-    """A reader's main: what `read` makes of the text on stdin, or why it cannot, on stdout. prepare: imports what reading this text takes,
-    before memory is bounded. seconds: of CPU, after which the process is ended.
+    """A reader's main function: writes to stdout what `read` makes of the text on stdin, or why it cannot. prepare: imports what is needed,
+    before memory is bounded. seconds: of CPU time, after which the process is ended.
     """
     try:
         text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
@@ -147,7 +147,7 @@ def answer(
 
 
 def _bound_time(seconds: int) -> None:
-    """End this process with `_OUT_OF_TIME` once it has computed for so long."""
+    """End this process with `_OUT_OF_TIME` after this many seconds of CPU time."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -157,7 +157,7 @@ def _bound_time(seconds: int) -> None:
 
 def _bound_memory(more: int) -> None:
     """Bound the memory that this process may take beyond what it has now."""
-    with suppress(ImportError, ValueError, OSError):  # where there is no such limit, time alone bounds it
+    with suppress(ImportError, ValueError, OSError):  # without such a limit only time is bounded
         import resource
 
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -168,7 +168,7 @@ def _bound_memory(more: int) -> None:
 
 
 def _put(traces: Sequence[tuple[str, Trace]], refused: Sequence[str], store: Store) -> dict[str, Any]:
-    """traces: with the names of their files. refused: what is said of those that could not be opened."""
+    """traces: with the names of their files. refused: sentences about those that could not be opened."""
     trace = traces[0][1]
     ranks = Ranks.of(traces, refused) if len(traces) > 1 or trace.header.engine is not None else None
     if ranks is not None and (ranks.count > 1 or refused):
@@ -179,7 +179,7 @@ def _put(traces: Sequence[tuple[str, Trace]], refused: Sequence[str], store: Sto
 
 
 def read_traces(folder: str, *names: str) -> None:
-    """The reader of traces: puts them into the store in a folder. names: of the files."""
+    """Read traces and put them into the store in a folder. names: of the files."""
     from core.recorders.convert import open_texts
 
     def read(text: str) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def read_traces(folder: str, *names: str) -> None:
 
 
 def _load_tokenizers(text: str) -> None:
-    """Of the recordings' models, where they are on this machine: what is imported for one may take more memory than a reader is given."""
+    """Load the tokenizers of the recordings' models, if they are on this machine: importing them may take more memory than a reader is given."""
     from core.recorders.raw import is_raw
     from core.recorders.texts import model_folder, tokenizer_of
 
@@ -209,7 +209,7 @@ def _load_tokenizers(text: str) -> None:
 
 
 def read_dataset(given: str) -> None:
-    """The reader of a published workload. given: its settings as JSON, see `open_dataset`."""
+    """Read a published workload. given: its settings as JSON, see `open_dataset`."""
     from core.models.tokenizer import MOST_CONTEXT, describe_model
     from core.workload.datasets import dataset_of
 

@@ -1,1 +1,1 @@
-"""Sentences about steps and comparisons, with computed numbers. Knows no page."""
+"""Sentences about steps and comparisons, with computed numbers."""

@@ -1,4 +1,4 @@
-"""Every sentence about a step, composed from its event and the state of the run before it. Nothing is guessed.
+"""Every sentence about a step, composed from its event and the state of the run before it, without guessing.
 
 See `visualizer.words.vocabulary` for what a sentence is.
 """
@@ -32,14 +32,14 @@ def captions(trace: Trace) -> list[dict[str, Any]]:
 
 
 class Captioner:
-    """Follows a run event by event. header: the trace's. Requests are met before the step in which they arrive. numbers: from which they take
-    their letters, where other runs do so too.
+    """Follows a run event by event. header: the trace's. `meet` announces requests before the step in which they arrive. numbers: an iterator
+    for their letters, shared with other runs.
     """
 
     def __init__(self, header: Header, numbers: Iterator[int] | None = None) -> None:
         self.state = RunState.of({}, header.policy.requeue)
         self._prompt: dict[str, int] = {}  # tokens of each prompt
-        self._asked: dict[str, int | None] = {}  # new tokens that each may have
+        self._asked: dict[str, int | None] = {}  # the most new tokens of each
         self.letters: dict[str, str] = {}
         self._numbers = numbers or itertools.count()
         self._config, self._groups, self._is_asynchronous = header.config, header.groups, header.is_asynchronous
@@ -47,19 +47,19 @@ class Captioner:
 
     @classmethod
     def of(cls, trace: Trace) -> Captioner:
-        """All who are asked in a trace are met."""
+        """With all requests of a trace announced."""
         captioner = cls(trace.header)
         for request, one in trace.asked.items():
             captioner.meet(request, len(one.prompt), one.request.sampling.max_new_tokens)
         return captioner
 
     def meet(self, request: str, prompt_length: int, max_new_tokens: int | None) -> None:
-        """A request that will arrive."""
+        """Announce a request that will arrive."""
         self._prompt[request] = self.state.num_tokens[request] = prompt_length
         self._asked[request] = max_new_tokens
 
     def keep(self, requests: Set[str]) -> None:
-        """No other request will be in an event; who freed a lane may still be named."""
+        """Forget other requests, which no event will name again; those that freed a lane may still be named."""
         self.state.keep(requests)
         self._prompt = {r: n for r, n in self._prompt.items() if r in requests}
         self._asked = {r: n for r, n in self._asked.items() if r in requests}
@@ -67,15 +67,15 @@ class Captioner:
         self.letters = {r: name for r, name in self.letters.items() if r in requests or r in named}
 
     def caption(self, event: StepEvent) -> dict[str, Any]:
-        """The sentences of the next event, in the language that is spoken.
+        """The sentences of the next event, in the current language.
 
-        say: the step in one sentence. why: a sentence for every decision. waits: why the first of those waiting waits. bound: which limit
-        kept the step from doing more.
+        say: the step in one sentence. why: a sentence for every decision. waits: why the head of the queue waits. bound: which limit
+        bound the step.
         """
         return self.caption_with(event, lambda compose: compose())
 
     def caption_with(self, event: StepEvent, make: Callable[[Callable[[], dict[str, Any]]], T]) -> T:
-        """What `make` makes of the sentences of the next event, which it may have composed in any language."""
+        """The result of `make`, which is given a function that composes the sentences of the next event, in any language."""
         waited = self._waited(event)
         self.state.begin(event)
         for arrived in event.arrived:
@@ -87,7 +87,7 @@ class Captioner:
         return made
 
     def _waited(self, event: StepEvent) -> float:
-        """Seconds that the device waited for the host before this step; with nobody to serve it waited for no host."""
+        """Seconds that the device waited for the host before this step; 0 if there was nothing to serve."""
         if not self._is_asynchronous or self._last_end is None or not self.state.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)

@@ -1,4 +1,4 @@
-"""One event among those before it: what a sentence about the step needs to know. Composes no words."""
+"""One event in the context of those before it: what a sentence about the step needs to know."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CaptionContext:
     decodes: list[Segment] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.overrun = {o.request for o in self.event.overrun}  # computed for nothing: they neither read nor write
+        self.overrun = {o.request for o in self.event.overrun}  # wasted: they neither read nor write
         useful = [s for s in self.event.segments if s.request not in self.overrun]
         self.prefills = [s for s in useful if s.phase == "prefill"]
         self.decodes = [s for s in useful if s.phase == "decode"]
@@ -44,7 +44,7 @@ class CaptionContext:
 
     @property
     def device_waited(self) -> bool:
-        """Whether the device waited for the host for a time worth a word: over a hundredth of the step."""
+        """Whether the device waited for the host long enough to mention: over a hundredth of the step."""
         return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
 
     @property
@@ -62,11 +62,11 @@ class CaptionContext:
         return self.state.num_tokens.get(s.request, s.kv_len)
 
     def recomputed(self, s: Segment) -> int:
-        """How many of the segment's positions were computed once before a preemption."""
+        """How many of the segment's positions had been computed before a preemption."""
         return max(0, min(self.state.lost.get(s.request, 0), s.kv_len) - s.start)
 
     def cut_by_budget(self, s: Segment) -> bool:
-        """Cut short by the budget: the scheduler says so, or the budget is spent and the pool was not full to the last position."""
+        """Whether the budget cut it: the scheduler says so, or the budget is spent and the pool was not completely full."""
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(

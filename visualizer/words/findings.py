@@ -1,6 +1,6 @@
-"""The findings of a run or a comparison, in sentences with computed numbers, whichever run wins. Knows no colours and no page.
+"""The findings of a run or a comparison, in sentences with computed numbers, whichever run wins.
 
-Who won and how sure that is stands in `visualizer.words.verdicts`.
+Who won and how certain that is: see `visualizer.words.verdicts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WASTE = {
     "empty": "empty",
 }
 
-_OVERRUN = "rows of requests that had stopped"  # what padding is where the next step is launched ahead
+_OVERRUN = "rows of requests that had stopped"  # the cause of padding with asynchronous execution
 
 
 def seconds(value: float | None) -> str:
@@ -47,7 +47,7 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """The two contenders that the sentences are about: the one named first, and the engine's usual policy (or the one named second)."""
+    """The two contenders that the sentences are about: the first, and the engine's default policy (or the second)."""
     base, usual = comparison.baseline, EngineConfig().policy.name
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
@@ -88,7 +88,7 @@ def latency(comparison: Comparison) -> str:
 
 
 def lane_steps(comparison: Comparison) -> str:
-    """Which share of the lane-steps did no work, and what it went to."""
+    """What share of the lane-steps did no work, and why."""
     base, mine = pair(comparison)
     said = []
     for name in dict.fromkeys((base, mine)):
@@ -122,8 +122,8 @@ def kv_use(comparison: Comparison) -> str:
 
 
 class Price(NamedTuple):
-    """What a run paid where KV blocks or a step's tokens were short. again: tokens computed again. frozen: steps that running requests held
-    their lanes through without computing, summed over requests; waited: the same of those who waited.
+    """What a run paid when KV blocks or budget were short. again: tokens computed again. frozen: steps in which running requests held
+    their lanes without computing, summed over requests; waited: the same for waiting requests.
     """
 
     preempted: int
@@ -141,7 +141,7 @@ def price(trace: Trace) -> Price:
 
 
 def pressure(comparison: Comparison) -> str:
-    """Who is done first and last, and who pays most of each price; all of them where several do."""
+    """Who finishes first and last, and who pays most of each price, naming all in a tie."""
     paid = {n: price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
 
     def those(kind: str, best: Callable[[Iterable[int]], int]) -> tuple[list[str], int]:
@@ -166,7 +166,7 @@ _PAID = (
 
 
 def cost(curve: CostCurve) -> str:
-    """What a batch costs against what it gives; and what reading more KV costs."""
+    """What a batch costs and gains; and what reading more KV costs."""
     one, most = curve.by_tokens[0], curve.by_tokens[-1]
     grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
     longer = f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
@@ -180,7 +180,7 @@ def cost(curve: CostCurve) -> str:
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """Alone and in company: what differs, and what `model.generate` says to it. found: `Equivalence.to_json()`."""
+    """Alone and in a batch: what differs, and what `model.generate` writes. found: `Equivalence.to_json()`."""
     logits, tokens, differing = found["max_logit_difference"], found["tokens"], found["differing_tokens"]
     size = "" if logits is None else t("; the largest logit difference is {size}", size=t(f"{logits:.2g}"))
     is_exact = found["leak"] or not differing
@@ -200,7 +200,7 @@ def _generated(found: Mapping[str, Any]) -> str:
 
 
 def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, str]:
-    """Where two runs part, and what came of it."""
+    """Where two runs diverge, and the outcome."""
     if found is None:
         return [t("Every step decides the same: this limit never binds here.")], ""
     a, b = steps
@@ -209,7 +209,7 @@ def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, st
 
 
 def _parting(found: Divergence) -> Sentence:
-    """`Divergence.sentence` in the language that is spoken, its request as a span."""
+    """`Divergence.sentence` in the current language, its request as a span."""
     sides = []
     for place, lone, decided in ((0, "in the first run", found.before), (1, "in the second", found.after)):
         limits = [limit(k.name, (k.before, k.after)[place]) for k in found.knobs]
@@ -220,7 +220,7 @@ def _parting(found: Divergence) -> Sentence:
 
 
 def decision(text: str) -> str:
-    """What was decided in a step, as `core.measure.divergence` words it: what, and perhaps after a colon why."""
+    """A decision in the words of `core.measure.divergence`: what, and after a colon perhaps why."""
     what, colon, why = text.partition(": ")
     return t(what) + (f"{colon}{t(why)}" if colon else "")
 
@@ -235,7 +235,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def outputs(comparison: Comparison) -> str:
-    """Whether all wrote the same."""
+    """Whether all outputs are the same."""
     if comparison.outputs_identical:
         return t("Every run wrote the same tokens.")
     first = comparison.differences[0]
@@ -267,7 +267,7 @@ def token_times(trace: Trace) -> Sequence[float]:
 
 
 def totals(trace: Trace) -> list[dict[str, str]]:
-    """`{"name", "value", "means"}` (times: the median and the worst) of a run's latencies, throughput and waste; nothing where no token came."""
+    """`{"name", "value", "means"}` (times: the median and the worst) of a run's latencies, throughput and waste; empty if there were no tokens."""
     if not any(event.sampled for event in trace.events):
         return []
     found = metrics(trace)
@@ -286,12 +286,12 @@ def _formatted(number: float | None, form: str) -> str | None:
 
 
 def _share(share: float | None) -> str | None:
-    """In whole percent, and finer where that would say none or all of what is neither."""
+    """In whole percent, or finer if rounding would make it 0 % or 100 % wrongly."""
     return _formatted(share, "{:.0%}" if share in (0, None, 1) or 0.005 < share < 0.995 else "{:.2%}")
 
 
 def _times(spread: dict[str, Any]) -> str | None:
-    """The median and the worst; at least those, where some have not come yet."""
+    """The median and the worst; lower bounds if some have not come yet."""
     if not spread["count"]:
         return None
     least = "≥ " if spread["left_out"] else ""

@@ -1,5 +1,5 @@
-"""Translates what is said. English is the source and the key (`core.trace.messages` has what a key is). Where an entry is missing, the English stays,
-and `missing_keys` has its key for a test to find.
+"""Translates texts. English is the source and the key (see `core.trace.messages` for keys). If an entry is missing, the English stays,
+and its key is added to `missing_keys`, which a test checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
 
 @cache
 def catalogue(language: str) -> Mapping[str, str]:
-    """From English to another language; empty for English. The page and Python share it."""
+    """From English to another language; empty for English. Shared by the page and Python."""
     return {} if language == "en" else json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
 
 
@@ -43,7 +43,7 @@ def speaking(language: str) -> Iterator[None]:
 
 
 def elsewhere(make: Callable[[], T]) -> dict[str, T]:
-    """What is made when each language beside English is spoken, by language."""
+    """The results of `make` in each language other than English."""
     made = {}
     for language in OTHERS:
         with speaking(language):
@@ -52,7 +52,7 @@ def elsewhere(make: Callable[[], T]) -> dict[str, T]:
 
 
 def t(text: str, **holes: str) -> str:
-    """A piece of a sentence in the language that is spoken. holes: what stands in it at {name}: names, and what is in that language already."""
+    """A piece of a sentence in the current language. holes: values for {name} placeholders: names, and texts already in that language."""
     said = _translated(text)
     return said.format(**holes) if holes else said
 
@@ -72,5 +72,5 @@ def _translated(text: str) -> str:
 
 
 def _as_written(part: str) -> str:
-    """12,345.6 as 12.345,6; quoted text as it is."""
+    """12,345.6 becomes 12.345,6; quoted text stays as it is."""
     return part if part.startswith("“") else part.translate(_SWAP)

@@ -14,7 +14,7 @@ MAX_CHARACTERS = 140
 
 
 def sentence(m: CaptionContext) -> Sentence:
-    """The step in one sentence: clauses are chosen by how much they tell, and put in the order in which things happened."""
+    """The step in one sentence: clauses are chosen by importance and put in the order of events."""
     computed = {"prefills": _prefills(m), "decodes": _decodes(m)}
     parts = {
         "preempted": _preempted(m),
@@ -27,7 +27,7 @@ def sentence(m: CaptionContext) -> Sentence:
     }
     telling = ("preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "padding")
     chosen: dict[str, Sentence] = {}
-    for form in (0, 1):  # first everybody's short form, then the longer ones, with their reasons
+    for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
             clause = parts[name]
             if clause and (form == 0 or name in chosen) and _fits(m, attempt := {**chosen, name: clause[form]}):
@@ -41,7 +41,7 @@ def _fits(m: CaptionContext, chosen: dict[str, Sentence]) -> bool:
 
 
 def _clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None:
-    """What requests do, and why; None where there are none. does: with their number at #, where words agree with it."""
+    """What requests do, and why; None if there are none. does: with # for their number, for plural forms."""
     if not requests:
         return None
     short = [*names(requests), f" {does.replace('#', str(len(requests)))}"]
@@ -108,7 +108,7 @@ def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
 
 
 def _room(m: CaptionContext) -> str:
-    """Why new prompts could be read at all."""
+    """Why there was room for new prompts."""
     if not m.event.admitted:
         return ""
     lanes = [a.lane for a in m.event.admitted]

@@ -53,7 +53,7 @@ def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
 
 
 def _gives_way(victim: str) -> Sentence:
-    """Who makes room, as the policy says: in our words, or in its author's."""
+    """Who makes room, in our words, or in those of the policy's author."""
     known = {"newest": "The newest gives way", "blocked": "The last of those that lack a block gives way"}
     return [known[victim]] if victim in known else [victim[:1].upper() + victim[1:], " gives way"]
 

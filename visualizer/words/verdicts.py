@@ -1,7 +1,7 @@
-"""Sentences with computed numbers about which contender was faster, in how many rounds, why, and how sure that is; and whether
-other engines decide alike, step by step. Knows no page.
+"""Sentences with computed numbers about which contender was faster, in how many rounds, why, and how certain that is; and whether
+other engines make the same decisions, step by step.
 
-A verdict counts rounds: each divides two times of the same round. It is decided where a fair coin would split the rounds as one-sidedly in
+A verdict counts rounds: each divides two times of the same round. It is decided if a fair coin would split the rounds as one-sidedly in
 at most one of ten tries (two-sided sign test).
 """
 
@@ -32,7 +32,7 @@ PARTS = {
 
 
 def total_time(comparison: Comparison) -> str:
-    """Who was faster, by how much and in how many rounds; the same under other limits; then the fastest of all, where that is a third."""
+    """Who was faster, by how much and in how many rounds; the same under other limits; then the fastest of all, if that is a third."""
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
@@ -58,18 +58,18 @@ def total_time(comparison: Comparison) -> str:
 
 
 def racing(comparison: Comparison) -> list[str]:
-    """Who is shown first: the pair, and the second of it under other limits."""
+    """Which contenders race: the pair, and the second one under other limits."""
     base, mine = pair(comparison)
     return list(dict.fromkeys([base, mine, *(n for n in comparison.names if n != mine and _changed(comparison, n, mine))]))
 
 
 def _is_open(found: Verdict) -> bool:
-    """Whether the rounds neither agree nor decide."""
+    """Whether the rounds neither agree nor give a verdict."""
     return found.rounds > 1 and not found.agrees and not found.decided
 
 
 def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[Any, Any]]:
-    """Limits that another contender of the same policy has otherwise: from, to. Empty where the policy differs or is not known."""
+    """Limits that differ for another contender of the same policy: from, to. Empty if the policy differs or is unknown."""
     about, own = (dict(comparison.about.get(n, {})) for n in (name, mine))
     if "policy" not in own or about.get("policy") != own["policy"]:
         return {}
@@ -77,7 +77,7 @@ def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[An
 
 
 def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
-    """What the same policy does under other limits, and what that says of a loss."""
+    """How the same policy does under other limits, and what that says about a loss."""
     changed = _changed(comparison, name, mine)
     if not changed:
         return ""
@@ -105,7 +105,7 @@ def _fastest(comparison: Comparison, fastest: str, mine: str, wall: float) -> st
 
 
 def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
-    """What limits a verdict, in one line: rounds, chance, the machine, and what the ratio is."""
+    """How certain a verdict is, in one line: rounds, chance, the machine, and what the ratio is."""
     base, mine = pair(comparison)
     found = comparison.verdict(mine)
     said = []
@@ -134,7 +134,7 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
 
 
 def method(comparison: Comparison) -> str:
-    """How it was measured, which run of each is raced, and whether tokens were drawn."""
+    """How it was measured, which run of each races, and whether tokens were sampled."""
     count = len(comparison.walls[comparison.baseline])
     runs = t("one run of each" if count == 1 else f"{count} runs of each, in rotated order")
     raced = [n for n in comparison.names if n in comparison.shown and comparison.runs[n].trace]
@@ -151,7 +151,7 @@ def method(comparison: Comparison) -> str:
 
 
 def named_parts(found: Difference) -> tuple[list[Part], list[Part]]:
-    """The parts that are named one by one, the largest first: at most three with the difference and two against it. All others are the rest."""
+    """The parts named individually, largest first: at most three with the difference and two against it; all others are the rest."""
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
     large = sorted((p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least), key=lambda p: -abs(p.seconds))
     alike = [(p.seconds < 0) == (found.seconds < 0) for p in large]
@@ -182,7 +182,7 @@ def _for(change: float, part: str) -> str:
 
 
 def counts(part: Part) -> str:
-    """What was counted in the two runs, with a decimal where the change would not be seen without; empty for times."""
+    """The counts in the two runs, with a decimal if the change would not be visible without; empty for times."""
     if part.before is None or part.after is None:
         return ""
     digits = int(part.before != part.after and round(part.before) == round(part.after))
@@ -233,7 +233,7 @@ def others(comparison: Comparison) -> dict[str, Trace]:
 
 
 def decisions(comparison: Comparison) -> str:
-    """Which engines decide as ours in every step, and where each of the others first differs. Empty without another engine."""
+    """Which engines make our decisions in every step, and where each of the others first differs. Empty without another engine."""
     theirs = others(comparison)
     mine = next((name for name in comparison.names if name not in theirs), None)
     ours = comparison.runs[mine].trace if mine is not None else None
@@ -266,7 +266,7 @@ def _decided_otherwise(name: str, trace: Trace, mine: str, found: Divergence, le
 
 
 def caveats(comparison: Comparison) -> list[str]:
-    """What the times of other engines include, and what they do not say."""
+    """What the times of other engines include, and what they do not show."""
     theirs = others(comparison)
     if not theirs:
         return []

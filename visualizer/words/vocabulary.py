@@ -1,4 +1,4 @@
-"""What sentences about a step are made of: names, numbers, verbs that agree. Knows no step; limits are worded in `core.trace.phrases`.
+"""The building blocks of sentences about a step: names, numbers, verbs that agree. Limits are worded in `core.trace.phrases`.
 
 A sentence is a list of spans: plain text, or `{"r": request}` where the page draws the request's letter.
 """
@@ -22,12 +22,12 @@ def plain(sentence: Sentence, name: Callable[[str], str] = str) -> str:
 
 
 def once_more(again: int, total: int) -> str:
-    """How much of what is computed was computed before."""
+    """How much of a computation is repeated."""
     return " again" if again == total else f", {again} of them again"
 
 
 def padding_causes(passes: Sequence[Pass]) -> Sentence:
-    """Where padding comes from: finished requests that are computed on, and rows shorter than the longest."""
+    """Where padding comes from: finished requests that are still computed, and rows shorter than the longest."""
     over = sum(len(p.finished_rows) for p in passes)
     positions_over = sum(len(p.finished_rows) * p.width for p in passes)
     shorter = sum(p.padding for p in passes) - positions_over
@@ -36,7 +36,7 @@ def padding_causes(passes: Sequence[Pass]) -> Sentence:
 
 
 def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
-    """Letters side by side; many are counted: "A B C and 7 more"."""
+    """Letters side by side, the rest as a number: "A B C and 7 more"."""
     shown = requests if len(requests) <= limit + 1 else requests[:limit]
     spans: Sentence = []
     for request in shown:
@@ -47,7 +47,7 @@ def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
 
 
 def said(sentence: Sentence) -> Sentence:
-    """The sentence in the language that is spoken: translated piece by piece, neighbouring texts then merged."""
+    """The sentence in the current language: translated piece by piece, then adjacent texts are merged."""
     merged: Sentence = []
     for span in sentence:
         spoken = t(span) if isinstance(span, str) else span
@@ -59,7 +59,7 @@ def said(sentence: Sentence) -> Sentence:
 
 
 def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
-    """One sentence of several clauses, in the language that is spoken."""
+    """One sentence of several clauses, in the current language."""
     spans: Sentence = []
     for sentence in sentences:
         spans += [separator] * bool(spans) + sentence
@@ -67,7 +67,7 @@ def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
 
 
 def milliseconds(seconds: float) -> str:
-    """As the player writes a duration: halves are rounded up, as JavaScript does."""
+    """A duration as the player writes it: halves are rounded up, as in JavaScript."""
     ms = Decimal(seconds * 1000)
     places = "1" if ms >= 100 else "0.1" if ms >= 10 else "0.01"
     return f"{ms.quantize(Decimal(places), ROUND_HALF_UP)} ms"
