@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | agree | import | watch | workload`.
+"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | agree | import | watch | collect | workload`.
 
 A command is a function in a module of this package, imported when it is used, so that `--help` does not wait for torch; `bench` is a group of
 commands. A refusal is one sentence on stderr and exit code 2.
@@ -35,6 +35,7 @@ COMMANDS: dict[str, Target] = {
     "agree": "check:agree",
     "import": "import_:import_",
     "watch": "watch:watch",
+    "collect": "collect:collect",
     "workload": "workload:workload",
 }
 BENCHES: dict[str, Target] = {"speed": "bench:speed", "load": "bench_load:load", "gpu": "bench:gpu"}

@@ -296,7 +296,7 @@ def header_of(path: Path) -> RawHeader | None:
 
 def recording_named(header: RawHeader) -> RawHeader:
     """What tells a recording from every other: its header, which all its parts share."""
-    return {fact: value for fact, value in header.items() if fact != "part"}
+    return {fact: value for fact, value in header.items() if fact not in ("part", "line")}
 
 
 def newest(place: Path, rank: int | None = None) -> tuple[Path, RawHeader] | None:

@@ -186,7 +186,7 @@ def check_header(header: dict[str, Any], name: str) -> None:
 
 
 def _join(known: Recording, more: Recording) -> None:
-    same = all(known.header.get(fact) == more.header.get(fact) for fact in ("pid", "created", "model"))
+    same = all(known.header.get(fact) == more.header.get(fact) for fact in ("host", "pid", "created", "model"))
     if not same:
         raise InvalidTrace(f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a time.")
     known.steps += more.steps

@@ -7,15 +7,12 @@ import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from core.errors import InflightError
 from core.serving.engine import ServingEngine
-from core.serving.limits import ServingLimits
-from core.serving.timeouts import headers_within
+from core.serving.listening import bound, server_config
 
 
 class _Server(uvicorn.Server):
@@ -36,24 +33,6 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
-    """How uvicorn runs `app`: quietly, without trusting headers about the caller, and cutting off calls that arrive too slowly."""
-    return uvicorn.Config(
-        app,
-        http=headers_within(limits.body_s),
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,  # limits count by the address that really called
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(1, round(limits.drain_s)),
-        backlog=2048,
-        limit_concurrency=4 * limits.max_requests + limits.max_viewers,
-        lifespan="off",
-        **more,
-    )
-
-
 def serve(
     serving: ServingEngine, app: FastAPI, host: str, port: int, ready: Callable[[str], None] = lambda address: None
 ) -> None:
@@ -62,7 +41,7 @@ def serve(
     Raises InflightError if the port cannot be used.
     """
     config = server_config(app, serving.limits)
-    listening = _bound(host, port)
+    listening = bound(host, port)
     serving.start()
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again after shutdown
     try:
@@ -73,14 +52,3 @@ def serve(
         signal.signal(signal.SIGTERM, before)
         serving.close()
         listening.close()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(family[0], socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(family[4])
-    except OSError as error:
-        raise InflightError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from None
-    return listening

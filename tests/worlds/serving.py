@@ -20,8 +20,8 @@ from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
+from core.serving.listening import server_config
 from core.serving.messages import Cancel
-from core.serving.server import server_config
 from core.serving.stream import Piece, TokenStream
 from worlds.small import MemoryModel
 

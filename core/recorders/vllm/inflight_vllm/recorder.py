@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .groups import Leaving, groups_of
-from .writer import QUEUED_RECORDS, Parts, RawWriter, log
+from .sender import Sender
+from .writer import QUEUED_RECORDS, Parts, RawWriter, Sink, log
 
 __version__ = "0.1.0"
 RAW = 1  # version of the raw format
@@ -34,15 +36,17 @@ MOST_SNAPSHOT_TOKENS = 2**22  # of a state that is written whole: some 25 MB
 def settings() -> dict[str, Any]:
     """A recorder's settings from the environment.
 
-    INFLIGHT_TRACE: the file, or a folder that each start of the engine writes a file of its own in. INFLIGHT_PROMPTS: `ids`, or `hashed` to
-    leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them are kept. INFLIGHT_SNAPSHOT_STEPS: the least
-    number of steps between two snapshots; 0 for none.
+    INFLIGHT_TRACE: the file, or a folder that each start of the engine writes a file of its own in, or the address of a collector, as a string.
+    INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them are kept.
+    INFLIGHT_SNAPSHOT_STEPS: the least number of steps between two snapshots; 0 for none.
     """
-    path = Path(os.environ.get("INFLIGHT_TRACE", "."))
-    if path.is_dir():
-        path /= f"inflight-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}.raw.jsonl"
+    place: str | Path = os.environ.get("INFLIGHT_TRACE", ".")
+    if not str(place).lower().startswith(("http://", "https://")):
+        place = Path(place)
+        if place.is_dir():
+            place /= f"inflight-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}.raw.jsonl"
     return {
-        "path": path,
+        "place": place,
         "hashed": os.environ.get("INFLIGHT_PROMPTS", "ids") == "hashed",
         "max_bytes": int(float(os.environ.get("INFLIGHT_MAX_MB", "256")) * 2**20),
         "max_files": int(os.environ.get("INFLIGHT_MAX_FILES", "16")),
@@ -256,11 +260,18 @@ class Recorder:
             **{fact: read(scheduler, f"vllm_config.{path}") for fact, path in _PARTS.items()},
             "prompts": "hashed" if self._hashed else "ids",
             "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "instance": _instance(read, scheduler),
             "missing": read.missing,
             **(facts or {}),
         }
-        path = ranked(asked["path"], rank, ranks)
-        self.writer = RawWriter(Parts(path, header, asked["max_bytes"], asked["max_files"]))
+        place = asked["place"]
+        to: Sink
+        if isinstance(place, str):
+            to = Sender(place, header)
+        else:
+            to = Parts(ranked(place, rank, ranks), header, asked["max_bytes"], asked["max_files"])
+        self.writer = RawWriter(to)
         if version not in TESTED:
             log.warning("Inflight's recorder was never tried with vLLM %s, only with %s.", version, ", ".join(TESTED))
 
@@ -405,6 +416,16 @@ def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
     """
     several = (size or 1) > 1 or bool(index) or "_DP" in multiprocessing.current_process().name
     return index or 0, ((size if size and size > 1 else None) if several else 1)
+
+
+def _instance(read: _Fields, scheduler: Any) -> str | None:
+    """What all ranks of an engine have in common, and no two engines: where its ranks are on several machines, the first one's address."""
+    parallel = "parallel_config"
+    size, here = (read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local"))
+    if size and here and size > here:
+        return ":".join(str(read(scheduler, f"{parallel}.data_parallel_{fact}")) for fact in ("master_ip", "rpc_port"))
+    instance = read(scheduler, "vllm_config.instance_id")
+    return instance and str(instance).partition("_dp")[0]
 
 
 def _clock() -> dict[str, Any]:

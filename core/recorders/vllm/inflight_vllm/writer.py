@@ -28,16 +28,19 @@ class Sink(Protocol):
     """Where lines go; every method is called on the writer's thread, and may raise what ends the recording."""
 
     period: float  # seconds for which lines are gathered; 0 to write each as it comes
+    idle: float  # seconds without news after which it is flushed once more
 
     @property
     def name(self) -> str:
         """As the log has it."""
         ...
 
-    def open(self) -> None: ...
+    def open(self, closing: threading.Event) -> None:
+        """closing: is set once the recording is to end."""
+        ...
 
     def write(self, line: str) -> bool:
-        """Whether what follows is to be readable without what came before: a new part has begun."""
+        """Whether what follows is to be readable without what came before: a new part has begun. Raises Oversized, and takes the next line."""
         ...
 
     def flush(self) -> bool:
@@ -45,6 +48,10 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Oversized(Exception):
+    """A line that is longer than a sink takes."""
 
 
 class RawWriter:
@@ -97,12 +104,11 @@ class RawWriter:
 
     def _run(self) -> None:
         try:
-            self._sink.open()
+            self._sink.open(self._closing)
             self._begun.set()
             log.info("Inflight records every step of this engine to %s.", self._sink.name)
             while not self._closing.is_set():
-                self._news.wait()
-                if self._sink.period:
+                if self._news.wait(self._sink.idle) and self._sink.period:
                     self._closing.wait(self._sink.period)
                 self._news.clear()
                 self._write_waiting()
@@ -121,12 +127,17 @@ class RawWriter:
     def _write_waiting(self) -> None:
         while self._records:
             line = _line(self._records.popleft()())
-            if line.startswith('{"kind":"snapshot"'):
+            is_snapshot = line.startswith('{"kind":"snapshot"')
+            if is_snapshot:
                 self._snapshot_bytes, self._bytes_since = len(line), 0
             else:
                 self._bytes_since += len(line)
-            if self._sink.write(line):
-                self.wants_snapshot = True
+            try:
+                if self._sink.write(line):
+                    self.wants_snapshot = True
+            except Oversized:
+                self.dropped += 1
+                self.wants_snapshot = self.wants_snapshot or not is_snapshot  # a smaller one would have to come by itself
         if self._sink.flush():
             self.wants_snapshot = True
 
@@ -145,7 +156,7 @@ class Parts:
     max_bytes: a file that has grown beyond is followed by the next one; 0 never starts another. max_files: how many are kept; 0 keeps all.
     """
 
-    period = 0.0
+    period, idle = 0.0, 10.0
 
     def __init__(self, path: Path, header: dict[str, Any], max_bytes: int = 0, max_files: int = 0) -> None:
         self.path, self._header, self._max_bytes, self._max_files = path, header, max_bytes, max_files
@@ -157,7 +168,7 @@ class Parts:
     def name(self) -> str:
         return str(self.path)
 
-    def open(self) -> None:
+    def open(self, closing: threading.Event) -> None:
         """Begin with the first file. Raises OSError where it cannot be written."""
         if self.path.exists() and not stat.S_ISREG(os.stat(self.path).st_mode):
             self._max_bytes = 0
@@ -184,6 +195,8 @@ class Parts:
 
     def flush(self) -> bool:
         self._file.flush()
+        if self._max_bytes:
+            os.utime(self._file.fileno())  # its time says that the engine is still there, though it has nothing to do
         return False
 
     def close(self) -> None:

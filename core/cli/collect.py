@@ -1,0 +1,54 @@
+"""`collect`: takes the recordings that engines send, and writes them into a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from core.cli.output import print_line, print_note
+from core.recorders.collected import Collection
+from core.serving.http.collect import BODY, collector_app, token_of
+from core.serving.limits import LOOPBACK, ServingLimits
+from core.serving.listening import bound, server_config
+
+_LIMITS = ServingLimits(max_requests=64, max_viewers=0, body_s=BODY.seconds, drain_s=2)
+
+
+def collect(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the recordings; made if it is not there.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets engines on other machines send.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 7861,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="INFLIGHT_COLLECT_TOKEN", help="What engines must send.", show_default="the folder's own"),
+    ] = None,
+    max_mb: Annotated[float, typer.Option(min=0.001, help="Size of a file, in MiB.")] = 256,
+    max_gb: Annotated[float, typer.Option(min=0.001, help="Size of all, in GiB: beyond, the oldest files are deleted.")] = 64,
+) -> None:
+    """Collect the recordings that engines send over the network, a file for each start and rank, until Ctrl-C."""
+
+    def tell(line: str) -> None:
+        print_line(f"{time.strftime('%H:%M:%S')} {line}")
+
+    with bound(host, port) as listening:
+        collection = Collection(out, round(max_mb * 2**20), round(max_gb * 2**30), tell)
+        secret = token_of(out, token)
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{listening.getsockname()[1]}"
+        listening.listen()  # who reads the next line may send
+        print_line(f"Collecting into {out}. Start engines with INFLIGHT_TRACE='{address}/?token={secret}'")
+        print_note(f"To watch them: python app.py --follow {out}")
+        if host not in LOOPBACK:
+            print_note(
+                "Recordings cross the network as they are: where others can read along, put a proxy with HTTPS before this."
+            )
+        server = uvicorn.Server(server_config(collector_app(collection, secret, tell), _LIMITS))
+        with suppress(KeyboardInterrupt):
+            asyncio.run(server.serve([listening]))

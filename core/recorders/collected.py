@@ -1,0 +1,248 @@
+"""The recordings that engines send, as files of a folder: what `inflight-vllm` writes where it runs, a recording for each start and rank. Knows no
+network.
+
+Everything that a collector has to remember is in the files: a part's header says with which line of its recording it begins, so one that was
+killed goes on where its files end.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import InflightError, InvalidTrace
+from core.recorders.raw import check_header, is_raw
+from core.trace.messages import english
+
+_OURS = re.compile(r".*-[0-9a-f]{12}(\.rank\d+)?\.raw(\.\d+)?\.jsonl")
+_MOST_KNOWN = 1024  # recordings that are kept in mind; of others the files are read again
+_AT_WORK = 60.0  # seconds after which a recording that nobody adds to may be deleted to its last part
+_LOCK = ".collected.lock"
+
+
+class Full(InflightError):
+    """The folder's disk takes no more for now."""
+
+
+@dataclass
+class _Stream:
+    """One recording. path: of its newest part, size: its bytes. taken: lines of the recording that are in the files, or will never be."""
+
+    header: dict[str, Any]
+    name: str  # of its files, without their end
+    path: Path
+    part: int
+    size: int
+    taken: int
+    at: float = 0.0  # when something came last
+
+
+class Collection:
+    """The folder, for one process at a time. part_bytes: after which another part is begun. most_bytes: of all recordings together: beyond, the
+    parts that were written longest ago are deleted. tell: what is worth a line. Raises InflightError where the folder cannot be used.
+    """
+
+    def __init__(
+        self, folder: Path, part_bytes: int = 2**28, most_bytes: int = 2**36, tell: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.folder, self._part_bytes, self._most_bytes, self._tell = folder, part_bytes, most_bytes, tell
+        self._streams: OrderedDict[str, _Stream] = OrderedDict()
+        self._lock = threading.Lock()
+        self._trouble = ""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._held = _held(folder / _LOCK)
+        except OSError as error:
+            raise InflightError(f"Nothing can be collected in {folder}: {error.strerror}.") from None
+        self._bytes = sum(_size(path) for path in self._files())
+
+    def take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
+        """Add lines, each with its end, to the recording that begins with this header. first: the number of the first of them; those that
+        are there already are passed over.
+
+        Returns whether a state of the engine should follow soon, since what follows cannot be read without what is missing or lies in an
+        earlier part. Raises InvalidTrace for a header that is none, and Full.
+        """
+        with self._lock:
+            try:
+                wants_snapshot = self._take(header_line, first, lines)
+            except OSError as error:
+                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                said = "The disk is full" if full else f"{self.folder} cannot be written: {error.strerror}"
+                if self._trouble != said:
+                    self._tell(f"{said}: engines keep what finds room, and send it later.")
+                self._trouble = said
+                raise Full(f"{said}.") from None
+            if self._trouble:
+                self._trouble = ""
+                self._tell(f"{self.folder} can be written again.")
+            return wants_snapshot
+
+    @property
+    def at_work(self) -> int:
+        """How many recordings something came of within the last minute."""
+        now = time.monotonic()
+        return sum(now - stream.at < _AT_WORK for stream in self._streams.values() if stream.at)
+
+    def _take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
+        key = hashlib.blake2b(header_line.strip(), digest_size=6).hexdigest()
+        stream = self._streams.get(key) or self._stream(key, header_line)
+        wants_snapshot = first > stream.taken
+        if wants_snapshot:
+            self._tell(english(f"{stream.path.name}: {first - stream.taken:,} [line is|lines are] missing."))
+        news = lines[max(0, stream.taken - first) :]
+        if stream.size >= self._part_bytes and news:
+            self._begin(stream, first + len(lines) - len(news))
+            wants_snapshot = True
+        content = b"".join(news)
+        _append(stream.path, content)
+        stream.taken, stream.size, stream.at = max(stream.taken, first + len(lines)), stream.size + len(content), time.monotonic()
+        self._bytes += len(content)
+        self._streams.move_to_end(key)
+        if news and news[-1].startswith(b'{"kind":"end"'):
+            self._tell(f"{stream.path.name}: the recording has ended.{_dropped(news[-1])}")
+        if self._bytes > self._most_bytes:
+            self._make_room()
+        return wants_snapshot
+
+    # -- a recording and its files ---------------------------------------------------------------------------------------
+
+    def _stream(self, key: str, header_line: bytes) -> _Stream:
+        """One that is not known yet: it goes on in the files that are there, or begins."""
+        text = header_line.decode("utf-8", "replace")
+        if not is_raw(text):
+            raise InvalidTrace("The first line is not the header of a recording.")
+        header = json.loads(text)
+        check_header(header, "What was sent")
+        for fact in ("part", "line"):
+            header.pop(fact, None)
+        ranks = "" if header.get("ranks", 1) == 1 else f".rank{header.get('rank', 0)}"
+        model, created = (_safe(header.get(fact)) for fact in ("model", "created"))
+        name = f"{model or 'engine'}-{created}-{key}{ranks}.raw"
+        stream = _Stream(header, name, self.folder / f"{name}.jsonl", 0, 0, 0)
+        known = sorted((part, path) for path in self._files() if (part := _part_of(path, name)))
+        while known and not self._resume(stream, *known[-1]):
+            known.pop()
+        if not known:
+            self._begin(stream, 0)
+        self._tell(f"{stream.path.name}: {_who(header)} {'goes on sending' if known else 'sends'}.")
+        self._streams[key] = stream
+        while len(self._streams) > _MOST_KNOWN:
+            self._streams.popitem(last=False)
+        return stream
+
+    def _resume(self, stream: _Stream, part: int, path: Path) -> bool:
+        """Go on in its newest part, cut back to whole lines; a part without a whole header is deleted."""
+        with path.open("r+b") as file:
+            header = file.readline()
+            if not header.endswith(b"\n"):
+                path.unlink()
+                return False
+            count, end = 0, file.tell()
+            for line in file:
+                if line.endswith(b"\n"):
+                    count, end = count + 1, end + len(line)
+            file.truncate(end)
+        stream.path, stream.part, stream.size, stream.taken = path, part, end, json.loads(header)["line"] + count
+        return True
+
+    def _begin(self, stream: _Stream, line: int) -> None:
+        """Its next part, which begins with this line."""
+        part = stream.part + 1
+        path = self.folder / (f"{stream.name}.{part}.jsonl" if part > 1 else f"{stream.name}.jsonl")
+        header = (json.dumps({**stream.header, "part": part, "line": line}) + "\n").encode()
+        path.unlink(missing_ok=True)
+        _append(path, header, anew=True)
+        stream.path, stream.part, stream.size = path, part, len(header)
+        self._bytes += len(header)
+
+    def _files(self) -> list[Path]:
+        return [self.folder / name for name in os.listdir(self.folder) if _OURS.fullmatch(name)]
+
+    def _make_room(self) -> None:
+        """Delete the parts that were written longest ago, but none that is being written."""
+        now = time.monotonic()
+        used = {stream.path for stream in self._streams.values() if now - stream.at < _AT_WORK}
+        files = sorted((path for path in self._files() if path not in used), key=_modified)
+        self._bytes = sum(map(_size, files)) + sum(map(_size, used))
+        for path in files:
+            if self._bytes <= self._most_bytes:
+                break
+            self._bytes -= _size(path)
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+
+def _append(path: Path, content: bytes, anew: bool = False) -> None:
+    """All of it or nothing. Without content, too, the file's time says that somebody is there."""
+    with path.open("xb" if anew else "ab", buffering=0) as file:
+        before = file.seek(0, os.SEEK_END)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+            os.utime(file.fileno())
+        except OSError:
+            file.truncate(before)
+            if anew:
+                path.unlink(missing_ok=True)
+            raise
+
+
+def _held(path: Path) -> Any:
+    """A lock on the folder for as long as this process lives. Raises InflightError where another has it."""
+    file = path.open("w")
+    with suppress(ImportError):
+        import fcntl  # not everywhere
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InflightError(f"Another process collects in {path.parent}: name another folder, or stop that one.") from None
+    return file
+
+
+def _safe(of: object) -> str:
+    """A piece of a file's name, whatever the network says."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "", str(of)[:64]).strip("._-")[:40]
+
+
+def _part_of(path: Path, name: str) -> int:
+    """Which part of that recording a file is; 0 if none."""
+    found = re.fullmatch(rf"{re.escape(name)}(?:\.(\d+))?\.jsonl", path.name)
+    return int(found[1] or 1) if found else 0
+
+
+def _who(header: dict[str, Any]) -> str:
+    place = f" on {_safe(header['host'])}" if header.get("host") else ""
+    return f"{_safe(header.get('engine', 'vllm'))} {_safe(header.get('version'))}{place}, process {_safe(header.get('pid'))},"
+
+
+def _dropped(line: bytes) -> str:
+    with suppress(ValueError, TypeError, KeyError):
+        dropped = int(json.loads(line)["dropped"])
+        return english(f" Its recorder dropped {dropped:,} [record|records].") if dropped else ""
+    return ""
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def _modified(path: Path) -> float:
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0

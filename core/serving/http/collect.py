@@ -1,0 +1,98 @@
+"""The address that engines send their recordings to, see `core.recorders.vllm.inflight_vllm.sender`. Knows no page and no model.
+
+POST ADDRESS   Authorization: Bearer TOKEN, Inflight-First: N, a header and lines → {"wants_snapshot": …}, or {"error": …} with 400, 401, 413 or 507
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from core.errors import InflightError, InvalidTrace
+from core.recorders.collected import Collection, Full
+from core.recorders.vllm.inflight_vllm.sender import MOST_BODY
+from core.serving.http.guard import BodyBounds, BodyGuard, same_secret
+
+BODY = BodyBounds(MOST_BODY, 20.0, each_piece=True)
+_TOKEN = ".token"
+_AGAIN_S = 60.0  # after which a wrong token is worth another line
+
+
+def token_of(folder: Path, named: str | None = None) -> str:
+    """The token that engines must send: the one that is named, else the folder's own, made once, so that engines that were started with it go
+    on sending when their collector has been started again. Raises InflightError where it cannot be kept or sent.
+    """
+    path = folder / _TOKEN
+    try:
+        if named is None and not path.exists():
+            path.touch(0o600)
+            path.write_text(secrets.token_urlsafe(16), encoding="ascii")
+        token = (path.read_text(encoding="utf-8") if named is None else named).strip()
+    except (OSError, ValueError) as error:
+        raise InflightError(f"{path} holds no token: {getattr(error, 'strerror', None) or error}.") from None
+    if not (token and token.isascii() and token.isprintable()):
+        raise InflightError("The collector's token is empty, or has characters that no header can carry.")
+    return token
+
+
+def collector_app(collection: Collection, token: str, tell: Callable[[str], None]) -> ASGIApp:
+    """The address on a server of its own, at `/`, and `/health` for whoever looks after it."""
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok", "recordings_at_work": collection.at_work})
+
+    async def elsewhere(request: Request, error: Exception) -> Response:
+        return _error(404, "Recordings are sent to / of this address.")
+
+    routes = [Route("/", collect_endpoint(collection, token, tell), methods=["POST"]), Route("/health", health, methods=["GET"])]
+    return BodyGuard(Starlette(routes=routes, exception_handlers={404: elsewhere}), lambda scope: BODY, _error)
+
+
+def collect_endpoint(collection: Collection, token: str, tell: Callable[[str], None]) -> Callable[[Request], Awaitable[Response]]:
+    """tell: what is worth a line."""
+    told: dict[str, float] = {}  # when it was said last, by address
+
+    async def collect(request: Request) -> Response:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not same_secret(given.strip(), token):
+            _refuse(request)
+            return _error(401, "The token is missing or wrong.")
+        number = request.headers.get("inflight-first", "")
+        if not (number.isdecimal() and len(number) < 16):
+            return _error(400, "Inflight-First is to be the number of the first line.")
+        try:
+            *lines, rest = (await request.body()).split(b"\n")
+        except ClientDisconnect:
+            return _error(400, "The body broke off.")
+        if rest or not lines:
+            return _error(400, "The body is not made of whole lines.")
+        header, *lines = (line + b"\n" for line in lines)
+        try:
+            return JSONResponse({"wants_snapshot": await asyncio.to_thread(collection.take, header, int(number), lines)})
+        except InvalidTrace as error:
+            return _error(400, str(error))
+        except Full as error:
+            return _error(507, str(error))
+
+    def _refuse(request: Request) -> None:
+        whom, now = request.client.host if request.client else "", time.monotonic()
+        if now - told.get(whom, -_AGAIN_S) >= _AGAIN_S:
+            if len(told) > 256:
+                told.clear()
+            told[whom] = now
+            tell(f"{whom or 'Somebody'} sends without the right token, and is refused.")
+
+    return collect
+
+
+def _error(status: int, sentence: str) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status)

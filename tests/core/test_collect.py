@@ -1,0 +1,270 @@
+"""Recordings over the network: what engines send is what lies in the folder, whatever is killed, refused or slow; and no engine ever waits."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from core.errors import InflightError, InvalidTrace
+from core.recorders.collected import Collection
+from core.recorders.raw import read_raw
+from core.recorders.vllm.inflight_vllm.sender import MOST_BODY, Sender
+from worlds.collecting import HEADER, collecting, free_port, put, sending, step
+
+LINE = (json.dumps(HEADER) + "\n").encode()
+
+
+def recordings(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
+
+
+def numbers(paths: list[Path]) -> list[int]:
+    (recording,) = read_raw(paths)
+    assert not recording.faults, recording.faults
+    return [step["step"] for step in recording.steps]
+
+
+def steps(numbers: range) -> list[bytes]:
+    return [(json.dumps(step(number)) + "\n").encode() for number in numbers]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "collected"
+
+
+def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
+    """Of two engines at once, one of them with two ranks: a file each. The token is in none of them, and in no line of a log."""
+    with collecting(folder, "--port", "0") as collector, caplog.at_level(logging.DEBUG, "inflight"):
+        token = collector.url.partition("token=")[2]
+        writers = [
+            sending(collector.url, pid=2, model="Org/Model 7B"),
+            *(sending(collector.url, pid=3 + rank, rank=rank, ranks=2) for rank in (0, 1)),
+        ]
+        for writer in writers:
+            put(writer, range(300))
+        for writer in writers:
+            writer.close()
+            assert writer.failure is None and writer.dropped == 0
+        collector.wait_for(lambda line: sum("has ended" in line for line in collector.lines) == 3)
+        health = http.client.HTTPConnection(urlsplit(collector.url).netloc)
+        health.request("GET", "/health")
+        assert json.loads(health.getresponse().read()) == {"status": "ok", "recordings_at_work": 3}
+    files = recordings(folder)
+    assert len(files) == 3 and sum(".rank" in file.name for file in files) == 2
+    assert [file.name[:8] for file in files if ".rank" not in file.name] == ["OrgModel"]
+    assert all(numbers([file]) == list(range(300)) for file in files)
+    assert len(token) > 16 and all(token not in file.read_text() for file in files) and token not in caplog.text
+    assert token in (folder / ".token").read_text() and (folder / ".token").stat().st_mode & 0o077 == 0
+    assert all(token not in line for line in collector.lines[1:])
+
+
+def test_a_collector_that_is_killed_and_started_again_misses_nothing(folder, caplog):
+    """Killed as it stands, it goes on in its own files with the same token: every step is there, and once."""
+    port = str(free_port())
+    with caplog.at_level(logging.INFO, "inflight"):
+        with collecting(folder, "--port", port) as collector:
+            writer = sending(collector.url)
+            put(writer, range(100))
+            collector.wait_for(lambda line: "sends" in line)
+            put(writer, range(100, 200))
+        put(writer, range(200, 300))
+        with collecting(folder, "--port", port) as again:
+            assert again.url == collector.url
+            put(writer, range(300, 400))
+            again.wait_for(lambda line: "goes on sending" in line)
+            writer.close()
+    assert writer.failure is None and writer.dropped == 0 and not any("missing" in line for line in again.lines)
+    assert numbers(recordings(folder)) == list(range(400))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_nobody_waits_for_a_collector_that_is_away(folder, caplog):
+    """What finds no room is dropped in whole steps and counted; one warning says that nobody is there, one line that somebody is again."""
+    port = free_port()
+    with caplog.at_level(logging.INFO, "inflight"):
+        writer = sending(f"http://127.0.0.1:{port}/?token=secret", queued=50)
+        put(writer, range(1))
+        while not any(record.levelno == logging.WARNING for record in caplog.records):
+            writer._thread.join(0.05)
+        put(writer, range(1, 500))
+        assert writer.dropped >= 449 and writer.wants_snapshot
+        with collecting(folder, "--port", str(port), "--token", "secret"):
+            writer.close()
+            writer._thread.join(60)
+    assert [r.message.partition(":")[0] for r in caplog.records if r.levelno == logging.WARNING] == [
+        "Inflight cannot send to http"
+    ]
+    (recording,) = read_raw(recordings(folder))
+    kept = [s["step"] for s in recording.steps]
+    assert kept == list(range(len(kept))) and recording.dropped == 500 - len(kept) == writer.dropped
+
+
+def test_a_slow_collector_holds_up_nobody(caplog):
+    """One that takes the call and never answers: `put` returns, the queue stays bounded."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        writer = sending(f"http://127.0.0.1:{deaf.getsockname()[1]}/", queued=10)
+        put(writer, range(1))
+        connection, _ = deaf.accept()
+        put(writer, range(1, 10_000))
+        assert writer.dropped >= 9_900 and len(writer._records) <= 10
+        connection.close()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/?token=wrong", "401 Unauthorized"), ("/", "401 Unauthorized"), ("/elsewhere?token=secret", "404 Not Found")],
+)
+def test_a_refusal_is_one_line_and_is_not_asked_for_again(folder, caplog, path, status):
+    with collecting(folder, "--port", "0", "--token", "secret") as collector, caplog.at_level(logging.INFO, "inflight"):
+        base = collector.url.partition("/?")[0]
+        writer = sending(base + path)
+        put(writer, range(10))
+        writer._thread.join(30)
+        put(writer, range(10, 20))
+        writer.close()
+    (line,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith(f"Inflight stopped recording to {base}{path.partition('?')[0]}: Refused: it answers {status} (")
+    assert line.endswith("The engine goes on.") and "token=" not in line and "wrong" not in line.replace("missing or wrong", "")
+    assert recordings(folder) == [] and sum("right token" in printed for printed in collector.lines) == (status[:3] == "401")
+
+
+def test_what_is_too_large_is_refused_and_an_oversized_step_is_dropped_alone(folder):
+    with collecting(folder, "--port", "0") as collector:
+        url = urlsplit(collector.url)
+        call = http.client.HTTPConnection(url.netloc)
+        call.putrequest("POST", "/")
+        call.putheader("Content-Length", str(MOST_BODY + 1))
+        call.endheaders()
+        assert call.getresponse().status == 413
+        for body, first in (
+            (b"", "0"),
+            (LINE[:-1], "0"),
+            (LINE, "-1"),
+            (LINE, "x"),
+            (b"{}\n", "0"),
+            (b'{"kind":"header","raw":9}\n', "0"),
+        ):
+            call = http.client.HTTPConnection(url.netloc)
+            token = url.query.partition("=")[2]
+            call.request("POST", "/", body, {"Authorization": f"Bearer {token}", "Inflight-First": first})
+            assert call.getresponse().status == 400, (body, first)
+        writer = sending(collector.url)
+        writer.put(lambda: step(0))
+        writer.put(lambda: step(1, much="x" * MOST_BODY))
+        writer.put(lambda: step(2))
+        writer.close()
+    (recording,) = read_raw(recordings(folder))
+    assert [s["step"] for s in recording.steps] == [0, 2] and recording.dropped == 1
+
+
+def test_a_disk_that_takes_no_more_is_said_once_and_files_stay_whole(folder):
+    """A limit on the size of a file stands for the disk: the collector answers 507, and what it has ends with a whole line."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    with collecting(folder, "--port", "0", preexec_fn=limit) as collector:
+        writer = sending(collector.url)
+        put(writer, range(20))
+        collector.wait_for(lambda line: "sends" in line)
+        put(writer, range(20, 2000))
+        said = collector.wait_for(lambda line: "cannot be written" in line)
+        assert said.endswith("File too large: engines keep what finds room, and send it later.")
+        (file,) = recordings(folder)
+        assert file.read_bytes().endswith(b"\n") and writer.failure is None
+    writer.close()
+
+
+def test_two_collectors_do_not_share_a_folder_nor_a_port(folder):
+    with collecting(folder, "--port", "0") as collector:
+        port = str(urlsplit(collector.url).port)
+        for arguments, sentence in (
+            (("0", folder), "Another process collects in"),
+            ((port, folder / "x"), "Address already in use"),
+        ):
+            command = [sys.executable, "-m", "core", "collect", "--port", arguments[0], "--out", str(arguments[1])]
+            refused = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120)
+            assert refused.returncode == 2 and sentence in refused.stderr
+
+
+def test_a_name_from_the_network_is_a_name_in_the_folder(folder):
+    collection = Collection(folder)
+    for number, name in enumerate(("../../etc/passwd", "..", "", "\0/\n", "a" * 999, {"x": 1}, None)):
+        header = json.dumps({**HEADER, "pid": number, "model": name, "created": name, "host": name, "ranks": 2}) + "\n"
+        collection.take(header.encode(), 0, steps(range(3)))
+    files = recordings(folder)
+    assert len(files) == 7 and all(file.parent == folder and len(file.name) < 160 for file in files)
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["collected"]
+    for rank in (-1, 1.5, "../x"):
+        with pytest.raises(InvalidTrace):
+            collection.take((json.dumps({**HEADER, "rank": rank, "ranks": 2}) + "\n").encode(), 0, [])
+
+
+def test_lines_are_taken_once_and_gaps_are_told(folder):
+    told: list[str] = []
+    collection = Collection(folder, tell=told.append)
+    assert not collection.take(LINE, 0, steps(range(5)))
+    assert not collection.take(LINE, 3, steps(range(3, 8)))  # sent again, as the answer got lost
+    assert collection.take(LINE, 10, steps(range(10, 12)))
+    assert [line for line in told if "missing" in line] == [f"{recordings(folder)[0].name}: 2 lines are missing."]
+    assert numbers(recordings(folder)) == [0, 1, 2, 3, 4, 5, 6, 7, 10, 11]
+
+
+@pytest.mark.parametrize("cut", [1, 9, 60])
+def test_a_line_that_was_cut_by_a_kill_is_taken_again(folder, cut):
+    """Wherever the last write was cut, in a later part too."""
+    first = Collection(folder, part_bytes=400)
+    for number in range(10):
+        first.take(LINE, number, steps(range(number, number + 1)))
+    *_, last = sorted(recordings(folder), key=lambda path: json.loads(path.read_text().partition("\n")[0])["part"])
+    os.truncate(last, last.stat().st_size - cut)
+    whole = sum(len(path.read_bytes().split(b"\n")[1:-1]) for path in recordings(folder))
+    first._held.close()  # as the end of its process does
+    again = Collection(folder, part_bytes=400)
+    again.take(LINE, 5, steps(range(5, 12)))
+    assert 5 <= whole < 10 and len(recordings(folder)) > 2
+    assert numbers(recordings(folder)) == list(range(12))
+
+
+def test_the_oldest_files_make_room_but_no_file_that_is_written(folder):
+    collection = Collection(folder, part_bytes=1_000, most_bytes=5_000)
+    for number in range(200):
+        wants = collection.take(LINE, number, steps(range(number, number + 1)))
+    kept = numbers(recordings(folder))
+    assert kept == list(range(kept[0], 200)) and kept[0] > 100 and not wants
+    assert sum(path.stat().st_size for path in recordings(folder)) < 6_500
+    (folder / "mine.raw.jsonl").write_text("x" * 9_000)
+    collection.take(LINE, 200, steps(range(200, 300)))
+    assert (folder / "mine.raw.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http:///path", "http://host/?token=%0Aevil", "http://host/?token=é", "http://host:port/"]
+)
+def test_an_address_that_is_none_is_refused_without_its_token(url):
+    with pytest.raises(ValueError) as refused:
+        Sender(url, HEADER)
+    assert "evil" not in str(refused.value) and "é" not in str(refused.value)
+
+
+def test_collecting_needs_no_torch(tmp_path):
+    code = "import sys; sys.modules.update(torch=None, transformers=None, numpy=None); import core.cli.collect"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InflightError, match="Nothing can be collected in"):
+        Collection(tmp_path / "file" / "folder")
