@@ -136,9 +136,9 @@ def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
     holders = set(state.lanes.values())
     if any(not 0 <= s.pass_index < len(event.passes) for s in event.sampled):
         return "a token was sampled in no pass"
-    for s in event.sampled:
-        if s.request not in holders or s.token_id < 0:
-            return f"token {s.token_id} of request {quoted(s.request)} is not one that can be sampled"
+    for sampled in event.sampled:
+        if sampled.request not in holders or sampled.token_id < 0:
+            return f"token {sampled.token_id} of request {quoted(sampled.request)} is not one that can be sampled"
     computing = {s.request for s in event.segments}
     if not {row.request for row in event.overrun} <= computing or not {s.request for s in event.stalled} <= holders:
         return "a row for nothing, or a stall, is of a request that has no lane"

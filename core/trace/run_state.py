@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from core.trace.events import (
     KV,
@@ -131,7 +131,9 @@ class RunState:
 
     def copy(self) -> RunState:
         """Another state of the same run, which changes by itself from here."""
-        own = {name: value.copy() if isinstance(value, (dict, deque)) else value for name, value in vars(self).items()}
+        own: dict[str, Any] = {
+            name: value.copy() if isinstance(value, (dict, deque)) else value for name, value in vars(self).items()
+        }
         own["tables"] = {r: {group: table.copy() for group, table in tables.items()} for r, tables in self.tables.items()}
         return RunState(**own)
 
