@@ -1,8 +1,8 @@
-// The types of the page's parts, for `make lint` alone.
+// The types of the page's parts, used only by `make lint`.
 
 type App = import("./watch/player.js").Player;
 
-/** Where steps come from while a run goes on; back: puts that run on screen. */
+/** The source of steps while a run continues; back: puts that run on screen. */
 interface Edge {
   going: boolean;
   run: Run | null;

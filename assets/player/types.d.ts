@@ -1,4 +1,4 @@
-// The types of runs and of what views draw, for `make lint` alone: nothing of this is sent to a browser. What is not here is inferred from the modules.
+// The types of runs and of what views draw, used only by `make lint`: nothing of this is sent to a browser. Other types are inferred from the modules.
 
 type Run = import("./run/run.js").Run;
 type Palette = import("./parts/colours.js").Palette;
@@ -9,7 +9,7 @@ type LaneChart = import("./views/lane_chart.js").LaneChart;
 type MaskView = import("./views/mask/mask.js").MaskView;
 type MaskLayout = ReturnType<typeof import("./views/mask/geometry.js").layoutMask>;
 
-/** A request as the fold knows it. Steps are indices of events. */
+/** A request as `Run` tracks it. Steps are indices of events. */
 interface RunRequest {
   id: string;
   index: number;
@@ -26,7 +26,7 @@ interface RunRequest {
   live?: boolean;
 }
 
-/** One time in one lane. */
+/** One continuous stay in a lane. */
 interface LaneSpan {
   index: number;
   request: RunRequest;
@@ -103,7 +103,7 @@ interface Segment {
   kvLen: number;
 }
 
-/** A run as it is fetched: core/trace's header and events, and what is known beside them. records: how events are read, see run/events.js; without them they are objects. */
+/** A run as it is fetched: core/trace's header and events, and additional data. records: how events are read, see run/events.js; without them they are objects. */
 interface Replay extends Beside {
   header: any;
   records?: Record<string, Record<string, string | string[] | null>>;
@@ -114,7 +114,7 @@ interface Replay extends Beside {
   begin?: { step: number; requests: any[] } | null;
 }
 
-/** What is known beside the events, by request. texts: new pieces. */
+/** Data in addition to the events, by request. texts: new pieces. */
 interface Beside {
   texts?: Record<"prompt" | "output", Record<string, string[]>> | null;
   letters?: Record<string, string> | null;
@@ -123,7 +123,7 @@ interface Beside {
   translations?: Record<string, Caption[]>; // captions in other languages
 }
 
-/** What is said of a step. */
+/** The sentences about a step. */
 interface Caption {
   say: Span[];
   why: Span[][];
@@ -188,15 +188,15 @@ interface LaneScale {
   to(i: number): number;
 }
 
-/** A lane chart: a run and how it is lit. */
+/** A lane chart: a run and what is highlighted. */
 interface LaneState {
   readonly run: Run;
   readonly palette: Palette;
-  readonly focus: RunRequest[] | null; // the requests that are lit; null: all alike
+  readonly focus: RunRequest[] | null; // the highlighted requests; null: none
   readonly presenter: boolean;
 }
 
-/** One step of a run and how it is looked at: all that a view knows. The player makes it anew for each draw. */
+/** One step of a run and how it is viewed: everything a view gets. The player creates it for each draw. */
 interface ViewState extends LaneState {
   readonly frame: Frame;
   readonly index: number; // of the step on screen
@@ -219,11 +219,11 @@ interface PairState {
   readonly members: readonly { run: Run; name: string }[];
   readonly other: { run: Run; name: string } | null; // the one that is not on screen
   readonly charted: readonly Run[]; // those whose lanes stand one below the other
-  readonly step: number | null; // where they part
+  readonly step: number | null; // where they diverge
   readonly leaks: boolean;
 }
 
-/** The model's attention weights, where they are asked for. found: by request id, null until they are here. */
+/** The model's attention weights, if requested. found: by request id, null until they have arrived. */
 interface WeightsState {
   readonly offered: boolean;
   readonly on: boolean;
@@ -256,10 +256,10 @@ interface Rank {
 /** What a view can ask of the player. */
 interface ViewActions {
   redraw(): void;
-  /** How it is looked at has changed: the address says so. */
+  /** The way it is viewed has changed: update the address. */
   changed(): void;
   hover(found: Found | null, x?: number, y?: number): void;
-  /** Words beside the pointer; null takes them away. */
+  /** Show a tooltip; null hides it. */
   explain(lines: Span[][] | null, x?: number, y?: number): void;
   pin(request: RunRequest | null): void;
   scrub(index: number): void;
@@ -273,7 +273,7 @@ interface ViewActions {
   chooseRank(rank: Rank, index?: number | null): void;
 }
 
-/** Whose requests a sentence names, as far as the step on screen. */
+/** The run whose requests a sentence names, up to the step on screen. */
 interface SentenceContext {
   readonly run: { request(id: string): RunRequest | undefined; letters?: Record<string, string> };
   readonly index?: number;
@@ -308,14 +308,14 @@ interface BlockOwner {
   fresh: boolean;
 }
 
-/** What lies under a pointer. */
+/** What is under the pointer. */
 interface Found {
   request: RunRequest | null;
-  /** All that it lights, where that is more than the one request. */
+  /** Everything it highlights, if more than the one request. */
   lit?: RunRequest[];
   lines?: Span[][];
   hot?: Hot;
-  keepsPin?: boolean; // a click on it pins nothing
+  keepsPin?: boolean; // clicking it does not pin
 }
 
 interface Table {
@@ -324,7 +324,7 @@ interface Table {
   rows: string[][];
 }
 
-/** A policy as the server tells it; knobs: the settings it takes of those that not every policy takes. */
+/** A policy as the server describes it; knobs: which of the policy-dependent settings it takes. */
 interface Policy {
   name: string;
   shows: string;

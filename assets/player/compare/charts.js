@@ -1,4 +1,4 @@
-// Plotly figures as panels: a finding as heading, the picture in the colours of the theme, and its ways out. Plotly is fetched when the first is
+// Plotly figures as panels: a finding as heading, the chart in the colours of the theme, and its downloads. Plotly is fetched when the first is
 // about to be seen.
 
 import { download, h } from "../parts/dom.js";
@@ -10,7 +10,7 @@ const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
 const TINTS = [0.18, 0.25, 0.35]; // of a hue on white, in visualizer/charts
 const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 
-/** Plotly's own script, packed: {Plotly, source}. */
+/** Plotly's own script, compressed: {Plotly, source}. */
 async function fetchPlotly(url) {
   const bytes = await fetchBytes(url);
   const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
@@ -38,7 +38,7 @@ export class Charts {
     }, { rootMargin: "300px" });
   }
 
-  /** figures: [{name, title, finding, definitions, figure}]. of: what they are of, for file names. */
+  /** figures: [{name, title, finding, definitions, figure}]. of: what they show, for file names. */
   show(figures, of) {
     this.seen.disconnect();
     this.of = /^[\w-]+$/.test(of) ? of : "comparison";
@@ -55,7 +55,7 @@ export class Charts {
     for (const panel of this.panels) this.seen.observe(panel.plot);
   }
 
-  /** Again, in other colours. */
+  /** Redraw in other colours. */
   repaint() {
     for (const panel of this.panels) if (panel.drawn) {
       panel.drawn = false;
@@ -102,14 +102,14 @@ export class Charts {
   }
 }
 
-/** Two pictures with axes of their own, one below the other: side by side they have no room. */
+/** Two charts with separate axes, one below the other: there is no room side by side. */
 function stacked(layout) {
   if (!layout.xaxis2 || layout.yaxis2.matches) return layout;
   const { xaxis, xaxis2, yaxis, yaxis2 } = layout;
   return { ...layout, xaxis: { ...xaxis, domain: [0, 1] }, xaxis2: { ...xaxis2, domain: [0, 1] }, yaxis: { ...yaxis, domain: [0.62, 1] }, yaxis2: { ...yaxis2, domain: [0, 0.38] } };
 }
 
-/** One page with the figure and Plotly in it. The figure is data: it cannot become markup. */
+/** One page with the figure and Plotly in it. The figure is embedded as data, never as markup. */
 function figurePage(data, source) {
   const inert = JSON.stringify(data.figure).replaceAll("<", "\\u003c");
   const script = source.replace(/<\/script/gi, "<\\/script");
@@ -121,7 +121,7 @@ function figurePage(data, source) {
 }
 
 /**
- * The colours that visualizer/charts draws in, each with this theme's own.
+ * The colours used by visualizer/charts, each mapped to this theme's own.
  * @param {Palette} palette
  */
 export function coloursOf(palette) {
@@ -137,7 +137,7 @@ export function coloursOf(palette) {
 }
 
 /**
- * A copy of plain data in which the strings that are keys of the table stand for their values.
+ * A copy of plain data in which strings that are keys of the table are replaced by their values.
  * @template T
  * @param {T} data
  * @param {Map<string, string>} table

@@ -1,5 +1,5 @@
-// Which comparison is open: a button each, in the bar as many as fit whole and the others in a list; those under a heading have a list of their
-// own. On narrow pages one strip that scrolls. Knows only the name, title and heading of a comparison.
+// Which comparison is open: as many buttons in the bar as fit, the others in a list; those under a heading have a separate
+// list. On narrow pages it is one scrolling strip. Needs only the name, title and heading of a comparison.
 
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -15,7 +15,7 @@ export class Chooser {
     this.more = h("select", { class: "button more", "aria-label": t("More comparisons"), hidden: true, onchange: () => this._chip(this.more.value).click() });
   }
 
-  /** recorded: the catalogue's. made: those of this visit. */
+  /** recorded: from the catalogue. made: those of this visit. */
   fill(recorded, made) {
     const chip = (entry, says) => h("button", { type: "button", class: "button", "data-name": entry.name, title: says, onclick: () => this.acts.open(entry) }, entry.title);
     const chips = () => [
@@ -40,7 +40,7 @@ export class Chooser {
     return [...this.bar.children].find((chip) => /** @type {HTMLElement} */ (chip).dataset.name === name);
   }
 
-  /** Show which of them is open, if any; it is in view. */
+  /** Mark the open one, if any, and scroll it into view. */
   mark(name) {
     for (const chip of /** @type {HTMLElement[]} */ ([...this.bar.children, ...this.strip.querySelectorAll("[data-name]")])) chip.classList.toggle("on", chip.dataset.name === name);
     for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (this.root.querySelectorAll("select.group"))) {
@@ -54,7 +54,7 @@ export class Chooser {
     if (left < this.strip.scrollLeft || left + open.offsetWidth > this.strip.scrollLeft + this.strip.clientWidth) this.strip.scrollLeft = left - 12;
   }
 
-  /** As many buttons as fit whole, the one that is open always among them. Call when the bar has another width. */
+  /** Show as many buttons as fit, always including the open one. Call when the bar's width has changed. */
   fit() {
     const chips = /** @type {HTMLElement[]} */ ([...this.bar.children]);
     const listed = [];

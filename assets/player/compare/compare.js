@@ -1,4 +1,4 @@
-// The Compare page: a race on top, what was measured below it. One document (visualizer/documents/comparison.py) is all it shows; a server, where
+// The Compare page: a race on top, the measurements below. It shows one document (visualizer/documents/comparison.py); a server, if
 // there is one, measures others.
 
 import { download, h, setText } from "../parts/dom.js";
@@ -18,7 +18,7 @@ import { Tooltip } from "../parts/floating.js";
 
 /** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
 const LEGEND = [["waste", (c) => c.wasted - c.overrun], ["overrun", (c) => c.overrun], ["stalled", (c) => c.stalled], ["gone", (c) => c.preempted], ["waits", (c) => c.waiting]]; // entries that not every race needs
-const NARROW = 900; // pixels, below which comparisons stand in a strip of their own
+const NARROW = 900; // pixels, below which comparisons have a separate strip
 
 export class Compare {
   /**
@@ -34,12 +34,12 @@ export class Compare {
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
     this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], most_repeats: 1, note: "" };
-    this.run = { request: () => null }; // tooltips are given requests, never ids
+    this.run = { request: () => null }; // tooltips receive requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
-    this.made = []; // comparisons of this visit, as those of the catalogue and each with its doc and spec
+    this.made = []; // comparisons of this visit, like catalogue entries, each with its doc and spec
     this._documents = new Map();
-    this.wanted = addressed(); // what a link asks for, until it is shown
+    this.wanted = addressed(); // what a link requests, until it is shown
     this._theme();
     this._size();
     this.server = this.options.server ? new Server(this.options.base) : null;
@@ -49,7 +49,7 @@ export class Compare {
     this.form = new NewComparison($(".drawer"), {
       ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
     });
-    this.speech = new Speech(root, () => this._named()); // after what is English until it is said, before what is said as it is made
+    this.speech = new Speech(root, () => this._named()); // after the static English text, before text that is translated when created
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.race = new Race($(".race"), this, this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null, () => this._moment());
     this.bar = new RaceBar($(".transport"), $(".table-button"), this.race);
@@ -71,9 +71,9 @@ export class Compare {
     this._remember();
   }
 
-  /** What another part asked for: "watched", a form on its requests; {race: a recorded run's or comparison's name}, the race of it if there is one. */
+  /** What another part requested: "watched", a form with its requests; {race: a recorded run's or comparison's name}, its race if there is one. */
   async _grant(wish) {
-    const race = wish.race && wish.race.replace(/^vllm-/, "engines-"); // a run of vLLM races in the comparison that it is from
+    const race = wish.race && wish.race.replace(/^vllm-/, "engines-"); // a run of vLLM races in its comparison
     const entry = race && this.catalogue.recorded.find((e) => e.name === race);
     if (entry) {
       if (entry !== this.entry) await this.open(entry);
@@ -84,7 +84,7 @@ export class Compare {
   }
 
   async _start() {
-    this.$(".empty-state").hidden = false; // it says that the comparison is being opened, in any language
+    this.$(".empty-state").hidden = false; // its text says, in any language, that the comparison is being opened
     try {
       if (this.server) this.catalogue = await this.server.get("inflight/comparisons");
       this.chooser.fill(this.catalogue.recorded, this.made);
@@ -99,7 +99,7 @@ export class Compare {
     }
   }
 
-  /** Open what the address asks for, at its moment. */
+  /** Open the comparison in the address, at its moment. */
   async _follow() {
     const name = this.wanted.get("comparison");
     const entry = this.catalogue.recorded.find((e) => e.name === name);
@@ -118,7 +118,7 @@ export class Compare {
     this._remember();
   }
 
-  /** In another language. */
+  /** The language has changed. */
   _named() {
     fillTabs(this.root, this.options.tabs, "compare");
     this.chooser.fill(this.catalogue.recorded, this.made);
@@ -147,7 +147,7 @@ export class Compare {
     }
   }
 
-  /** A comparison that was asked for here. */
+  /** Open a comparison that was measured on request. */
   async _made(url, spec) {
     const doc = await this._fetch(url);
     const title = t(`Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
@@ -181,7 +181,7 @@ export class Compare {
     this._remember();
   }
 
-  /** The sentences, pictures and numbers of the document. */
+  /** Show the sentences, charts and numbers of the document. */
   _say() {
     const { doc } = this;
     const { says, figures } = inLanguage(doc);
@@ -205,7 +205,7 @@ export class Compare {
     for (const [name, count] of LEGEND) this.$(`.legend-${name}`).hidden = !counted.some((c) => count(c));
   }
 
-  /** Who races: one button a contender that left a trace. */
+  /** Who races: one button per contender that left a trace. */
   _who() {
     const racing = this.doc.names.filter((n) => this.doc.runs[n]);
     this.$(".who").hidden = racing.length < 3;
@@ -231,7 +231,7 @@ export class Compare {
     el.style.setProperty("--tint", `var(--tint-${this.doc.hues[name] ?? 0})`);
   }
 
-  /** The finding, its contenders on their tints. */
+  /** The finding, with contenders in their colours. */
   _headline() {
     const names = [...this.doc.names].sort((a, b) => b.length - a.length);
     const text = inLanguage(this.doc).says.headline;
@@ -283,7 +283,7 @@ export class Compare {
     });
   }
 
-  /** What was measured, as a file. */
+  /** Download the measurements. */
   _save(kind) {
     if (!this.doc) return;
     const name = `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}-compared`;
@@ -308,7 +308,7 @@ export class Compare {
     return `#${p}`;
   }
 
-  /** What is on screen into the address, soon: browsers limit how often it may change. Not before what a link asked for is shown. */
+  /** Write what is on screen into the address, soon: browsers limit how often it may change. Not before a link's request is shown. */
   _remember() {
     if (this._remembering || !this.doc) return;
     this._remembering = setTimeout(() => {
@@ -317,7 +317,7 @@ export class Compare {
     }, 300);
   }
 
-  /** A run of the race in the Watch tab. */
+  /** Open a run of the race in the Watch tab. */
   _watch(racer, step) {
     const entry = { name: null, title: `${this.doc.title}: ${racer}`, comparison: this.entry.doc ? null : this.entry.name, racer };
     this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay: { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] }, step, entry } }, bubbles: true }));

@@ -1,4 +1,4 @@
-// The equivalence panel: each request's text alone and in company, and where they part. Texts are data and go through textContent.
+// The equivalence panel: each request's text alone and in a batch, and where they diverge. Texts are data and go through textContent.
 
 import { h, setText } from "../parts/dom.js";
 import { inLanguage, t, tell } from "../parts/speech.js";

@@ -1,4 +1,4 @@
-// The drawer in which a comparison is asked for: whose requests, which policies, which limits.
+// The drawer for a new comparison: requests, policies and limits.
 
 import { h, setText } from "../parts/dom.js";
 import { Drawer } from "../parts/drawer.js";
@@ -26,11 +26,11 @@ export class NewComparison {
     });
   }
 
-  /** What can be asked for here. */
+  /** The available choices. */
   fill({ presets, policies, most_repeats: most, note }) {
     this.presets = presets;
     this.policies = policies;
-    this.note = note; // where it will be computed, if that is not where one would think
+    this.note = note; // where it will be computed, if that is unexpected
     this.watched = h("option", { value: WATCHED });
     this.fields.preset.replaceChildren(...(this.options.watched ? [this.watched] : []), ...presets.map((p) => h("option", { value: p.name }, p.title)));
     this.$(".policy-rows").replaceChildren(...policies.map((p) => h("label", { class: "check" },
@@ -42,7 +42,7 @@ export class NewComparison {
     this.named();
   }
 
-  /** What depends on the language and not on what is chosen. */
+  /** What depends on the language and not on the choices. */
   named() {
     if (!this.policies) return;
     setText(this.watched, t("those of the Watch tab"));

@@ -1,7 +1,7 @@
 // The race: runs of the same requests side by side on one clock, one playhead through all. Lanes are the player's own, drawn on a shared
 // axis; a request has the same letter and hue in every run.
 //
-//   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ one `now`, in seconds or steps, that all of them show
+//   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ a shared `now`, in seconds or steps
 
 import { clamp, find, h, setAttr, setText } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
@@ -20,8 +20,8 @@ const DOING = [[OVERRUN, "overrun"], [PREFILL, "prefill"], [DECODE, "decode"], [
 
 export class Race {
   /**
-   * el: where it goes. page: whose palette, layout and tooltip it has; where they change: call `redraw`. watch(racer, step): show it in the Watch
-   * tab, null where there is none. onchange: told of another moment.
+   * el: where it goes. page: provides palette, layout and tooltip; when they change, call `redraw`. watch(racer, step): show it in the Watch
+   * tab, null if there is none. onchange: called when the moment changes.
    */
   constructor(el, page, watch, onchange) {
     this.page = page;
@@ -67,7 +67,7 @@ export class Race {
     return this.presenter ? 20 : this.layout === "phone" ? 12 : 11;
   }
 
-  /** Right of the lanes: for the number that each run ends in. */
+  /** The space to the right of the lanes, for each run's final number. */
   get room() {
     const small = this.layout === "phone" ? 0.85 : 1;
     return (this.clock ? 80 : 116) * (this.presenter ? 1.5 : small);
@@ -109,7 +109,7 @@ export class Race {
     this.span = Math.max(...this.racers.map((r) => r.length), 1e-9);
   }
 
-  /** The moment at which the first of them is done: that is when the gap shows. */
+  /** The moment at which the first of them is done, when the gap is visible. */
   opening() {
     return Math.min(...this.racers.map((r) => r.length), this.span);
   }
@@ -171,7 +171,7 @@ export class Race {
     drawSoon(this);
   }
 
-  /** A table in place of the lanes. */
+  /** Replace the lanes by a table. */
   showTable(on) {
     this.tabled = on;
     this.holder.hidden = !on;
@@ -195,7 +195,7 @@ export class Race {
     this.lastMs = performance.now() - t0;
   }
 
-  /** The speed at which the whole race takes some seven seconds. */
+  /** The speed at which the whole race takes about seven seconds. */
   fittingSpeed() {
     const seconds = this.clock ? this.span : this.span / STEPS_A_SECOND;
     return RACE_SPEEDS.reduce((best, s) => (Math.abs(Math.log(seconds / s / 7)) < Math.abs(Math.log(seconds / best / 7)) ? s : best), 1);
@@ -206,7 +206,7 @@ export class Race {
     return t(this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`);
   }
 
-  /** Who is ahead by how many tokens: [name, tokens, behind], or null while nobody is. */
+  /** Who is ahead by how many tokens: [name, tokens, behind], or null if none is. */
   gap() {
     if (this.racers.length < 2) return null;
     const order = this.racers.map((r) => [r.name, r.tokensAt(this.now)]).sort((a, b) => b[1] - a[1]);
@@ -294,7 +294,7 @@ export class RaceBar {
     verbs[name]();
   }
 
-  /** Another race is shown: at a speed at which it takes some seconds. */
+  /** A different race is shown: choose a speed at which it takes a few seconds. */
   fit() {
     this.race.speed = this.race.fittingSpeed();
     this.speed.value = String(this.race.speed);
@@ -324,7 +324,7 @@ export class RaceBar {
   }
 }
 
-/** A moment of the race in words, for those who read rather than look: a row for each run. race: at its `now`. Before its first step and after its last a run holds no lane. */
+/** A moment of the race as a table, for screen readers: a row for each run. race: at its `now`. Before its first step and after its last a run holds no lane. */
 function raceTable(race) {
   return {
     caption: t("The race at {moment}", { moment: race.readout() }),

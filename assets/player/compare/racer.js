@@ -1,4 +1,4 @@
-// One run of a race: its lanes on the race's axis, the requests that are done, its counters, the number it ends in.
+// One run of a race: its lanes on the race's axis, the requests that are done, its counters and its final number.
 
 import { h, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
@@ -43,11 +43,11 @@ export class Racer {
     this.shown = -1;
     this._most = 0;
     /** @type {Palette | null} */
-    this._of = null; // whose colours the chips have
-    this._in = ""; // in which language they are said
+    this._of = null; // the request whose colours the chips have
+    this._in = ""; // their language
   }
 
-  /** Light a request, or none (null). One that is not in this run leaves it as it is. */
+  /** Highlight a request, or none (null). One that is not in this run changes nothing. */
   light(id) {
     const request = id === null ? null : this.run.request(id);
     this.focus = request ? [request] : null;
@@ -65,12 +65,12 @@ export class Racer {
     return this.landings.filter((l) => l[this.race.unit] <= now + 1e-9);
   }
 
-  /** The number that it ends in. */
+  /** Its final number. */
   inAll() {
     return t(this.race.clock ? duration(this.seconds) : `${count(this.steps)} [step|steps]`);
   }
 
-  /** The index of the step that stands at a moment of the race. */
+  /** The index of the current step at a moment of the race. */
   indexAt(now) {
     const begins = this.race.clock ? (e) => e.tStart - this.start : (e) => e.step - this.startStep;
     return Math.max(0, countUpTo(this.run.events, now + 1e-9, begins) - 1);

@@ -1,4 +1,4 @@
-// All lessons, the questions people ask and the glossary, on one page.
+// All lessons, common questions and the glossary, on one page.
 
 import { h, setText } from "../parts/dom.js";
 import { keep, keptData } from "../parts/kept.js";
@@ -48,7 +48,7 @@ export class Home {
     return Boolean(this.learn.server || this.learn.options.papers[lesson.name]);
   }
 
-  /** A sheet or a file: made by the server when asked for, or lying beside the page. */
+  /** A sheet or a file: made by the server on request, or stored beside the page. */
   async _paper(lesson, kind) {
     const { learn } = this;
     const { language } = learn;
@@ -82,7 +82,7 @@ export class Home {
   }
 }
 
-/** How far somebody has come, in this browser alone: {lesson: {at: index of the stop, done}}. Without storage nothing is kept. */
+/** The learner's progress, kept only in this browser: {lesson: {at: index of the stop, done}}. Without storage nothing is kept. */
 export class Progress {
   constructor() {
     this.lessons = keptData("good", KEPT_AS) || {};

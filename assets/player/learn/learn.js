@@ -1,4 +1,4 @@
-// The Learn tab: lessons that drive the page's own player. All it says comes in one document (visualizer/lessons/document.py).
+// The Learn tab: lessons that drive the page's own player. All its texts come in one document (visualizer/lessons/document.py).
 //
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
@@ -23,7 +23,7 @@ export class Learn {
     this.options = { tabs: [], server: false, documents: {}, papers: {}, captions: {}, only: null, base: undefined, ...options };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
-    this.app = null; // the page's player, once it is there
+    this.app = null; // the page's player, once it exists
     this.server = this.options.server ? new Server(this.options.base) : null;
     this.progress = new Progress();
     this.lesson = null;
@@ -53,7 +53,7 @@ export class Learn {
     this._close(false);
   }
 
-  /** All parts of the page speak the language of the lessons; the run on Watch is opened again, for its sentences. */
+  /** Switch all parts of the page to the language of the lessons; the run on Watch is reopened for its sentences. */
   _speak() {
     const { app } = this;
     const { part = "watch" } = this.page.dataset;
@@ -65,7 +65,7 @@ export class Learn {
   async _begin(language) {
     this.app = await pagePlayer();
     this.stage = new Stage(this.app);
-    await this._load(language).catch(() => this._load("en")); // an address may ask for any
+    await this._load(language).catch(() => this._load("en")); // an address may name any language
   }
 
   async _load(language) {
@@ -82,7 +82,7 @@ export class Learn {
     this.home.draw();
   }
 
-  /** The sentences about a run in the language of the lessons; null where they are there in English alone. */
+  /** The sentences about a run in the language of the lessons; null if they exist only in English. */
   async _captions(run) {
     const { language, options, server } = this;
     if (!this.app.options.catalogue.some((entry) => entry.name === run)) return null;
@@ -98,12 +98,12 @@ export class Learn {
     this._remember();
   }
 
-  /** A lesson by its name, the questions people ask among them. */
+  /** A lesson by its name, including the common questions. */
   _lesson(name) {
     return [...this.doc.lessons, this.doc.questions].find((l) => l.name === name);
   }
 
-  /** What the address says. */
+  /** Show what the address names. */
   async _follow() {
     const wanted = addressed();
     const lesson = this._lesson(wanted.get("lesson") || this.options.only);
@@ -123,7 +123,7 @@ export class Learn {
     if (this.language !== "en") p.set("lang", this.language);
     if (this.large) p.set("large", "1");
     const opened = this._written && (addressed().get("lesson") ?? "") !== (this.lesson?.name ?? "");
-    if (opened && addressed().get("part") === "learn") turnPage(); // a lesson is a page of its own: Back leads out of it
+    if (opened && addressed().get("part") === "learn") turnPage(); // a lesson is a separate page: Back leaves it
     this._written = `#${p}`;
     setAddress(this._written);
   }
@@ -171,7 +171,7 @@ export class Learn {
     const stop = lesson.stops[this.at];
     const { ask } = stop;
     await this.stage.show(stop, ask ? (stop.then ? "future" : "say") : "");
-    if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return; // gone on meanwhile
+    if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return; // the learner has moved on
     for (const part of [".where", ".presenter-button"]) $(part).hidden = false;
     $(".lessons-button").hidden = Boolean(this.options.only);
     setText($(".where"), lesson.number ? `${lesson.number} · ${lesson.title}` : lesson.title);
@@ -206,7 +206,7 @@ export class Learn {
     const { ask } = stop;
     this.$(".stop-ask").hidden = !ask;
     this.asking = null;
-    if (!ask) return void this.$(".stop-ask").replaceChildren(); // the question before has nothing more to answer
+    if (!ask) return void this.$(".stop-ask").replaceChildren(); // the previous question is done
     const Kind = ask.kind === "paint" ? Paint : Choose;
     this.asking = new Kind(this.$(".stop-ask"), ask, {
       app: this.app, terms: this.doc.terms, words: this.words, say: (text) => this._heard(text),
@@ -240,7 +240,7 @@ export class Learn {
 
   _buttons() {
     const { $ } = this;
-    $(".next-button").addEventListener("click", (e) => e.detail !== 2 && this.go(1)); // a double click passes no stop unseen
+    $(".next-button").addEventListener("click", (e) => e.detail !== 2 && this.go(1)); // a double click must not skip a stop
     $(".back-button").addEventListener("click", () => this.go(-1));
     $(".lessons-button").addEventListener("click", () => this.close());
     $(".presenter-button").addEventListener("click", () => this.enlarge(!this.large));

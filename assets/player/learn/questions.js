@@ -15,7 +15,7 @@ class Question {
     this.answer = h("div", { class: "answer", hidden: true });
   }
 
-  /** By digit, from 1; whether it is one of this question's. */
+  /** Answer by digit, from 1; whether this question has that option. */
   key(_digit) {
     return false;
   }
@@ -24,7 +24,7 @@ class Question {
     holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(this.ask.text)), ...content, this.answer);
   }
 
-  /** The verdict, what is said of the answer and, in a list, why. */
+  /** The verdict, the comment on the answer and, in a list, why. */
   judge(right, verdict, said, reasons = []) {
     this.answer.hidden = false;
     this.answer.className = `answer ${right ? "right" : "wrong"}`;
@@ -35,7 +35,7 @@ class Question {
   }
 }
 
-/** One with options: [{text, right, why}]. */
+/** A question with options: [{text, right, why}]. */
 export class Choose extends Question {
   constructor(holder, ask, on) {
     super(ask, on);
@@ -162,7 +162,7 @@ export class Paint extends Question {
       this.cells[q][k].classList.toggle("wrong", mistaken);
       if (mistaken) wrong.push([q, k]);
     }));
-    wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1))); // what was painted in error first
+    wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1))); // wrongly painted cells first
     if (wrong.length) this.judge(false, words.wrong, [[`${wrong.length} ${words.cells_wrong}`]], wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)));
     else this.judge(true, words.right, [[words.painted], this.ask.why]);
   }

@@ -17,7 +17,7 @@ export function sentence(spans, app, terms) {
 
 const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part)).filter((part) => part !== "");
 
-/** Spans as text, for those who listen. */
+/** Spans as text, for screen readers. */
 export const sentenceText = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r)).join("");
 
 /** Hover, focus or tap a term and a card says what it means and what vLLM calls it. */

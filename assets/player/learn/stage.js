@@ -1,9 +1,9 @@
-// One stop of a lesson on the player: puts the real views in a state, dims the rest, and gives everything back afterwards.
+// One stop of a lesson on the player: puts the real views in a state, dims the rest, and restores everything afterwards.
 
 import { shownBy } from "../parts/look.js";
 import { t } from "../parts/speech.js";
 
-const SIDE = ["kv", "queue", "text"]; // panels that share a place where the page is narrow
+const SIDE = ["kv", "queue", "text"]; // panels that share a place on narrow pages
 
 export class Stage {
   /** app: the player of the page. */
@@ -13,12 +13,12 @@ export class Stage {
     this.before = null;
   }
 
-  /** Take the player over; what it showed comes back with `leave`. */
+  /** Take over the player; `leave` restores what it showed. */
   enter() {
     this.before ??= { opened: this.app.speech.opened, ...shownBy(this.app) };
   }
 
-  /** {run, step, views, pin} on screen. veil: "say" hides what would give an answer away, "future" the steps to come. */
+  /** Show {run, step, views, pin}. veil: "say" hides what would reveal the answer, "future" hides later steps. */
   async show({ run, step, views, pin }, veil = "") {
     const { app, page } = this;
     page.dataset.views = views.join(" ");

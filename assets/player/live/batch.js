@@ -1,5 +1,5 @@
-// The shared batch as it reaches this page: chapters of deltas, folded into a run whose oldest steps go as new ones come; and all ranks of an engine
-// that is followed, a batch each, in one stream. Knows no DOM.
+// The shared batch as received by this page: chapters of deltas, folded into a run that drops its oldest steps as new ones come; and all ranks
+// of a followed engine, one batch for each, in one stream. No DOM.
 //
 //   inflight/live/steps ─→ chapters (a beginning, then deltas) ─→ Run ─→ listener.steps(run) | listener.begins(run) | listener.state(…)
 //   inflight/live/steps?of=A&of=B ─→ {of, messages} ─→ a Batch each ─→ picture: the last stretch of time in which every rank's steps are kept
@@ -8,7 +8,7 @@ import { clamp } from "../parts/dom.js";
 import { stretch } from "../run/moments.js";
 import { Run } from "../run/run.js";
 
-const MINE = "★"; // behind the letter of one's own requests
+const MINE = "★"; // after the letter of one's own requests
 const CHAPTER = 64; // steps, about: see visualizer/server/live.py
 const MOST = 64; // seconds in the picture of all ranks
 const KEPT = 16; // chapters of all ranks together, and at least two of each
@@ -23,7 +23,7 @@ async function follow(server, names, chapters, more, take) {
   }
 }
 
-/** Who listens: begins(run): another run, or the same with other steps kept; steps(delta): more of it; state(): what else is known has changed. */
+/** The listener: begins(run): a new run, or the same with different steps kept; steps(delta): more of it; state(): other information has changed. */
 export class Batch {
   /**
    * @param {import("../parts/server.js").Server} server
@@ -38,8 +38,8 @@ export class Batch {
     this.run = null; // once it has steps
     this.state = {}; // {class, pace, shadow …}: the latest of each
     this.missed = false; // whether steps were skipped just now
-    this.broken = ""; // why nothing comes
-    this.of = ""; // which, where several are followed
+    this.broken = ""; // why no messages come
+    this.of = ""; // which one, if several are followed
     this.next = null; // the number of the next message, once one is here
     this.most = 8; // chapters that are kept
     /** @type {any[]} */
@@ -61,12 +61,12 @@ export class Batch {
     return follow(this.server, this.of ? [this.of] : [], this.most, { signal, from: this.next, reached: (next) => { this.next = next; }, broke }, (delta) => this.take(delta));
   }
 
-  /** Another one from now on, as it is known so far. */
+  /** Switch to another one, with what is known of it so far. */
   choose(of, { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.listener)) {
     Object.assign(this, { of, run, state, chapters, first, next });
   }
 
-  /** The number of the run that is told of. */
+  /** The number of the current run. */
   get number() {
     return this.chapters[0]?.beginning.begin.run;
   }
@@ -88,7 +88,7 @@ export class Batch {
     }
   }
 
-  /** One's own requests are others now. */
+  /** One's own requests have changed. */
   relabel() {
     if (this.run) this._fold();
   }
@@ -114,7 +114,7 @@ export class Batch {
     } else this._fold();
   }
 
-  /** The run anew from what is kept. */
+  /** Rebuild the run from what is kept. */
   _fold() {
     const [first, ...others] = this.chapters;
     const before = this.first;
@@ -187,12 +187,12 @@ export class Fleet {
     return [...this.batches.values()].map((batch) => batch.state.followed).find(Boolean);
   }
 
-  /** How each rank's recording stands, where its steps do not say it. */
+  /** The state of each rank's recording, where its steps do not show it. */
   get sentences() {
     return this.members.map(({ rank, of }) => [rank, this.batches.get(of)?.state.followed?.sentence]).filter(([, sentence]) => sentence);
   }
 
-  /** The picture as it is now; null while no rank has steps. A run that the server has not placed yet is left out. */
+  /** The current picture; null while no rank has steps. A run that the server has not placed yet is left out. */
   get picture() {
     const placed = (this.followed?.ranks || []).filter(({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of).number === run);
     const known = new Map(this.members.map((member) => [member.of, member]));

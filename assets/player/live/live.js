@@ -1,10 +1,10 @@
-// The Live tab: one engine's batch, the same for everybody who opens the page. It follows the newest step on the page's own player; who
-// scrubs back stops nobody else.
+// The Live tab: one engine's batch, shared by all visitors. It follows the newest step on the page's own player; scrubbing back
+// affects only the visitor who does it.
 //
-//   Batch (what everybody is sent) ─→ the page's player        OwnRequests ─→ the card beside it ←─ Teacher
+//   Batch (sent to all visitors) ─→ the page's player        OwnRequests ─→ the card beside it ←─ Teacher
 //
-// Where nobody can ask, it is another engine's batch, followed by the recording that it writes: FollowedView says which. Of several ranks one is
-// shown, or all: a Fleet, on the picture that Watch has of ranks.
+// If no requests are possible, it is another engine's batch, followed through the recording that it writes: FollowedView says which. Of several
+// ranks one is shown, or all: a Fleet, in the same picture as on Watch.
 
 import { bareCard } from "../parts/floating.js";
 import { download, h, setText } from "../parts/dom.js";
@@ -20,11 +20,11 @@ import { Teacher } from "./teacher.js";
 import { standing } from "../run/moments.js";
 import { allSay, followedSays, followedWords, nowWords, says } from "./words.js";
 
-const SOON = 8000; // ms for which it is said that steps were skipped
+const SOON = 8000; // ms for which a notice about skipped steps stays
 const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
 
 export class Live {
-  /** root: the element of live.html. options: {tabs, base, policies: [{name, shows}], asks: whether anybody can ask}. */
+  /** root: the element of live.html. options: {tabs, base, policies: [{name, shows}], asks: whether requests are possible}. */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], base: undefined, policies: [], asks: true, ...options };
@@ -58,7 +58,7 @@ export class Live {
     const take = (button, act) => this.$(button).addEventListener("click", () => act(this).catch((error) => showToast(root, error.message, 6000)));
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
-    this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // the player's keys are not meant
+    this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // keys are not for the player
     this.ready = pagePlayer().then((app) => { this.app = app; });
   }
 
@@ -96,13 +96,13 @@ export class Live {
     if (!this.options.asks) this._wait(signal);
   }
 
-  /** How long nothing has come is said without anything that comes. */
+  /** Update how long nothing has come, which no message triggers. */
   _wait(signal) {
     this.redraw();
     setTimeout(() => signal.aborted || this._wait(signal), 1000);
   }
 
-  /** Another recording, of those that are followed. */
+  /** Switch to another of the followed recordings. */
   _choose(of) {
     const member = this.fleet?.members.find((m) => m.of === of);
     if (member) return this._alone(member);
@@ -140,7 +140,7 @@ export class Live {
     this.redraw();
   }
 
-  /** One of them, at the same moment or at a step of its own; what is known of it goes on from there. */
+  /** Show one of them, at the same moment or at a given step, and continue from what is known of it. */
   _alone({ of, run }, index = null) {
     const { app, fleet, batch } = this;
     const going = app.following && index === null;
@@ -181,11 +181,11 @@ export class Live {
     } else app.start();
   }
 
-  /** Take the player over; what it showed comes back with `left`. */
+  /** Take over the player; `left` restores what it showed. */
   _enter() {
     const { app } = this;
     this.before = { ...shownBy(app), following: app.following };
-    app.opening = null; // what is being fetched is for the Watch tab
+    app.opening = null; // a pending fetch is for the Watch tab
     app.transport.toggle(false);
     app.editor.toggle(false);
     app.edge = this.edge;
@@ -195,7 +195,7 @@ export class Live {
     else app.empty("Nothing has run here yet.");
   }
 
-  // -- what everybody is sent ----------------------------------------------------------------------------------------------
+  // -- what all visitors are sent ------------------------------------------------------------------------------------------
 
   _begins(run, same) {
     const { app } = this;
@@ -230,7 +230,7 @@ export class Live {
     this.redraw();
   }
 
-  /** The same run with other steps kept: where we are and what is lit stays, as far as it is there. */
+  /** The same run with different steps kept: position and highlight stay, if they still exist. */
   _renew(run) {
     const { app } = this;
     const pinned = (app.pinned && run.request(app.pinned.id)) || null;
@@ -277,7 +277,7 @@ export class Live {
   }
 }
 
-/** The address in large type, for everybody to come. */
+/** The address in large type, for others to join. */
 async function showAddress(live) {
   const { address, qr } = await live.server.get("inflight/class");
   const dialog = bareCard(live.root, "Join this batch", "qr-card");

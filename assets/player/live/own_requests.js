@@ -1,5 +1,5 @@
-// One's own requests: asked in a form, followed, cancelled, shown in a list. They stay in the session, so that a page that was loaded again finds
-// them; the name is remembered in this browser alone. Prompts and texts are data: text nodes alone.
+// One's own requests: sent by a form, followed, cancelled, shown in a list. They are kept in the session, so that a reloaded page finds
+// them; the name is remembered only in this browser. Prompts and texts are data: always text nodes.
 
 import { chip } from "../parts/chips.js";
 import { h, setText } from "../parts/dom.js";
@@ -9,13 +9,13 @@ import { speaking, t, tell } from "../parts/speech.js";
 
 const KEPT = "inflight-live-requests"; // in the session's storage
 const MOST = 20;
-const AGAIN = 1000; // ms before a stream that broke is taken up again
+const AGAIN = 1000; // ms before a broken stream is resumed
 const NAME = "inflight-nickname"; // in the browser's storage
 const ENDS = { length: "finished", stop: "finished", cancelled: "cancelled", error: "failed" };
 
 /** @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any, seed?: number, lost?: string}} Own */
 
-/** The requests themselves; knows no DOM. */
+/** The requests themselves, without DOM. */
 export class OwnRequests {
   /**
    * @param {import("../parts/server.js").Server} server
@@ -35,7 +35,7 @@ export class OwnRequests {
     return this.requests.some((own) => own.id === id);
   }
 
-  /** Ask; throws the server's sentence. */
+  /** Send a request; throws the server's sentence. */
   async ask({ prompt, tokens, nickname }) {
     const key = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
@@ -57,7 +57,7 @@ export class OwnRequests {
     this._remember();
   }
 
-  /** All that are under way, in one stream: a browser has few connections. */
+  /** Follow all that are in progress, in one stream, because browsers limit connections. */
   async _follow() {
     this.changed();
     this._stop?.abort();
@@ -144,7 +144,7 @@ export class AskForm {
   }
 }
 
-/** Where a request is, in words; run: null where nothing is known yet. */
+/** Where a request is, in words; run: null if nothing is known yet. */
 function whereabouts(run, own) {
   if (own.lost) return t(own.lost);
   const { ended } = own;
@@ -162,7 +162,7 @@ function whereabouts(run, own) {
   return laneSpan && laneSpan.to === Infinity ? t(`in lane ${laneSpan.lane}`) : t("on its way");
 }
 
-/** The list: letter and colour, place among those who wait, text as it comes, what it took. */
+/** The list: letter and colour, position in the queue, text as it comes, times. */
 export class OwnList {
   /**
    * @param {HTMLElement} section

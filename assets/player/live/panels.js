@@ -1,5 +1,5 @@
-// What stands in the card beside one's own requests: whose engine is followed, another policy on the same requests, who has just finished. Names are
-// data: text nodes alone.
+// The card's other panels: which engine is followed, another policy on the same requests, requests that have just finished. Names are
+// data: always text nodes.
 
 import { chip } from "../parts/chips.js";
 import { h, setAttr, setText } from "../parts/dom.js";
@@ -7,14 +7,14 @@ import { count, duration } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { timesOf } from "../views/request_card.js";
 
-const MOST = 6; // who have just finished
+const MOST = 6; // finished requests listed
 const ROWS = ["Steps", "Lanes in use", "Time to answer"];
 const share = (part) => (part === null ? "–" : `${Math.round(100 * part)} %`);
 
 /** One side's column; mean: seconds from arrival to the last token. */
 const column = (side, mean) => [count(side.steps), share(side.occupancy), duration(mean)].map((cell) => t(cell));
 
-/** Somebody else's engine, watched by the recording that it writes: what it is, which of several is shown, and that nobody here can steer it. */
+/** Another engine, followed through the recording that it writes: what it is, which of several is shown, and that it cannot be controlled here. */
 export class FollowedView {
   /**
    * @param {HTMLElement} section
@@ -63,7 +63,7 @@ function whose({ ranks, count: numRanks, of }, all) {
   return mine && numRanks > 1 ? t(`, rank ${mine.rank} of ${numRanks}`) : "";
 }
 
-/** A recording by its rank, where no other engine's has the same. */
+/** A recording by its rank, if no other engine's has the same. */
 function nameOf({ ranks, streams }, of) {
   const mine = ranks.find((rank) => rank.of === of);
   return mine && ranks.length === streams.length ? t(`Rank ${mine.rank}`) : of;
@@ -74,7 +74,7 @@ function notRecorded(run) {
   return absent.length ? t("Not recorded by {engine}, and absent here: {absent}.", { engine: run.header.engine.name, absent: absent.map((what) => t(what)).join(", ") }) : "";
 }
 
-/** Another policy on the same requests, run again on the same engine while nobody asks: its measured steps beside those that were served. */
+/** Another policy on the same requests, run again on the same engine while it is idle: its measured steps beside those that were served. */
 export class ShadowView {
   /** @param {HTMLElement} section */
   constructor(section) {
@@ -117,7 +117,7 @@ function noteOf(rerun) {
   return `${mean} ${t("Run again while the engine was idle: same model, same arrivals, {texts}.", { texts })}`;
 }
 
-/** Who has just finished, with how long they waited for their first token. */
+/** Requests that have just finished, with how long they waited for their first token. */
 export class JustFinished {
   /**
    * @param {HTMLElement} section

@@ -1,4 +1,4 @@
-// The teacher's panel: limits and policy, pace, waves, what is hidden. Whoever has the token may; the session keeps it, this tab alone.
+// The teacher's panel: limits and policy, pace, waves, what is hidden. It needs the token, which is kept in this tab's session only.
 
 import { h, setText } from "../parts/dom.js";
 import { bareCard } from "../parts/floating.js";
@@ -18,7 +18,7 @@ export class Teacher {
     this.panel = live.$(".teacher");
     this.button = live.$(".teacher-button");
     this.token = kept("visit", TOKEN) || "";
-    this.isOn = false; // the server took the token
+    this.isOn = false; // the server accepted the token
     this._asking = 0; // changes that the server has not answered
     this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
   }
@@ -28,7 +28,7 @@ export class Teacher {
     const token = address.get("teacher");
     if (token) {
       this.token = token;
-      this.live.address(); // it is not left where others may read it
+      this.live.address(); // remove it from the address, where others could read it
     }
     if (this.token && !this.isOn) this._begin(this.token);
   }
@@ -72,7 +72,7 @@ export class Teacher {
     this._asking += 1;
     try {
       const { steps_per_s: pace, hide_texts, hide_nicknames, accepting, shadow } = await server.post("serve/control", what, { "X-Teacher-Token": this.token });
-      const set = { hide_texts, hide_nicknames, accepting, shadow }; // at once; of the limits the engine tells when it has them
+      const set = { hide_texts, hide_nicknames, accepting, shadow }; // these apply at once; the engine reports when it has the limits
       batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
     } catch (error) {
       tell(this.error, error.message);

@@ -1,10 +1,10 @@
-// What the Live tab says of the batch, or of the engine that is followed, in a line. Knows no DOM.
+// What the Live tab says about the batch, or the followed engine, in a line. No DOM.
 
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { limitsOf } from "../watch/facts.js";
 
-const SILENT = 10000; // ms without a step, while requests are in lanes, after which it is said
+const SILENT = 10000; // ms without a step, while requests are in lanes, after which a notice appears
 
 /** Limits and policy in words, as an engine has them. */
 function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
@@ -15,20 +15,20 @@ export function paceWords(pace) {
   return t(pace === null || pace === undefined ? "full speed" : pace === 0 ? "single steps" : `${count(pace)} [step|steps] a second`);
 }
 
-/** How the engine is set now. */
+/** The engine's current settings. */
 export function nowWords(state) {
   return state.class ? `${limitsWords(state.class)} · ${paceWords(state.pace)}` : "";
 }
 
-/** How many hold a lane after the newest step and go on. */
+/** How many unfinished requests hold a lane after the newest step. */
 function inLanes(run) {
   return run.laneSpans.filter((laneSpan) => laneSpan.to === Infinity && !laneSpan.request.finished).length;
 }
 
-/** Whether nobody is in the batch after the newest step, nor waits. */
+/** Whether no request is in the batch or waiting after the newest step. */
 const isIdle = (run) => !inLanes(run) && !run.waitingAt(run.length - 1).length;
 
-/** The one sentence that matters most now; empty where the batch speaks for itself. */
+/** The one sentence that matters most now; empty if the batch speaks for itself. */
 export function says({ run, state, broken }, { skipped, teaches }) {
   const set = state.class || {};
   if (broken) return `${t(broken)} ${t("Trying again.")}`;
@@ -49,10 +49,10 @@ export function says({ run, state, broken }, { skipped, teaches }) {
   return "";
 }
 
-/** How the engine is set, as it says itself. */
+/** The settings that the engine reports. */
 export const followedWords = (run) => (run ? limitsOf(run).map(([words], i) => (i ? t(words) : words)).join(" · ") : "");
 
-/** What matters most now of all ranks: how each stands that its steps do not say. */
+/** What matters most now about all ranks: the state of each that its steps do not show. */
 export function allSay(fleet, silent) {
   if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
   if (!fleet.members.length) return t("The recordings are being opened.");

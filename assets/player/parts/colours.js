@@ -1,10 +1,10 @@
-// One colour table for prose and picture: hues, and the fills on which text is legible. Knows nothing of runs.
+// One colour table for text and graphics: hues, and the fills on which text is legible.
 
 export const HUES = ["#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F"];
 const DARK_HUES = ["#3D9BDB", "#F0803C", "#22B88C", "#D67AAD", "#DBA52B", "#62BDE6", "#A08BEE", "#9DAE45"];
 
 /**
- * Whether a request stands back, as others are lit.
+ ** Whether a request is dimmed because others are highlighted.
  * @param {RunRequest[] | null} lit
  * @param {RunRequest | null} request
  */
@@ -80,7 +80,7 @@ export class Palette {
       };
     });
     this.none = { solid: this.soft, fill: this.soft, text: this.panel, tint: this.empty, cached: this.rule, faint: this.empty };
-    const grey = mix(this.pad, this.ink, 0.25); // computed for nothing
+    const grey = mix(this.pad, this.ink, 0.25); // wasted
     this.waste = { solid: grey, fill: grey, text: this.panel, tint: this.empty, cached: mix(grey, this.panel, 0.5), faint: this.empty };
     this._hatches = new Map();
   }
@@ -90,12 +90,12 @@ export class Palette {
     return request && request.hue >= 0 ? this.hues[request.hue] : this.none;
   }
 
-  /** What a pass computed for an item: its request's colours, grey where it was for nothing. @param {PassItem} item */
+  /** What a pass computed for an item: its request's colours, grey if it was wasted. @param {PassItem} item */
   ofItem(item) {
     return item.overrun ? this.waste : this.of(item.request);
   }
 
-  /** Diagonal hatching: computed for nobody. @param {Ink} g @returns {CanvasPattern} */
+  /** Diagonal hatching: padding. @param {Ink} g @returns {CanvasPattern} */
   hatch(g, colour = this.pad, ground = this.empty) {
     const key = `${colour}${ground}`;
     let tile = this._hatches.get(key);

@@ -1,4 +1,4 @@
-// Small helpers around the DOM. Knows nothing of runs. Everything shown goes through textContent.
+// Small helpers around the DOM. Everything shown goes through textContent.
 
 /**
  * A new element. props: attributes, and listeners by "onclick" and the like.
@@ -33,7 +33,7 @@ export function icon(name) {
 }
 
 /**
- * The element that markup of ours must have.
+ ** An element that our own markup must contain.
  * @param {ParentNode} root
  * @param {string} selector
  * @returns {HTMLElement}
@@ -53,7 +53,7 @@ export const canvasIn = (root, selector = "canvas") => /** @type {HTMLCanvasElem
 /** @type {WeakMap<Element, Map<string, string>>} */
 const written = new WeakMap(); // what each element was last given, by name
 
-/** Whether an element is given something else than last time: what is unchanged costs no layout. @param {Element} el @param {string} name @param {string} value */
+/** Whether a value differs from the one set last: unchanged values must not cause layout. @param {Element} el @param {string} name @param {string} value */
 function isNew(el, name, value) {
   let known = written.get(el);
   if (!known) written.set(el, known = new Map());
@@ -62,17 +62,17 @@ function isNew(el, name, value) {
   return true;
 }
 
-/** Set text only where it changes. @param {Element} el @param {string} text */
+/** Set text only if it changes. @param {Element} el @param {string} text */
 export function setText(el, text) {
   if (isNew(el, "", text)) el.textContent = text;
 }
 
-/** Set an attribute only where it changes. @param {Element} el @param {string} name @param {string} value */
+/** Set an attribute only if it changes. @param {Element} el @param {string} name @param {string} value */
 export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/** Set a CSS property only where it changes. @param {HTMLElement} el @param {string} name @param {string} value */
+/** Set a CSS property only if it changes. @param {HTMLElement} el @param {string} name @param {string} value */
 export function setStyle(el, name, value) {
   if (isNew(el, `:${name}`, value)) el.style.setProperty(name, value);
 }
@@ -81,7 +81,7 @@ export function setStyle(el, name, value) {
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** The data in a JSON text; null where it is something else. @param {any} text @returns {any} */
+/** The data in a JSON text; null if it is not JSON. @param {any} text @returns {any} */
 export function jsonIn(text) {
   try {
     return JSON.parse(text);
@@ -90,7 +90,7 @@ export function jsonIn(text) {
   }
 }
 
-/** Give the visitor a file. @param {string} name @param {Blob} blob */
+/** Download a file. @param {string} name @param {Blob} blob */
 export function download(name, blob) {
   const a = document.createElement("a");
   a.href = URL.createObjectURL(blob);

@@ -1,4 +1,4 @@
-// The frame of a drawer: title and Close on top; below, a message, progress, Run and Cancel. Its owner fills what lies between.
+// The frame of a drawer: title and Close on top; below, a message, progress, Run and Cancel. Its owner fills the space between.
 
 import { h, icon, clamp } from "./dom.js";
 import { putSentence } from "./look.js";
@@ -21,7 +21,7 @@ export class Drawer {
     return !this.form.hidden;
   }
 
-  /** opener: the button that opens it, which says so and gets the focus back. */
+  /** opener: the button that opens it, which shows its state and gets the focus back. */
   toggle(on, opener) {
     this.form.hidden = !on;
     opener.setAttribute("aria-expanded", String(on));

@@ -1,4 +1,4 @@
-// What lies over a part for a while: the words beside the pointer, menus under buttons, the one dialog, and in it the list of keys.
+// Temporary overlays of a part: the tooltip, menus under buttons, the dialog, and in it the list of keys.
 
 import { spans } from "./chips.js";
 import { clamp, h } from "./dom.js";

@@ -1,4 +1,4 @@
-// Numbers as words: counts and times. Knows no DOM.
+// Numbers as text: counts and times. No DOM.
 
 /** 12,345: `toLocaleString` would cost more than all the rest of a step. @param {number} n */
 export const count = (n) => (n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ","));

@@ -1,5 +1,5 @@
-// Words of the page that have a meaning of their own: pointing at one in any text, or tapping it, shows what it means and what vLLM calls it.
-// Finds the word under the pointer, so that no text needs to be marked. Knows no view.
+// Technical terms on the page: pointing at one in any text, or tapping it, shows what it means and what vLLM calls it.
+// The word under the pointer is found by position, so that no text needs to be marked.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";
@@ -8,7 +8,7 @@ const DWELL = 350; // ms the pointer rests on a word
 const LEAVE = "canvas, input, textarea, select, .texts, .term, .tooltip";
 
 export class Glossary {
-  /** terms: () → {term: {word, means, vllm, words}} in the language that is spoken. One for the page. */
+  /** terms: () → {term: {word, means, vllm, words}} in the current language. One per page. */
   constructor(terms) {
     this._terms = terms;
     this.card = h("div", { class: "tooltip term-hint", role: "tooltip", hidden: true });
@@ -20,7 +20,7 @@ export class Glossary {
     document.addEventListener("keydown", (e) => { if (e.key === "Escape") this.card.hidden = true; }, true);
   }
 
-  /** The terms, and what finds them in a text. */
+  /** The terms, and the pattern that finds them in a text. */
   _use() {
     const terms = this._terms();
     if (terms === this.terms) return;

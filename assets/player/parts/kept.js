@@ -1,9 +1,9 @@
-// What this browser keeps for the page: for good, or for this visit alone. Storage may be switched off or full: then nothing is kept, and
-// nothing is found.
+// What this browser keeps for the page: permanently, or for this visit only. If storage is switched off or full, nothing is kept or
+// found.
 
 import { jsonIn } from "./dom.js";
 
-const STORES = { good: () => localStorage, visit: () => sessionStorage }; // where it is switched off, asking for it throws
+const STORES = { good: () => localStorage, visit: () => sessionStorage }; // if switched off, accessing it throws
 
 /** @typedef {keyof typeof STORES} Store */
 

@@ -1,4 +1,4 @@
-// Which language is wanted: what the address says, else what was chosen in this browser, else English. Knows no words.
+// Which language is wanted: from the address, otherwise as chosen in this browser, otherwise English.
 
 import { keep, kept } from "./kept.js";
 import { addressed } from "./link.js";
@@ -12,7 +12,7 @@ export const wantedLanguage = () => addressed().get("lang") || kept("good", KEY)
 /** Keep a choice in this browser. */
 export const keepLanguage = (language) => keep("good", KEY, language);
 
-/** The language into what an address will say; English needs no word. */
+/** Add the language to an address; English is the default. */
 export function putLanguage(/** @type {URLSearchParams} */ address) {
   const code = isSpoken() ? speaking() : addressed().get("lang") || "en";
   if (code !== "en") address.set("lang", code);

@@ -1,42 +1,42 @@
-// The page's address and links to it: what a part writes after the #, the link that shows the same elsewhere, and what to say where there is
-// none. Knows no part.
+// The page's address and links to it: what a part writes after the #, the link that shows the same elsewhere, and what to say if there is
+// none.
 
 import { showCard } from "./floating.js";
 import { h } from "./dom.js";
 
 const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
 
-/** What the address says, by name. */
+/** The parameters of the address, by name. */
 export const addressed = () => new URLSearchParams(location.hash.slice(1));
 
-/** Write the address; in a frame the page around it is told. */
+/** Write the address; inside a frame, tell the surrounding page. */
 export function setAddress(hash) {
   if ((hash || "#") === (location.hash || "#")) return;
   try {
     history.replaceState(history.state, "", hash || "#");
   } catch {
-    return; // a page without an address of its own (srcdoc)
+    return; // a page without its own address (srcdoc)
   }
   if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
 }
 
-/** Begin a new entry of the browser's history: Back leads to what the address says now. */
+/** Begin a new entry of the browser's history: Back returns to the current address. */
 export function turnPage() {
   try {
     history.pushState(history.state, "", location.href);
   } catch {
-    // a page without an address of its own has no history either
+    // a page without its own address has no history either
   }
 }
 
-/** The link that works elsewhere: inside a Space's frame that is the Space's own page. */
+/** The link that works elsewhere: inside a Space's frame, that of the Space's own page. */
 export function linkTo(hash) {
   const inSpace = window.parent !== window && document.referrer.startsWith(SPACES) && new URL(document.referrer).pathname.startsWith("/spaces/");
   return (inSpace ? document.referrer.split("#")[0] : location.href.split("#")[0]) + hash;
 }
 
 /**
- * Copy a link; where the browser does not allow that, show it.
+ ** Copy a link; if the browser does not allow that, show it.
  * @param {HTMLElement} root with a `dialog.card`
  * @param {string} link
  * @param {() => void} copied
@@ -52,7 +52,7 @@ export async function copyLink(root, link, copied) {
   }
 }
 
-/** Say that no link can show this, and what can be taken instead. */
+/** Say that no link can show this, and what to use instead. */
 export function noLink(root, sentence, action = null) {
   showCard(root, "No link can show this", h("p", {}, sentence), action && h("button", { type: "button", class: "button", onclick: action.act }, action.text));
 }

@@ -1,29 +1,29 @@
-// What every part of the page does alike: theme, layout by width, tabs, toasts, one redraw a frame. Knows no part.
+// What all parts of the page share: theme, layout by width, tabs, toasts, one redraw per frame.
 
 import { h, setText } from "./dom.js";
 import { t } from "./speech.js";
 import { Palette } from "./colours.js";
 
-/** Dark where the host page is, or, outside Gradio, where the reader's system is. */
+/** Dark if the host page is, or, outside Gradio, if the reader's system is. */
 export function prefersDark() {
   const host = document.body.classList.contains("dark") || document.documentElement.classList.contains("dark");
   return host || (!document.querySelector("gradio-app") && matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
-/** Dark where the page's player is; where there is none, as a link wants it ("dark", "light"), else as the host page or the reader's system. */
+/** Dark if the page's player is; without one, as a link says ("dark", "light"), otherwise like the host page or the reader's system. */
 export function isDarkBeside(wanted = null) {
   /** @type {HTMLElement | null} */
   const player = document.querySelector("#watch .inflight[data-theme]");
   return player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
 }
 
-/** Act once the style sheet is there: without it every colour would be read as black. */
+/** Act once the style sheet has loaded: before that every colour would be read as black. */
 export function whenStyled(root, act) {
   if (getComputedStyle(root).getPropertyValue("--scheme").trim()) act();
   else requestAnimationFrame(() => whenStyled(root, act));
 }
 
-/** Put a theme on a part; its palette, whose hues style sheets find as variables. */
+/** Apply a theme to a part; returns its palette, whose hues are also CSS variables. */
 export function paintTheme(root, dark) {
   root.dataset.theme = dark ? "dark" : "light";
   const palette = new Palette(root);
@@ -33,7 +33,7 @@ export function paintTheme(root, dark) {
   return palette;
 }
 
-/** Call when the theme may be another; `also`: an element whose data-theme is to be followed. */
+/** Call when the theme may have changed; `also`: an element whose data-theme is to be followed. */
 export function onTheme(act, also = null) {
   const watch = new MutationObserver(act);
   for (const host of [document.body, document.documentElement]) watch.observe(host, { attributes: true, attributeFilter: ["class"] });
@@ -44,13 +44,13 @@ export function onTheme(act, also = null) {
 /** Fill `holder` with a part's own markup and style; its root. */
 export function fillPart(holder, { style, markup }, selector) {
   document.head.append(h("style", {}, style));
-  holder.innerHTML = markup; // our own file, nothing of anybody's data
+  holder.innerHTML = markup; // our own file, without any user data
   const root = holder.querySelector(selector);
   root.classList.add("inflight");
   return root;
 }
 
-/** Give a part the player's theme and a layout by its own width, from now on; call what is returned where the theme may have changed unseen. */
+/** Keep a part's theme equal to the player's and its layout fitted to its width; call the result when the theme may have changed unnoticed. */
 export function besidePlayer(root) {
   let painted = null;
   const theme = () => {
@@ -73,14 +73,14 @@ export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "ta
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
-  const focused = [...nav.children].indexOf(document.activeElement); // they are made again when another language is spoken
+  const focused = [...nav.children].indexOf(document.activeElement); // they are recreated when the language changes
   nav.replaceChildren(...tabs.map((tab) => h("button", {
     type: "button", "aria-current": tab.name === current ? "page" : null, onclick: (e) => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name, byKey: e.detail === 0 }, bubbles: true })),
   }, t(tab.title))));
   /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
 
-/** The page's player, once it is there. */
+/** The page's player, once it exists. */
 export async function pagePlayer() {
   while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
   return window.inflight;
@@ -112,14 +112,14 @@ export function hideToast(root) {
   root.querySelector(".toast").hidden = true;
 }
 
-/** The sentence that stands where there is nothing to show; null takes it away. */
+/** The sentence shown when there is nothing else to show; null removes it. */
 export function showEmpty(root, sentence) {
   const box = root.querySelector(".empty-state");
   box.hidden = !sentence;
   if (sentence) setText(box.querySelector("p"), t(sentence));
 }
 
-/** Draw in the next frame, however often asked; until then `part.drawsSoon`. */
+/** Draw in the next frame, once however often requested; until then `part.drawsSoon`. */
 export function drawSoon(part) {
   if (part.drawsSoon) return;
   part.drawsSoon = true;
@@ -129,7 +129,7 @@ export function drawSoon(part) {
   });
 }
 
-/** Whether a key is for this part: it is on screen, nothing else took the key. */
+/** Whether a key is for this part: it is on screen and nothing else handled the key. */
 export const isOurKey = (e, root) => !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) && root.getClientRects().length > 0;
 export const isTyping = (el) => /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
 /** Space presses the focused button, unless it is Play. */

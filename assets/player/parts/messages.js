@@ -1,13 +1,13 @@
 // Sentences with numbers, in any language; core/trace/messages.py does the same for Python. English is the key: in it every number, and every sum of
-// numbers, stands as #, and quoted text as “…”. Where a form depends on a number, the forms stand side by side, one for each plural category of
-// the language, in the order of `CATEGORIES`: "3 [token|tokens]". They go with the number before them (the first where none is before), or with one of their own, which is not
-// shown: "[=3 waits|wait]". Knows no DOM and no word.
+// numbers, becomes #, and quoted text “…”. Where a form depends on a number, the forms are listed side by side, one for each plural category of
+// the language, in the order of `CATEGORIES`: "3 [token|tokens]". They agree with the number before them (or the first number, if none comes before), or with a number of their own, which is not
+// shown: "[=3 waits|wait]".
 
 const PARTS = /“[^”]*”|\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*/g;
 const HOLES = /\[(=# )?([^[\]|]*(?:\|[^[\]|]*)+)\]|#|“…”/g;
 const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
 
-/** By language: the place of a number's form among the forms. @type {Map<string, (n: number) => number>} */
+/** By language: maps a number to the index of its plural form. @type {Map<string, (n: number) => number>} */
 const places = new Map();
 
 /** @param {string} language @param {number} n */
@@ -21,11 +21,11 @@ function placeOf(language, n) {
   return place(n);
 }
 
-/** A text as a key, and what stands in its holes. @type {(text: string) => [string, string[]]} */
+/** A text as a key, and the values of its placeholders. @type {(text: string) => [string, string[]]} */
 export const keyOf = (text) => [text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#")), text.match(PARTS) || []];
 
 /**
- * A template with its holes filled, in order. written: how a number or a quote is written.
+ ** A template with its placeholders filled, in order. written: how a number or a quote is written.
  * @param {string} template
  * @param {string[]} given
  * @param {string} language
@@ -41,7 +41,7 @@ export function fill(template, given, language, written = (part) => part) {
   });
 }
 
-/** An English text with the forms that its numbers ask for. @param {string} text */
+/** An English text with the plural forms that its numbers require. @param {string} text */
 export function english(text) {
   if (!text.includes("[")) return text;
   const [key, given] = keyOf(text);

@@ -1,22 +1,22 @@
-// The engine behind the page, by relative addresses: short questions over Gradio's plain HTTP (POST gradio_api/call/<name>, then its event
+// The engine behind the page, at relative addresses: short calls over Gradio's plain HTTP (POST gradio_api/call/<name>, then its event
 // stream), jobs over the server's own (POST inflight/jobs, then inflight/jobs/<id>).
 
 import { jsonIn } from "./dom.js";
 
 const PATIENCE = 2000; // ms for the page around a Space to answer
-const AGAIN = [300, 1000, 2000, 4000]; // ms before a stream that broke is taken up again; the server keeps a job about as long
+const AGAIN = [300, 1000, 2000, 4000]; // ms before a broken stream is resumed; the server keeps a job about as long
 
 export class Server {
   constructor(base = "") {
     this.base = base;
   }
 
-  /** Data for an address of the server's own, and its answer; throws its sentence. */
+  /** Post data to one of the server's own addresses and return its answer; throws its sentence. */
   async post(path, data, headers = {}, signal = undefined) {
     return this._post(path, JSON.stringify(data), { "Content-Type": "application/json", ...headers }, signal);
   }
 
-  /** A file that is opened: the server takes it as it is. */
+  /** Send a file to open, unchanged. */
   async send(path, text) {
     return this._post(path, text, { "Content-Type": "text/plain" });
   }
@@ -42,7 +42,7 @@ export class Server {
     }
   }
 
-  /** What lies at an address of the server's own; throws its sentence. */
+  /** Get one of the server's own addresses; throws its sentence. */
   fetched(path, headers = {}) {
     return fetched(this.base + path, { headers });
   }
@@ -61,21 +61,21 @@ export class Server {
     return result;
   }
 
-  /** Ask for a job; its id. kind: run, leak, compare, equivalence or fork. Throws the server's sentence. */
+  /** Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the server's sentence. */
   async begin(kind, spec, who, signal = undefined) {
     const { job, error } = await this.post("inflight/jobs", { kind, spec, visitor: who }, {}, signal);
     if (error) throw new Error(error);
     return job;
   }
 
-  /** The deltas of a job from its first on, until its last. */
+  /** The deltas of a job from the first to the last. */
   follow(job, signal = undefined) {
     return this.deltas(`inflight/jobs/${job}`, { signal, from: 0 });
   }
 
   /**
-   * The deltas at an address, none lost and none twice, until one is the last; a connection that breaks is taken up again.
-   * from: the number of the first that is wanted; null leaves it to the server. broke: called each time; without it, patience has an end. reached:
+   ** The deltas at an address, each exactly once, to the last; a broken connection is resumed.
+   ** from: the number of the first one wanted; null leaves it to the server. broke: called at each break; without it, retries are limited. reached:
    * called with the number of the next one.
    * @param {string} path
    * @param {{signal?: AbortSignal, from?: number | null, broke?: (sentence: string) => void, reached?: (next: number | null) => void}} options
@@ -105,7 +105,7 @@ export class Server {
     }
   }
 
-  /** Do a job; its last delta. onprogress(progress, cancel). Throws the server's sentence. */
+  /** Run a job; returns its last delta. onprogress(progress, cancel). Throws the server's sentence. */
   async ask(kind, spec, who, onprogress) {
     const job = await this.begin(kind, spec, who);
     let last = {};
@@ -127,7 +127,7 @@ export class Server {
   }
 }
 
-/** Wait, unless that is no longer wanted. */
+/** Wait, unless aborted. */
 function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     setTimeout(resolve, ms);
@@ -135,7 +135,7 @@ function pause(ms, signal) {
   });
 }
 
-/** What the server says it will not do. retryAfter: seconds after which to ask again, where it says so. */
+/** A refusal by the server. retryAfter: seconds after which to try again, if given. */
 export class Refusal extends Error {
   constructor(sentence, retryAfter = null) {
     super(sentence);
@@ -145,11 +145,11 @@ export class Refusal extends Error {
 
 async function refusal(answer) {
   const said = await answer.json().catch(() => null);
-  const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message); // our own shape, or OpenAI's
+  const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message); // our own format, or OpenAI's
   return new Refusal(sentence || `the server answered ${answer.status}`, Number(answer.headers.get("retry-after")) || null);
 }
 
-/** On a ZeroGPU Space a run is paid for by its visitor's quota: the page around the Space knows in which headers, as Gradio's own client asks it. */
+/** On a ZeroGPU Space a run uses its visitor's quota: the page around the Space provides the headers, as it does for Gradio's own client. */
 async function visitor() {
   if (window.parent === window || !window.supports_zerogpu_headers) return {};
   const { port1, port2 } = new MessageChannel();
@@ -166,7 +166,7 @@ function errorOf(data) {
   return (said && (said.error || said.message)) || "the server gave no reason";
 }
 
-/** What the page has brought along (assets/site/runs.js) under an address, if it has. */
+/** Data that the page contains (assets/site/runs.js) under an address, if any. */
 const brought = (url) => window.inflightEarly && window.inflightEarly[url];
 
 async function fetched(url, options = {}) {
@@ -175,7 +175,7 @@ async function fetched(url, options = {}) {
   return answer;
 }
 
-/** Where a recorded comparison's document lies: as its entry says, {name, url}, or else as the server does. Throws the server's sentence. */
+/** The address of a recorded comparison's document: from its entry, {name, url}, or else from the server. Throws the server's sentence. */
 export async function comparisonUrl(server, { name, url }) {
   if (url) return url;
   const answer = await server.call("open_comparison", name);
@@ -188,7 +188,7 @@ export async function fetchJson(url) {
   return (await brought(url)) || (await fetched(url)).json();
 }
 
-/** A file by its address; the page brings it along in base64. */
+/** A file by its address; a page may contain it in base64. */
 export async function fetchBytes(url) {
   const text = await brought(url);
   return text ? Uint8Array.from(atob(text), (c) => c.charCodeAt(0)) : new Uint8Array(await (await fetched(url)).arrayBuffer());

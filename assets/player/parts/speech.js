@@ -1,25 +1,25 @@
-// What the player says, in another language; messages.js has what a key is. A text without an entry stays English, and its key is noted for a test
-// to find. All parts of the page speak one language; each has a `Speech`. Knows no view.
+// Translates the player's texts; for keys see messages.js. A text without an entry stays English, and its key is noted for a test
+// to find. All parts of the page use the same language; each has a `Speech`.
 
 import { setText } from "./dom.js";
 import { english, fill, keyOf } from "./messages.js";
 
 /** @type {any} {name, words: English to it, terms: see glossary.js, asked: see runs_card.js, captions: what is said of a recorded run, by its entry}; null for English. */
 let spoken = null;
-let isChosen = false; // until then what the address asks for is on its way
+let isChosen = false; // until then the language of the address is loading
 /** @type {Set<Speech>} */
 const speeches = new Set();
 
-/** The code of the language that is spoken. */
+/** The code of the current language. */
 export const speaking = () => (spoken ? spoken.name : "en");
 
 /** Whether it is the one that is wanted. */
 export const isSpoken = () => isChosen;
 
-/** A document with its sentences in the language that is spoken. @param {any} doc */
+/** A document with its sentences in the current language. @param {any} doc */
 export const inLanguage = (doc) => ({ ...doc, ...doc.translations?.[speaking()] });
 
-/** All parts speak a language from now on: labels at once, sentences with the next run that is opened. @param {any} language */
+/** Switch all parts to a language: labels at once, sentences with the next run that is opened. @param {any} language */
 export function speak(language) {
   if (isChosen && spoken === language) return;
   spoken = language;
@@ -31,7 +31,7 @@ export function speak(language) {
 export const missingKeys = new Set();
 
 /**
- * A text in the language that is spoken. holes: what stands in it at {name}: names, and what is in that language already.
+ ** A text in the current language. holes: values for {name} placeholders: names, and texts already in that language.
  * @param {string} text
  * @param {Record<string, string> | null} holes
  */
@@ -50,18 +50,18 @@ function translated(text) {
   return english(text);
 }
 
-/** 12,345.6 as 12.345,6; quoted text as it is. @type {(part: string) => string} */
+/** 12,345.6 becomes 12.345,6; quoted text stays as it is. @type {(part: string) => string} */
 const asWritten = (part) => (part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : ".")));
 
-/** A line of texts and requests, its texts in the language that is spoken. @type {(line: Span[]) => Span[]} */
+/** A line of texts and requests, with its texts in the current language. @type {(line: Span[]) => Span[]} */
 export const translateLine = (line) => line.map((span) => (typeof span === "string" ? t(span) : span));
 
-/** Words of the page into an element, in the language that is spoken. @type {(el: Element, text: string, holes?: Record<string, string> | null) => void} */
+/** Write a text of the page into an element, in the current language. @type {(el: Element, text: string, holes?: Record<string, string> | null) => void} */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
-/** What a part of the page has in its markup, in the language that is spoken. */
+/** The texts in the markup of a part, in the current language. */
 export class Speech {
-  /** root: whose texts and titles are said. changed: called when they have been said in another language. @param {HTMLElement} root @param {() => void} changed */
+  /** root: the element whose texts and titles are translated. changed: called when the language has changed. @param {HTMLElement} root @param {() => void} changed */
   constructor(root, changed) {
     this.changed = changed;
     this.root = root;
@@ -87,13 +87,13 @@ export class Speech {
     return speaking();
   }
 
-  /** The language is another. */
+  /** The language has changed. */
   say() {
     this._say();
     this.changed();
   }
 
-  /** A recorded run, or those of ranks, with what is said of it in the language. @param {any} entry @param {any} replay */
+  /** A recorded run, or those of ranks, with its sentences in the current language. @param {any} entry @param {any} replay */
   async withCaptions(entry, replay) {
     const language = spoken;
     const said = language && (replay.translations?.[language.name] || await language.captions(entry));
@@ -102,7 +102,7 @@ export class Speech {
     return replay.ranks ? { ...replay, ranks: replay.ranks.map((/** @type {any} */ rank, /** @type {number} */ n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
   }
 
-  /** The texts and titles of the markup; what has been written over by now is left alone. */
+  /** The texts and titles of the markup, except those that have been overwritten since. */
   _say() {
     this.root.lang = this.name;
     for (const label of this.texts) {

@@ -1,4 +1,4 @@
-// A canvas that follows its parent's size, and text measured once. Knows nothing of runs. Everything shown goes through fillText.
+// A canvas that follows its parent's size, and text measured once. Everything shown goes through fillText.
 
 import { canvasIn, find } from "./dom.js";
 
@@ -62,9 +62,9 @@ export function resize(canvas, width, height) {
 /** @type {Map<string, Pen>} */
 const fonts = new Map();
 /** @type {WeakMap<CanvasRenderingContext2D, Pen>} */
-const pens = new WeakMap(); // what each context writes with
+const pens = new WeakMap(); // the current pen of each context
 
-/** Set a context's font where it changes. @param {Ink} g @param {string} font */
+/** Set a context's font if it changes. @param {Ink} g @param {string} font */
 export function setFont(g, font) {
   if (pens.get(g)?.font === font) return;
   g.font = font;
@@ -85,7 +85,7 @@ export function measure(g, text) {
   return width;
 }
 
-/** The longest beginning that fits `width`, with an ellipsis where it was cut. @param {Ink} g @param {string} text @param {number} width */
+/** The longest beginning that fits `width`, with an ellipsis if it was cut. @param {Ink} g @param {string} text @param {number} width */
 export function shorten(g, text, width) {
   if (measure(g, text) <= width) return text;
   let cut = text;
@@ -96,13 +96,13 @@ export function shorten(g, text, width) {
 /** Whether a point lies in a rectangle. @param {{x: number, y: number, w: number, h: number}} box @param {number} x @param {number} y */
 export const isIn = (box, x, y) => x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
 
-/** A rectangle full of a colour. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param {number} y @param {number} w @param {number} h */
+/** Fill a rectangle. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param {number} y @param {number} w @param {number} h */
 export function fillBox(g, colour, x, y, w, h) {
   g.fillStyle = colour;
   g.fillRect(x, y, w, h);
 }
 
-/** Its outline, dashed or not. @param {Ink} g @param {string} colour @param {number} line @param {number} x @param {number} y @param {number} w @param {number} h @param {number[]} dash */
+/** Outline a rectangle, dashed or not. @param {Ink} g @param {string} colour @param {number} line @param {number} x @param {number} y @param {number} w @param {number} h @param {number[]} dash */
 export function strokeBox(g, colour, line, x, y, w, h, dash = []) {
   g.strokeStyle = colour;
   g.lineWidth = line;

@@ -1,4 +1,4 @@
-// Every canvas as a table of the same step, for those who read rather than look.
+// Every canvas as a table of the same step, for screen readers.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";

@@ -1,8 +1,8 @@
-// The parts of the page, one at a time: Watch, which is there from the start, and others whose code is fetched when they are first opened.
+// The parts of the page, one at a time: Watch, which is loaded from the start, and others whose code is fetched when they are first opened.
 //
 //   the DOM event "inflight-tab" {name, wish} (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
 //
-// One part may bring other languages, for Watch too: it is fetched unseen where one is wanted, and told of "inflight-language" {language}.
+// One part may provide other languages, for Watch too: it is fetched in the background if one is wanted, and gets "inflight-language" {language}.
 
 import { wantedLanguage } from "./language.js";
 import { addressed, setAddress, turnPage } from "./link.js";
@@ -18,7 +18,7 @@ function pageParts(holder, parts) {
   const mount = (name, part) => {
     const place = document.createElement("div");
     const player = document.querySelector("#watch");
-    if (player) player.before(place); // whoever walks by Tab meets what stands first on the screen: the part's bar and card
+    if (player) player.before(place); // the tab order follows the screen: the part's bar and card come first
     else holder.append(place);
     const watched = window.inflight?.server ? () => window.inflight.editor.said() : null;
     mounted.set(name, mountOf(part)(place, { ...part.options, watched }));
@@ -39,7 +39,7 @@ function pageParts(holder, parts) {
     return opened.get(name);
   };
 
-  /** turned: by hand, so that Back leads to where one was; an address is followed without. */
+  /** turned: by the visitor, so that Back returns to the previous part; following an address adds no entry. */
   const open = async (name, wish, turned = false) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();
@@ -69,7 +69,7 @@ function pageParts(holder, parts) {
     await open(e.detail.name, e.detail.wish, true);
     if (!e.detail.byKey) return;
     const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('.tabs [aria-current="page"]'));
-    [...tabs].find((tab) => tab.getClientRects().length)?.focus(); // the one that was pressed went with its part
+    [...tabs].find((tab) => tab.getClientRects().length)?.focus(); // the pressed button disappeared with its part
   });
   const wanted = () => addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null); // a teacher's link is short
   window.addEventListener("hashchange", () => {

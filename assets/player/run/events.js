@@ -1,13 +1,13 @@
-// Events as objects. They come as a trace file has them: every record is an array in field order, and the names of the fields come once beside them,
-// as core/trace/events.py declares them. So a new field needs no line here. Knows no run.
+// Events as objects. They come as in a trace file: every record is an array in field order, and the field names come once beside them,
+// as declared in core/trace/events.py. So a new field needs no line here.
 
 /**
- * The fields of each record, in order; of a field the name of the record that it holds, in a list where it holds several, else null.
+ ** The fields of each record, in order; for each the name of the record it holds, in a list if it holds several, or null.
  * @typedef {Record<string, Record<string, string | string[] | null>>} Records
  */
 
 /**
- * What makes an object of an event, its fields named as JavaScript names them (`kv_len` is `kvLen`).
+ ** A function that turns an event into an object, with field names in JavaScript style (`kv_len` is `kvLen`).
  * @param {Records} records
  * @returns {(event: any) => StepEvent}
  */

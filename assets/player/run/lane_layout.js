@@ -1,4 +1,4 @@
-// Where lanes lie along an axis of steps or seconds, what stands in them and where its marks are, as numbers. Pure: knows no canvas.
+// Where lanes lie along an axis of steps or seconds, their contents and the axis marks, as numbers. Pure, without a canvas.
 
 import { milliseconds } from "../parts/format.js";
 import { countUpTo, DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
@@ -32,7 +32,7 @@ export function indexAt(run, scale, x) {
 }
 
 /**
- * What each lane holds: equal neighbours are one piece, a step without an event parts them.
+ ** What each lane holds: equal neighbours form one piece, and a step without an event separates them.
  * @param {Run} run
  * @returns {{lane: number, from: number, end: number, status: number, laneSpan: number}[]} steps from ≤ i < end; laneSpan: index into run.laneSpans, or -1
  */
@@ -65,7 +65,7 @@ export function countLaneSteps(run, pieces) {
 }
 
 /**
- * The same number waiting, as columns.
+ ** Stretches with the same number waiting, as columns.
  * @param {Run} run
  * @returns {{from: number, end: number, waiting: number}[]}
  */

@@ -1,9 +1,9 @@
-// Several runs side by side: where each lies on one clock, at which moments they begin a step, where their texts depart. Pure: knows no canvas.
+// Several runs side by side: where each lies on one clock, at which moments they begin a step, where their texts diverge. Pure, without a canvas.
 
 import { countUpTo } from "./run.js";
 
 /**
- * A run and the second of the common clock at which its own time 0 lies.
+ ** A run and its offset: the second of the common clock at which its own time 0 lies.
  * @typedef {{run: Run, offset: number}} Placed
  */
 
@@ -15,7 +15,7 @@ import { countUpTo } from "./run.js";
 export const stretch = ({ run, offset }, i) => [offset + run.events[i].tStart, offset + run.events[i].tEnd];
 
 /**
- * The step that a run stands at: the last that has begun, -1 before its first. inside: it is being computed at that moment.
+ ** The current step of a run: the last that has begun, -1 before its first. inside: it is being computed at that moment.
  * @param {Placed} placed
  * @param {number} now
  */
@@ -43,7 +43,7 @@ export function momentsOf(all) {
 }
 
 /**
- * The share of the time from one moment to another in which a run computes steps.
+ ** The share of the time between two moments in which a run computes steps.
  * @param {Placed} placed
  * @param {number} from
  * @param {number} to
@@ -54,7 +54,7 @@ export function busy({ run, offset }, from, to) {
 }
 
 /**
- * Where a text departs from the same request's in another run: the index of its first other token, or null.
+ ** Where a text diverges from the same request's in another run: the index of the first different token, or null.
  * @param {Run} run
  * @param {Run} other
  * @param {string} id
@@ -66,7 +66,7 @@ export function departs(run, other, id) {
 }
 
 /**
- * The first step whose tokens differ, whose and which: {step, id, wrote, writes}; null where none does.
+ ** The first step whose tokens differ, with request and tokens: {step, id, wrote, writes}; null if none does.
  * @param {Run} before
  * @param {Run} after
  */

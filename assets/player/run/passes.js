@@ -1,4 +1,4 @@
-// Geometry before ink: the rows, queries and keys of each forward pass of a step. Mirrors core/trace/mask.py. Knows nothing of pixels.
+// The rows, queries and keys of each forward pass of a step, before anything is drawn. Mirrors core/trace/mask.py.
 //
 //   queries: packed order (our own engine's is lane order, other engines have theirs); a padded row is its pads, then its tokens
 //   keys:    request by request, each 0 … kv_len - 1, cached first and then new
@@ -12,7 +12,7 @@ export function passesOf(run, event) {
   /** @type {Segment[][]} */
   const byPass = event.passes.map(() => []);
   for (const segment of event.segments) byPass[segment.passIndex].push(segment);
-  const overrun = new Set(event.overrun.map((o) => o.request)); // computed for nothing
+  const overrun = new Set(event.overrun.map((o) => o.request)); // wasted
   const drafts = new Map(event.drafts.map((d) => [d.request, d])); // guessed by speculation: the last positions of a segment
   return event.passes.map((forward, index) => {
     const padded = forward.layout === "padded";
@@ -47,12 +47,12 @@ function leaksOf(items) {
   if (present.length > 1) present.forEach((item, i) => { item.leak = present[(i + 1) % present.length]; });
 }
 
-/** Why an item's positions were computed for nothing. @param {PassItem} item */
+/** Why an item's positions were wasted. @param {PassItem} item */
 export function overrunWords(item) {
   return [{ request: item.request }, " had stopped when this step was already launched: overrun, computed for nothing"];
 }
 
-/** Whether a position held a guess of speculation's, and whether it was right: "", "taken" or "forgotten". @param {PassItem} item @param {number} position */
+/** Whether a position held a speculative guess, and whether it was right: "", "taken" or "forgotten". @param {PassItem} item @param {number} position */
 export function guessAt(item, position) {
   if (position >= item.kvLen || position < item.kvLen - item.drafted) return "";
   return position >= item.kvLen - item.rejected ? "forgotten" : "taken";
@@ -85,7 +85,7 @@ export function allowedKeys(item, q, window) {
 
 const shownPieces = new Map();
 
-/** What a piece of text looks like in a cell: invisible characters made visible, at most `most` characters. @param {string} piece */
+/** A piece of text as a cell shows it: invisible characters made visible, at most `most` characters. @param {string} piece */
 export function visible(piece, most = 14) {
   const key = piece.length < 100 ? `${most}${piece}` : null;
   let shown = key === null ? undefined : shownPieces.get(key);

@@ -1,4 +1,4 @@
-// The run as state: folds events into who held which lane, how long each cache was, who waited. Knows nothing of drawing. Its frames are
+// The run as state: folds events into who held which lane, how long each cache was, who waited. Its frames are
 // those of core/trace/run_state.py; its events have the fields of core/trace/events.py, as visualizer/documents/replay.py names them.
 //
 //   events ─ append ─→ requests (waits, laneSpans, samples) + per step: holder, status and KV length of each lane
@@ -15,10 +15,10 @@ export const WASTED = 4;
 export const STALLED = 8;
 export const PREEMPTED = 16;
 export const OVERRUN = 32;
-export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // somebody is in the lane
+export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // a request is in the lane
 
 /**
- * The number of entries of `list` whose values, which ascend, are at most `x`. value: of an entry and its index.
+ ** The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an entry and its index.
  * @template T
  * @param {T[]} list
  * @param {number} x
@@ -57,7 +57,7 @@ export class Run {
     this.header = replay.header;
     this._read = replay.records ? eventReader(replay.records) : (/** @type {any} */ event) => event;
     this.complete = replay.complete !== false;
-    this.goesOn = false; // more steps are to come
+    this.goesOn = false; // more steps will come
     this.room = Infinity; // steps that are kept at most, where the oldest go
     this.totals = replay.totals || []; // {name, value, means}
     /** @type {StepEvent[]} */
@@ -85,13 +85,13 @@ export class Run {
     this.numWaiting = []; // step -> requests waiting
     /** @type {Map<string, RunRequest>} */
     this._byId = new Map();
-    this._hues = new Map(); // request -> hue, where whoever tells the run has dealt it
+    this._hues = new Map(); // request -> hue, if assigned by the server
     this._asked = new Map();
     /** @type {number[]} */
     this._laneNow = []; // lane -> laneSpan index, while folding
     this._lastHue = -1;
     /** @type {(LaneSpan | null)[]} */
-    this._leaving = []; // those that leave after the step
+    this._leaving = []; // requests that leave after the step
     this._waitingNow = 0;
     /** @type {Frame | null} */
     this._frame = null; // the one made last
@@ -145,7 +145,7 @@ export class Run {
     }
   }
 
-  /** A request that was there before the first step here, as visualizer/documents/live.py tells of it. @param {any} given */
+  /** A request from before the first step here, as described by visualizer/documents/live.py. @param {any} given */
   _resume({ id, hue, arrived, waits, laneSpans, kvLen, tables, computed, token, generated, reason }) {
     const request = this._meet(id);
     const from = (/** @type {number} */ step) => step - this._first;
@@ -162,12 +162,12 @@ export class Run {
     this.longest = Math.max(this.longest, kvLen);
   }
 
-  /** What is said of a step, in the language that is spoken as far as the run has captions in it; null where nothing is. @param {number} i */
+  /** The caption of a step, in the current language if the run has captions in it; null if there is none. @param {number} i */
   captionAt(i) {
     return (this.translations[speaking()] || this.captions)[i] || null;
   }
 
-  /** Say something else of a step, what was said of it after that. @param {number} i @param {Span[]} say */
+  /** Put another sentence before a step's caption. @param {number} i @param {Span[]} say */
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
       const caption = captions[i] || { say: [], why: [], waits: "", bound: "" };
@@ -256,7 +256,7 @@ export class Run {
     laneSpan.request.live = false;
   }
 
-  /** The lane that a request is in. @param {string} id */
+  /** The lane of a request. @param {string} id */
   _laneSpanOf(id) {
     const laneSpan = this._meet(id).laneSpans.at(-1);
     return laneSpan?.to === Infinity ? laneSpan : null;
@@ -337,7 +337,7 @@ export class Run {
 
     for (const { request, drafted, accepted } of event.drafts) {
       const laneSpan = this._laneSpanOf(request);
-      if (laneSpan) laneSpan.kvLen -= drafted - accepted; // what was proposed and not taken is forgotten
+      if (laneSpan) laneSpan.kvLen -= drafted - accepted; // positions of rejected drafts are dropped
     }
     for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._laneSpanOf(request));
   }
@@ -382,7 +382,7 @@ export class Run {
     return Boolean((this.header.execution || {}).asynchronous);
   }
 
-  /** Seconds that the device of an asynchronous run was idle before step i, and whether it waited for the host or had nobody to serve. @param {number} i */
+  /** Seconds that the device of an asynchronous run was idle before step i, and whether it waited for the host or had nothing to serve. @param {number} i */
   idleBefore(i) {
     if (!this.asynchronous || i < 1) return null;
     const seconds = this.events[i].tStart - this.events[i - 1].tEnd;

@@ -1,5 +1,5 @@
-// A run's lanes over time as ink: who held which lane when, prefill, decode, waste, preemptions, who waited below; and the axis above it. The Watch
-// tab has one, a race one for each run. The caller gives the scale, the length of the lanes and the labels of the axis.
+// Draws a run's lanes over time: which request held which lane when, prefill, decode, waste, preemptions, the queue below; and the axis above. The
+// Watch tab has one, a race one for each run. The caller provides the scale, the length of the lanes and the labels of the axis.
 //
 //   painted once per run, size, theme and focus; `show` puts the past at full strength and the rest faint
 
@@ -49,7 +49,7 @@ export class LaneChart {
   }
 
   /**
-   * Paint anew where that is needed; whether it was.
+   ** Repaint if needed; returns whether it was.
    * @param {LaneState} state
    * @param {string} stamp what else the picture depends on
    * @param {() => {scale: LaneScale, axis: number, font: number, end: number}} layout axis: its height; end: where the lanes end
@@ -83,7 +83,7 @@ export class LaneChart {
     return true;
   }
 
-  /** Put it on the surface: what lies left of `x` at full strength, the rest at `faint`. @param {number} x */
+  /** Copy it to the surface: left of `x` at full strength, the rest at `faint`. @param {number} x */
   show(x, faint = 0.22) {
     const { surface } = this;
     const g = surface.begin();
@@ -211,7 +211,7 @@ export class LaneChart {
     }
   }
 
-  /** Who waits, one column a step: its height is the number waiting. @param {Ink} g @param {LaneState} state @param {number} most */
+  /** The queue, one column per step: its height is the number waiting. @param {Ink} g @param {LaneState} state @param {number} most */
   _queue(g, { run, palette, focus }, most) {
     const { scale } = this;
     const base = this.surface.h;

@@ -1,5 +1,5 @@
 // The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over measured time. In a pair of runs the other one's
-// chart stands above or below it, on the same axis.
+// chart is above or below it, on the same axis.
 
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
 import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
@@ -106,7 +106,7 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * The other run of a pair up to the same moment; where it is on screen, above as it was, below as changed.
+   ** The other run of a pair up to the same moment: the original above, the changed one below.
    * @param {ViewState} state @param {{run: Run, name: string}} member @param {string} stamp @param {number} right @param {number} x
    */
   _drawOther(state, member, stamp, right, x) {
@@ -127,7 +127,7 @@ export class LanesView extends LaneChart {
     setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${t(name)}`);
   }
 
-  /** A dashed line where the runs of a pair part. @param {ViewState} state @param {LaneChart} chart @param {Run} run @param {Ink} g */
+  /** A dashed line where the runs of a pair diverge. @param {ViewState} state @param {LaneChart} chart @param {Run} run @param {Ink} g */
   _parting({ pair: { step, charted }, palette }, chart, run, g) {
     if (step === null || !charted.includes(run)) return;
     const x = chart.scale.from(run.indexOf(step));

@@ -1,4 +1,4 @@
-// The forward pass as it ran: every token in order, by request; pads as pads; one row a pass. What does not fit is counted.
+// The forward pass as it ran: every token in order, by request; pads as pads; one row per pass. What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
 import { find, setAttr } from "../parts/dom.js";
@@ -10,7 +10,7 @@ import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
 const GAP = 2;
 
 /**
- * A token, or what stands for several: pads of a row or of a graph, tokens folded.
+ ** A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?: number, bucket?: number | null}} Cell
  * @typedef {Cell & {x: number, y: number, w: number, h: number}} PlacedCell
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
@@ -105,7 +105,7 @@ export class PackedRow extends CanvasView {
     if (passes.length > fits && !presenter) {
       const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 14));
       Object.assign(style, { h: Math.floor((surface.h - lines + 1) / lines), line: 1, font: phone ? 12 : 11 });
-      if (passes.length > lines) { // those between are one line that counts them
+      if (passes.length > lines) { // those in between become one line that counts them
         shown = [...passes.slice(0, Math.max(1, lines - 2)), passes[passes.length - 1]];
         hidden = passes.slice(shown.length - 1, -1);
       }
@@ -142,7 +142,7 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * Too many even for one cell a request: as many as fit, then how many are left.
+   ** Too many even for one cell per request: as many as fit, then how many are left.
    * @param {Ink} g @param {Run} run @param {Pass[]} passes @param {Style} style @param {number} left
    */
   _counted(g, run, passes, style, left) {

@@ -1,4 +1,4 @@
-// Who waits and why, how the token budget was split, lanes and blocks as gauges, and which limit bound. Numbers from the event, words from its caption.
+// The queue and its reasons, how the token budget was split, lanes and blocks as gauges, and which limit bound. Numbers from the event, words from its caption.
 
 import { dims } from "../parts/colours.js";
 import { find, h, setAttr, setStyle, setText } from "../parts/dom.js";
@@ -47,7 +47,7 @@ export class QueueView {
   }
 
   /**
-   * Where the step's time went, as measured; "other" is what no part claims. In an asynchronous run the host works beside the device.
+   * Where the step's time went, as measured; "other" is the rest. In an asynchronous run the host works beside the device.
    * @param {ViewState} state
    */
   _time({ run, frame }) {

@@ -12,7 +12,7 @@ import { doingOf, drawTimeAxis, GUTTER, LaneChart } from "./lane_chart.js";
 
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
 
-/** One rank's lanes and the line above them. */
+/** One rank's lanes and the sentence above them. */
 class Band {
   /**
    * @param {RankLanes} view
@@ -47,7 +47,7 @@ class Band {
     return this.at.i;
   }
 
-  /** Where it stands, in words: at a step, between two, before its first, after its last. A run's own sentences are in its language already. */
+  /** Its position in words: at a step, between two, before its first, after its last. A run's own sentences are translated already. */
   words() {
     const { run } = this;
     const { i, inside } = this.at;
@@ -156,7 +156,7 @@ export class RankLanes {
     return Math.max(1, this.axis.w - GUTTER - 2) / (this.state?.ranks.room || 1);
   }
 
-  /** Where a moment lies. @param {number} moment */
+  /** The position of a moment. @param {number} moment */
   x(moment) {
     return GUTTER + (moment - (this.state?.ranks.from || 0)) * this.per;
   }
@@ -211,7 +211,7 @@ export class RankLanes {
     area.addEventListener("pointerleave", () => this._light(null));
   }
 
-  /** What lies under the pointer, and of which rank. @param {PointerEvent} e */
+  /** What is under the pointer, and in which rank. @param {PointerEvent} e */
   _found(e) {
     const band = this.bands.find((b) => b.stage.contains(/** @type {Node} */ (e.target)));
     if (!band) return null;
@@ -220,7 +220,7 @@ export class RankLanes {
     return found && { ...found, member: band.member };
   }
 
-  /** One request lit, the others of all ranks faint. @param {{request: RunRequest | null, lines: Span[][]} | null} found @param {PointerEvent | null} e */
+  /** Highlight one request and dim the others of all ranks. @param {{request: RunRequest | null, lines: Span[][]} | null} found @param {PointerEvent | null} e */
   _light(found, e = null) {
     this.actions.explain(found && found.lines, e?.clientX, e?.clientY);
     const request = found && found.request;

@@ -1,4 +1,4 @@
-// The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, what its cache takes. Up to the step on screen.
+// The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, the size of its cache. Up to the step on screen.
 
 import { find, h } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
@@ -41,7 +41,7 @@ function startOf(run, request, i) {
   return null;
 }
 
-/** The memory of n cached positions, in words, or null where the model's bytes per position are not known. @param {Run} run @param {number} n */
+/** The memory of n cached positions, in words, or null if the model's bytes per position are unknown. @param {Run} run @param {number} n */
 function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;

@@ -1,4 +1,4 @@
-// Each running request's prompt and its text so far, the new token marked. Prompts and outputs are data: only ever text nodes.
+// Each running request's prompt and its text so far, the new token marked. Prompts and outputs are data: always text nodes.
 
 import { dims } from "../parts/colours.js";
 import { find, h, setStyle, setText } from "../parts/dom.js";
@@ -89,7 +89,7 @@ export class TextsView {
       setText(row.by, request.by);
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
-      const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak changes its text
+      const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak first changes its text
       setText(row.output, tail(output, Math.min(before, output.length, leaves), OUTPUT));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
       setText(row.masked, masked && total > leaves ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}` : "");

@@ -1,4 +1,4 @@
-// What the address holds of the Watch tab: run, step, selection, view and theme, so that a link shows the same; and a spec as text, short enough for it.
+// The address of the Watch tab: run, step, selection, view and theme, so that a link shows the same; and a spec as text, if short enough.
 
 import { jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
@@ -13,14 +13,14 @@ function viewFrom(text) {
 
 const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
-/** The addresses of the run on screen, of all ranks where it has others; none where it came another way. */
+/** The addresses of the run on screen, or of all its ranks; empty if it came another way. */
 const tracesOf = (app) => [app.entry?.trace ?? []].flat();
 
 export class Address {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.due = 0; // the timer of the next write; 0: none is to come
+    this.due = 0; // the timer of the next write; 0: none is pending
     window.addEventListener("hashchange", () => this._follow());
   }
 
@@ -123,7 +123,7 @@ export class Address {
 export const SAMPLING_DEFAULTS = { temperature: 0, top_k: 0, top_p: 1, seed: 0 };
 const MOST_UNPACKED = 2 ** 20; // bytes that a link may inflate to
 
-/** The same text for the same data, whatever the order of its keys; defaults count as given. */
+/** The same text for the same data, regardless of the order of keys; defaults count as given. */
 export function canonical({ requests, arrival_unit: unit }) {
   return JSON.stringify([unit || "step", requests.map((r) => [r.id, r.prompt ?? null, r.prompt_token_ids ?? null, r.arrival,
     Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1))])]);
@@ -133,14 +133,14 @@ async function through(bytes, stream) {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
 }
 
-/** A spec for an address, or null where it is too long for one. */
+/** A spec for an address, or null if it is too long for one. */
 export async function pack(data) {
   const bytes = await through(new TextEncoder().encode(JSON.stringify(data)), new CompressionStream("deflate-raw"));
   if (bytes.length > 6000) return null; // too long for an address
   return btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
 }
 
-/** The spec of an address. Throws where there is none. */
+/** The spec of an address. Throws if there is none. */
 export async function unpack(text) {
   const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
@@ -155,7 +155,7 @@ export function isSpec(spec) {
   return plain(spec.config) && plain(spec.workload) && Array.isArray(spec.workload.requests) && spec.workload.requests.every(plain);
 }
 
-/** The workload in a text that was saved here; null where it is something else. */
+/** The workload in a saved text; null if it is something else. */
 export function savedIn(text) {
   const data = jsonIn(text);
   const requests = (data?.workload || data)?.requests;

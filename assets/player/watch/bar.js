@@ -1,4 +1,4 @@
-// The bar on top: parts, recorded runs, edit, share, export, more, its labels for the run on screen; below it one line that says what this is.
+// The bar on top: parts, recorded runs, edit, share, export, more, and labels for the run on screen; below it one introductory line.
 
 import { h, setText } from "../parts/dom.js";
 import { keep } from "../parts/kept.js";
@@ -86,7 +86,7 @@ export class Bar {
     mark.dataset.source = source;
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
-    for (const mark of root.querySelectorAll(".inferred")) { // another engine does not record it: the rule by which it was inferred
+    for (const mark of root.querySelectorAll(".inferred")) { // not recorded by the other engine: show the rule by which it was inferred
       mark.title = t((header.inferred || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
     }
@@ -101,7 +101,7 @@ export class Bar {
     this.fitChips();
   }
 
-  /** As many preset chips as fit whole, the one that is open always among them; all are under "All runs". */
+  /** Show as many preset chips as fit, always including the open one; all are under "All runs". */
   fitChips() {
     const { app, chips } = this;
     if (!chips.length || app.layout === "phone" || app.presenter) return;
@@ -135,7 +135,7 @@ export class Intro {
     try {
       el.hidden = Boolean(localStorage.getItem(SEEN)) || app.options.embedded;
     } catch {
-      el.hidden = true; // where nothing can be stored it would be shown on every visit
+      el.hidden = true; // without storage it would be shown on every visit
     }
   }
 

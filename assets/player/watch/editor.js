@@ -18,7 +18,7 @@ export class Editor {
     this.app = app;
     this.rows = []; // {el, prompt, tokens, arrival, request}
     this.limits = {};
-    this._opening = false; // a recording of what the form says
+    this._opening = false; // a recording that matches the form
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
@@ -51,7 +51,7 @@ export class Editor {
     if (on) await this._follow();
   }
 
-  /** Fill the form with the run on screen, unless it has edits: those stay until they are given up. False where no engine answers. */
+  /** Fill the form with the run on screen, unless it has edits, which stay until discarded. False if no engine answers. */
   async _follow() {
     if (!(await this.ready())) return false;
     const { run } = this.app;
@@ -66,7 +66,7 @@ export class Editor {
     return (await this.ready()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
-  /** Write again what depends on the language. */
+  /** Rewrite what depends on the language. */
   named() {
     if (!this.state) return;
     this.field("preset").options[0].textContent = t("the run on screen");
@@ -79,7 +79,7 @@ export class Editor {
   /** Another run came on screen. */
   followed() {
     const { app } = this;
-    if (this._opening) this.shown = app.run; // what the form says
+    if (this._opening) this.shown = app.run; // it matches the form
     else if (this.frame.isOpen && this.state) this._follow();
   }
 
@@ -93,7 +93,7 @@ export class Editor {
     return this.asShown !== undefined && this.changed;
   }
 
-  /** Fill the form anew; edits that this overwrites can be brought back. */
+  /** Fill the form again; overwritten edits can be restored. */
   _setAside(fill) {
     const edits = this.edited ? this.spec() : null;
     fill();
@@ -119,7 +119,7 @@ export class Editor {
     return { spec: this.spec(), says: `${count(this.rows.length)} [request|requests], ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
   }
 
-  /** Ask what can be run here, once; false where no engine answers. */
+  /** Ask once what can be run here; false if no engine answers. */
   async ready() {
     if (this.state) return true;
     try {
@@ -211,7 +211,7 @@ export class Editor {
     setText(this.$(".preset-shows"), t(preset.shows));
     this.fill(preset.spec);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
-    if (entry && entry !== this.app.entry) { // its recording is at hand: show it at once
+    if (entry && entry !== this.app.entry) { // it is recorded: show it at once
       this._opening = true;
       this.app.open(entry).finally(() => { this._opening = false; });
     }
@@ -256,7 +256,7 @@ export class Editor {
     for (let n = 0; ; n += 1) if (!taken.has(`r${n}`)) return `r${n}`;
   }
 
-  /** Say so where the form and the picture differ. */
+  /** Show whether form and picture differ. */
   _touch() {
     const { changed } = this;
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
@@ -297,7 +297,7 @@ export class Editor {
     return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.app.visit.visitor, tell));
   }
 
-  /** Return to the run that was under way when the page was last loaded; whether there was one. */
+  /** Return to the run that was in progress before the page was reloaded; whether there was one. */
   async resume() {
     const { left } = this.app.live;
     if (!left || !(await this.ready())) return false;
@@ -356,7 +356,7 @@ export class Editor {
     return preset ? preset.title : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
   }
 
-  /** A spec as it stands in a link, in the shortest form: a preset and what differs from it, else everything. */
+  /** A spec for a link, in the shortest form: a preset and the differences from it, otherwise everything. */
   packed(spec) {
     const preset = this._presetOf(spec);
     if (!preset) return pack(spec);

@@ -51,7 +51,7 @@ function said(copy, field) {
   if (field.checked) copy.setAttribute("checked", "");
 }
 
-/** The name of a file of the run on screen: the run, and the step where the file is of one step. */
+/** The file name for the run on screen: the run, and the step if the file shows one step. */
 function nameOf(app, step = null) {
   const { name, comparison, racer } = app.entry || {};
   const known = comparison ? `${comparison}-${racer}`.replace(/[^\w-]+/g, "-") : name;
@@ -66,7 +66,7 @@ const FILES = {
   plotly: { text: "This step as a figure", note: "HTML, interactive; 5 MB, as Plotly is in it", ending: "figure.html", step: true },
 };
 
-/** Give the visitor the run on screen as a file. kind: png, replay or what the server writes. */
+/** Download the run on screen. kind: png, replay or what the server writes. */
 export async function take(app, kind) {
   const step = app.frame ? app.frame.event.step : 0;
   try {
@@ -95,7 +95,7 @@ export function exportMenu(app) {
   return items;
 }
 
-/** The replay as it came; a run that was streamed in has its pieces. */
+/** The replay as received; a streamed run is assembled from its pieces. */
 async function saveReplay(app) {
   const data = app.document || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
   if (!data) throw new Error("this run is kept nowhere");

@@ -20,7 +20,7 @@ function bytes(n) {
   return `${value >= 100 || size === 1 ? Math.round(value) : value.toPrecision(3)} ${unit}`;
 }
 
-/** The header as [name, words] rows; a row that the header has nothing for is left out. */
+/** The header as [name, words] rows, without rows for which the header has nothing. */
 export function factsOf(run) {
   const { header } = run;
   const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;

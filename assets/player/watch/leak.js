@@ -1,5 +1,5 @@
-// The leak: the requests on screen once more with the mask's wall taken away, run by the engine, or as it was recorded where the page has none.
-// The two runs are a pair: the mask shows what leaked, the texts what came of it.
+// The leak: the requests on screen again with a leaking mask, run by the engine, or recorded if the page has none.
+// The two runs are a pair: the mask shows what leaked, the texts show the effect.
 
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
@@ -15,13 +15,13 @@ export class Leak {
     this.working = ""; // the engine's progress
   }
 
-  /** Whether it can be asked for: the run is over, and there is an engine or a recorded leak. */
+  /** Whether it is available: the run is over, and there is an engine or a recorded leak. */
   get offered() {
     const { app } = this;
     return Boolean((app.server || this._recorded.length) && !app.running && app.run && !app.run.goesOn);
   }
 
-  /** What views are told of it. */
+  /** Its state for views. */
   get state() {
     const { offered, on, working } = this;
     return { offered, on, working };
@@ -47,7 +47,7 @@ export class Leak {
       const answer = recorded ? { url: recorded } : await this._run();
       if (!answer) return;
       const replay = await app.fetch(answer.url);
-      if (app.run !== before.run) return; // another was opened meanwhile
+      if (app.run !== before.run) return; // a different run was opened meanwhile
       const run = new Run(replay);
       const change = firstChange(before.run, run);
       app.pair.open({
@@ -62,7 +62,7 @@ export class Leak {
     }
   }
 
-  /** What the engine kept of it; null where there are no requests to run. */
+  /** What the engine kept of it; null if there are no requests to run. */
   async _run() {
     const { app } = this;
     const spec = await app.editor.specOnScreen();

@@ -1,5 +1,5 @@
-// A run as it happens: keeps the last picture until the first step is here, and comes back to it if the run fails: what ran until then is one
-// click away. The session storage names the run under way, so that the page finds it when it is loaded again.
+// A run as it happens: keeps the previous picture until the first step arrives, and returns to it if the run fails; the partial run is then one
+// click away. The session storage names the run in progress, so that a reloaded page finds it.
 
 import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
@@ -14,7 +14,7 @@ export class Live {
     this.app = app;
     this.id = null;
     this.going = false;
-    this.run = null; // the run under way, or the last one
+    this.run = null; // the run in progress, or the last one
     this.ended = null; // {run, entry} of the last one that reached its end
   }
 
@@ -31,12 +31,12 @@ export class Live {
     });
   }
 
-  /** The run that went on when the page was last loaded: {job, spec}, or null. */
+  /** The run that was in progress before a reload: {job, spec}, or null. */
   get left() {
     return keptData("visit", GOES_ON);
   }
 
-  /** Follow that run from its start on. */
+  /** Follow that run from its start. */
   async resume(tell) {
     const { job } = this.left;
     return this._follow(tell, async () => job);
@@ -65,7 +65,7 @@ export class Live {
             if (app.edge === this) this.show({ run: this.run, entry: null, replay: null, index: 0 });
           }
           if (app.run === this.run) app.extend(delta);
-          else this.run.append(delta.events, delta.captions, delta); // somebody looks at another run meanwhile
+          else this.run.append(delta.events, delta.captions, delta); // the visitor is looking at another run
         }
         if (delta.progress) tell.progress(...progressOf(delta.progress));
         if (delta.done) ended = delta;
@@ -81,7 +81,7 @@ export class Live {
     if (this.run) {
       this.run.goesOn = false;
       this.run.complete = Boolean(ended.done && !ended.error && !ended.stopped);
-      this._entry = ended.url ? { name: null, id: ended.id, url: ended.url } : null; // kept on the server: to export, to fetch again
+      this._entry = ended.url ? { name: null, id: ended.id, url: ended.url } : null; // stored on the server, for exports and reloads
       if (app.run === this.run) {
         app.entry = this._entry;
         app.bar.marks();
@@ -95,7 +95,7 @@ export class Live {
     return !ended.error;
   }
 
-  /** The totals of the whole run, from what the server has kept of it. */
+  /** The totals of the whole run, from the server's stored copy. */
   async _total(run, url) {
     if (!url) return;
     try {
@@ -106,7 +106,7 @@ export class Live {
     if (this.app.run === run) this.app.bar.marks();
   }
 
-  /** Say why. If a run was on screen before, it comes back, and the visitor can switch between the two. */
+  /** Say why it failed. If a run was on screen before, it is restored, and the visitor can switch between the two. */
   _failed(sentence, before, tell) {
     if (!this.run || !before.run || this.app.edge !== this) return tell.failed(sentence);
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
@@ -118,12 +118,12 @@ export class Live {
     return offer(before, failed, whole);
   }
 
-  /** The run that goes on, on screen again. */
+  /** Show the run in progress again. */
   back() {
     if (this.run && this.app.run !== this.run) this.show({ run: this.run, entry: null, replay: null, index: this.run.length - 1 });
   }
 
-  /** The run on screen, to come back to. */
+  /** Remember the run on screen, to return to it. */
   _held() {
     const { run, entry, replay, index } = this.app;
     return { run, entry, replay, index };
@@ -132,11 +132,11 @@ export class Live {
   /** Put a run on screen at one of its steps. */
   show({ run, entry, replay, index }) {
     Object.assign(this.app, { run, entry, replay });
-    this.app.editor.shown = run; // the form stays: it says what was asked
+    this.app.editor.shown = run; // the form stays: it has what was requested
     this.app.entered({ step: run.length ? run.stepOf(Math.min(index, run.length - 1)) : null });
   }
 
-  /** How far the step on screen is behind the run that goes on. */
+  /** How far the step on screen is behind the run in progress. */
   draw() {
     const { app } = this;
     const badge = app.$(".live-badge");

@@ -1,14 +1,14 @@
 // Runs from elsewhere: a file of this machine, an address that the page's own address names (?trace=URL or #trace=URL), or a recorded
-// comparison. A replay is opened here; a trace or another engine's recording goes to the server, which reads it in a process of its own.
+// comparison. A replay is opened here; a trace or another engine's recording goes to the server, which reads it in a separate process.
 //
 // The browser fetches an address, never the server: it can reach only what the visitor can, without cookies, and another site hands out a file only if
-// it allows that (CORS). Only this page's origin and the hosts that it was started with are asked; the page's policy (CSP) holds the same line.
+// it allows that (CORS). Only this page's origin and the hosts that it was started with are contacted; the page's policy (CSP) enforces the same.
 
 import { jsonIn } from "../parts/dom.js";
 import { comparisonUrl } from "../parts/server.js";
 import { inLanguage } from "../parts/speech.js";
 
-const MOST = 32 * 2 ** 20; // bytes, where no server says otherwise
+const MOST = 32 * 2 ** 20; // bytes, unless the server says otherwise
 const WHAT = { file: "The file", address: "The run at this address", comparison: "This run of a comparison" };
 
 /** A file that the visitor chooses, or several: the ranks of one engine. */
@@ -83,7 +83,7 @@ function allowed(app, address) {
   return url;
 }
 
-/** The text of a stream, unpacked where it is packed; throws where it is larger than the limit. */
+/** The text of a stream, decompressed if needed; throws if it is larger than the limit. */
 async function textOf(app, stream) {
   const most = app.options.uploadBytes || MOST;
   const bytes = await bytesOf(stream, most);
@@ -97,7 +97,7 @@ async function textOf(app, stream) {
   return new TextDecoder().decode(unpacked);
 }
 
-/** What a stream holds; throws where it is larger than the limit. */
+/** The content of a stream; throws if it is larger than the limit. */
 export async function bytesOf(stream, most) {
   const chunks = [];
   let size = 0;
@@ -128,7 +128,7 @@ async function openTexts(app, files, entry, wanted = {}) {
   await app.open({ name: null, title: "Uploaded", ...entry, ...answer }, wanted);
 }
 
-/** A replay that came from elsewhere, and says so. */
+/** A replay marked as coming from elsewhere. */
 function uploaded(replay) {
   const { source } = replay.header;
   return { ...replay, header: { ...replay.header, source: source === "simulated" ? source : "uploaded" } };
@@ -138,7 +138,7 @@ const isReplay = (data) => Boolean(data && data.header && Array.isArray(data.eve
 const isRanks = (data) => Boolean(data && Array.isArray(data.ranks) && data.ranks.length && Array.isArray(data.says)
   && data.ranks.every(({ rank, offset, replay }) => Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay)));
 
-/** The replay in a text, of a run or of all ranks, or null where it is something else. */
+/** The replay in a text, of a run or of all ranks, or null if it is something else. */
 function replayIn(text) {
   const data = jsonIn(text);
   return isReplay(data) || isRanks(data) ? data : null;

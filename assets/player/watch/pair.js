@@ -1,5 +1,5 @@
-// Two runs of the same requests, one of them on screen: as it was, and with something changed. Which of them is shown, where
-// they part, and the words about it. what_if.js and leak.js make such pairs.
+// Two runs of the same requests, one of them on screen: the original, and one with something changed. Which of them is shown, where
+// they diverge, and the words about it. what_if.js and leak.js make such pairs.
 
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -11,7 +11,7 @@ export class Pair {
   constructor(app) {
     this.app = app;
     /** @type {Member[]} */
-    this.members = []; // as it was, changed; or none
+    this.members = []; // original, changed; or none
     /** @type {number | null} */
     this.step = null; // the first that differs
     this.leaks = false;
@@ -26,7 +26,7 @@ export class Pair {
   }
 
   /**
-   * members: as it was, changed. caption: of the step where they part, in place of its own. leaks: the second has a hole in its mask.
+   ** members: original, changed. caption: replaces that of the step where they diverge. leaks: the second has a leaking mask.
    * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean}} pair
    */
   open({ members, step, says, caption, leaks = false }) {
@@ -46,19 +46,19 @@ export class Pair {
     return this.members.find((m) => m.run !== this.app.run) || null;
   }
 
-  /** What views are told of it. @returns {PairState} */
+  /** Its state for views. @returns {PairState} */
   get state() {
     const { members, other, charted, step, leaks } = this;
     return { members, other, charted, step, leaks };
   }
 
-  /** Runs whose lanes stand one below the other. */
+  /** Runs whose lanes are drawn one below the other. */
   get charted() {
     return this.leaks ? [] : this.members.map((m) => m.run);
   }
 
   /**
-   * Put one of them, or another run, on screen, at a step.
+   ** Show one of them, or another run, at a step.
    * @param {{run: Run, entry: any, replay: any}} member
    */
   show({ run, entry, replay }, step = this.app.run.stepOf(this.app.index)) {
@@ -77,7 +77,7 @@ export class Pair {
     this.show(this.back, this.back.step);
   }
 
-  /** A run came on screen: one of the two, or the pair is over. */
+  /** A run was put on screen: one of the two, or the pair ends. */
   entered() {
     if (!this.members.some((m) => m.run === this.app.run)) this.members = [];
     this.line.hidden = !this.members.length;

@@ -48,7 +48,7 @@ export class Player {
     this.frame = null;
     this.index = 0;
     /** @type {RunRequest[] | null} */
-    this.focus = null; // the requests that are lit: hovered, else pinned
+    this.focus = null; // the highlighted requests: hovered, otherwise pinned
     this.pinned = null;
     this.hovered = null;
     this.hot = null; // the hovered token: {request, q, row, column, keys}
@@ -56,15 +56,15 @@ export class Player {
     this.following = false; // the live edge
     /** @type {"desk" | "tablet" | "phone"} */
     this.layout = "desk";
-    this.narrow = false; // a tablet on which not all buttons fit
+    this.narrow = false; // a tablet too narrow for all buttons
     this.tab = "mask";
     this.drawn = -1;
     this.lastMs = 0;
     this.pass = Infinity; // the last one, unless chosen
     this.clock = false; // the lanes' axis: steps, or measured seconds
     /** @type {"dark" | "light" | null} */
-    this.chosenTheme = null; // by hand or by the address
-    this.opening = null; // what is being fetched to be shown: an entry; the latest alone is
+    this.chosenTheme = null; // by the visitor or the address
+    this.opening = null; // the entry being fetched for display; only the latest is shown
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
@@ -145,7 +145,7 @@ export class Player {
     this.opening = entry;
     try {
       const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url));
-      if (this.opening !== entry) return; // another was asked for meanwhile
+      if (this.opening !== entry) return; // another was requested meanwhile
       this.entry = entry;
       this.show(replay, wanted);
     } catch (error) {
@@ -164,7 +164,7 @@ export class Player {
     return this._fetched.get(url);
   }
 
-  /** A replay that is at hand: from a file, or another part's. A broken one leaves what is on screen. */
+  /** Show a replay that is already loaded, from a file or another part. A broken one changes nothing on screen. */
   openReplay(replay, wanted = {}, entry = null) {
     for (const run of (replay.ranks?.map((rank) => rank.replay) || [replay]).map((one) => new Run(one))) for (let i = 0; i < run.length; i += 1) run.frame(i);
     this.entry = entry;
@@ -181,7 +181,7 @@ export class Player {
     this.put({ run: new Run(replay), entry: this.entry, replay }, wanted);
   }
 
-  /** Put a run on screen, held still. */
+  /** Put a run on screen, paused. */
   put({ run, entry = null, replay = null }, wanted = {}) {
     this.transport.toggle(false);
     this.following = false;
@@ -242,7 +242,7 @@ export class Player {
 
   // -- where we are ------------------------------------------------------------------------------------------------------
 
-  /** Go to an index among the steps. by hand: a person asked for it, so the live edge is let go. */
+  /** Go to a step index. by hand: requested by the visitor, so it stops following the live edge. */
   seek(index, byHand = false) {
     if (!this.run || !this.run.length) return;
     const to = clamp(Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0), 0, this.transport.track.length - 1);
@@ -277,7 +277,7 @@ export class Player {
     this.redraw();
   }
 
-  // -- what is lit ----------------------------------------------------------------------------------------------------------
+  // -- highlighting ---------------------------------------------------------------------------------------------------------
 
   /** found: {request, hot, lines} of a view, or null. */
   hover(found, x = 0, y = 0) {
@@ -291,7 +291,7 @@ export class Player {
     if (!same) this.redraw();
   }
 
-  /** Words beside the pointer; null takes them away. */
+  /** Show a tooltip; null hides it. */
   explain(lines, x = 0, y = 0) {
     if (lines) this.tooltip.show(lines, x, y);
     else this.tooltip.hide();
@@ -391,7 +391,7 @@ export class Player {
     if (this.run) this.redraw();
   }
 
-  /** Its element has another size. */
+  /** The size of its element has changed. */
   sized() {
     if (this.presenter && this.root.clientWidth && !hasRoom(this)) return this.present(false);
     const width = this.$(".stage").clientWidth || this.root.clientWidth;
@@ -415,7 +415,7 @@ export class Player {
 
   toast(sentence, ms = 4000, action = null) { showToast(this.root, sentence, ms, action); }
 
-  /** Tell the address, soon. */
+  /** Update the address, soon. */
   changed() {
     if (this.address) this.address.soon();
   }
@@ -431,7 +431,7 @@ export class Player {
   }
 }
 
-/** A player in its markup, as soon as that is styled; the last one is `window.inflight`. */
+/** Create a player in its markup, as soon as that is styled; the last one is `window.inflight`. */
 export const mount = (root, options) => whenStyled(root, () => { window.inflight = new Player(root, options); });
 
 window.Inflight = { mount, icon };

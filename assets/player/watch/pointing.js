@@ -1,12 +1,12 @@
-// Pointing at requests, by pointer or by keys: hover lights one everywhere, a click, a tap or Enter pins it. On a canvas its view says what lies
-// where: `hit(x, y)` under a point, and for arrow keys `places()`, boxes in reading order; elsewhere data-request does.
+// Pointing at requests, by pointer or keys: hover highlights one everywhere, a click, a tap or Enter pins it. On a canvas its view locates
+// items: `hit(x, y)` under a point, and for arrow keys `places()`, boxes in reading order; elsewhere data-request does.
 
 import { plain } from "../parts/chips.js";
 import { h, setAttr, setText } from "../parts/dom.js";
 import { Glossary } from "../parts/glossary.js";
 import { t, translateLine } from "../parts/speech.js";
 
-/** view: with `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: a click on it is not for pinning. */
+/** view: with `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: clicking it does not pin. */
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
   const find = (e) => {
@@ -89,7 +89,7 @@ export class Cursor {
     this.name = name;
     this.said = h("span", { class: "hidden-text" }, HOW);
     this.option = h("span", { role: "option", class: "cursor-at", "aria-selected": "false", id: `cursor-${name.replaceAll(" ", "-")}` }, this.said);
-    this._shown = ""; // where it was last
+    this._shown = ""; // its last position
     this.el = h("div", { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id }, this.option);
     view.surface.canvas.parentElement.append(this.el);
     this.el.addEventListener("keydown", (e) => this._key(e));
@@ -130,7 +130,7 @@ export class Cursor {
     return this.view.hit(x + w / 2, y + height / 2);
   }
 
-  /** Where it is in the step on screen, and what lies there: said, lit everywhere, in words beside it. */
+  /** Show its position in the step on screen and what is there: announced, highlighted everywhere, with a tooltip. */
   draw() {
     setAttr(this.el, "aria-label", t(this.name));
     if (!this._walked) return setText(this.said, t(HOW));

@@ -24,12 +24,12 @@ export function present(app, on, quiet) {
   if (!on && document.fullscreenElement) document.exitFullscreen();
   app.sized();
   app.changed();
-  if (!on) hideToast(app.root); // it may still tell the keys of what was left
+  if (!on) hideToast(app.root); // it may still show the presenter's keys
   else if (!quiet) app.toast("Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
 }
 
 /**
- * One view alone on the screen, by its name or number; again, or null: all of them.
+ ** Show one view alone, by its name or number; the same again, or null, shows all.
  * @param {App} app
  * @param {string | number | null} view
  */

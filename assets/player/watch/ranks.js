@@ -1,4 +1,4 @@
-// The ranks of one engine: a run each, on one clock. Which of them is on screen, at which moment, or whether all are, as one picture. The
+// The ranks of one engine: a run for each, on one clock. Which of them is on screen, at which moment, or whether all are, as one picture. The
 // ranks and the sentences about them come in one document (visualizer/documents/replay.py).
 
 import { clamp, h } from "../parts/dom.js";
@@ -12,14 +12,14 @@ export class Ranks {
   constructor(app) {
     this.app = app;
     /** @type {Rank[]} */
-    this.members = []; // those that are here, by rank; or none
-    this.doc = null; // what they came in
+    this.members = []; // the loaded ranks, in order; or none
+    this.doc = null; // their document
     this.all = false; // one picture of all
     this.from = this.span = 0; // the moments between which their steps are known
     this.room = 1; // seconds that the picture has room for
     this.number = 0; // the rank on screen
     /** @type {((member: any, index: number | null) => void) | null} */
-    this.alone = null; // where they go on: puts one on screen
+    this.alone = null; // for ranks in progress: puts one on screen
     /** @type {{run: Run, index: number, now: number} | null} */
     this._held = null; // the moment at which a step was put on screen, which lies inside it or after it
     this.line = app.$(".rank-line");
@@ -51,7 +51,7 @@ export class Ranks {
   }
 
   /**
-   * Ranks that go on, all on screen, as they are now: the members of before with more steps, or others.
+   ** Show all ranks in progress in their current state: the same members with more steps, or others.
    * @param {{members: any[], from: number, span: number, room: number}} picture
    * @param {(member: any, index: number | null) => void} alone
    */
@@ -79,7 +79,7 @@ export class Ranks {
     this._times = this._moments.map((moment) => moment.t);
   }
 
-  /** What an address says of them. wanted: {rank: a number, "all" or null, at: seconds or null, step} */
+  /** Apply an address. wanted: {rank: a number, "all" or null, at: seconds or null, step} */
   look(wanted) {
     const { app } = this;
     const member = this.members.find((m) => m.rank === wanted.rank) || this.current || this.members[0];
@@ -89,7 +89,7 @@ export class Ranks {
     app.look(wanted);
   }
 
-  /** What views are told of all of them, where all are on screen. @returns {RanksState | null} */
+  /** The state for views if all are on screen. @returns {RanksState | null} */
   get state() {
     if (!this.all) return null;
     const { members, now, from, span, room, readout } = this;
@@ -101,7 +101,7 @@ export class Ranks {
     return this.members.find((m) => m.run === this.app.run) || null;
   }
 
-  /** Where a page that shows the same opens, beside its step: nothing where no ranks are here. */
+  /** Where a page that shows the same opens, besides its step: empty if there are no ranks. */
   get place() {
     if (!this.current) return {};
     return this.all ? { step: null, rank: null, at: this.now } : { rank: this.current.rank };
@@ -115,7 +115,7 @@ export class Ranks {
     return run.length ? stretch(/** @type {Rank} */ (this.current), Math.min(index, run.length - 1))[0] : 0;
   }
 
-  /** Go to a moment: the run on screen stands at the step that has begun then. */
+  /** Go to a moment: the run on screen goes to the step that has begun by then. */
   hold(now) {
     const { app } = this;
     const at = clamp(now, this.from, this.span);
@@ -126,7 +126,7 @@ export class Ranks {
     app.changed();
   }
 
-  /** Put a rank on screen, at the same moment or at a step of its own. */
+  /** Put a rank on screen, at the same moment or at a given step. */
   choose(member, index = null) {
     if (!member || !this.members.includes(member)) return;
     if (this.alone) return this.alone(member, index);
@@ -151,7 +151,7 @@ export class Ranks {
     app.entered();
   }
 
-  /** All ranks as one picture, at a moment; or the one that was on screen. */
+  /** Show all ranks as one picture, at a moment; or the one that was on screen. */
   showAll(on, now = this.members.length ? this.now : 0) {
     if (on && this.members.length < 2) return;
     if (!on && this.alone) return this.choose(this.current);
@@ -165,7 +165,7 @@ export class Ranks {
     app.changed();
   }
 
-  /** A run came on screen: one of these, one that is beside one of these for a while, or another. */
+  /** A run was put on screen: one of these, one temporarily paired with one of these, or another. */
   entered() {
     const { app } = this;
     if (!this.current && !app.pair.members.length) this.members = [];
@@ -222,7 +222,7 @@ export class Ranks {
     return momentOf(this.now, this.span);
   }
 
-  /** Their numbers for tests and scripts: where each stands. */
+  /** Their current steps, for tests and scripts. */
   standing() {
     return this.members.map((m) => ({ rank: m.rank, ...standing(m, this.now) }));
   }

@@ -47,7 +47,7 @@ function ofThisVisit(app, dialog, kept, again) {
       h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: () => { visit.remove(kept); again(); } }, icon("trash"))));
 }
 
-/** The questions people ask, each a link to its answer and the step that shows it. */
+/** Common questions, each a link to its answer and the step that shows it. */
 function asked(dialog, { title, shows, asked: list }) {
   return h("section", { class: "asked" }, h("h3", {}, title), h("p", {}, shows),
     h("ul", {}, ...list.map(({ name, title: question }) => h("li", {}, h("a", { href: `#part=learn&lesson=questions&stop=${name}`, onclick: () => dialog.close() }, question)))));
@@ -73,7 +73,7 @@ export function showRuns(app) {
   dialog.showModal();
 }
 
-/** A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was for nobody. */
+/** A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was wasted. */
 function lanesOf(run) {
   const lanes = Array.from({ length: run.numLanes }, () => []);
   for (const { lane, from, end, status, laneSpan } of lanePieces(run)) {
@@ -86,7 +86,7 @@ export class Visit {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join(""); // tells the server who asks
+    this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join(""); // identifies the visitor to the server
     this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
   }
 

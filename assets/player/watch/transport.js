@@ -37,12 +37,12 @@ export class Transport {
     return this.app.ranks.all ? this.app.ranks : this.app.run;
   }
 
-  /** The present place on it. */
+  /** The current place on it. */
   get place() {
     return this.app.ranks.all ? this.app.ranks.at : this.app.index;
   }
 
-  /** What its buttons do, by data-act, and the keys, which KEYS names. far: as many steps at once. False where it is none of ours. */
+  /** Do what a button (data-act) or key (KEYS) stands for. far: that many steps at once. False if it is not ours. */
   act(name, far = 1) {
     const { app } = this;
     const verbs = {
@@ -134,7 +134,7 @@ function leave(app) {
   else if (app.presenter) app.present(false);
 }
 
-/** Select the next request of those in lanes and those that wait, in that order. */
+/** Select the next request: first those in lanes, then those that wait. */
 function selectNext(app, by) {
   if (!app.frame) return;
   const present = [...new Set([...app.frame.lanes.map((l) => l.request).filter(Boolean), ...app.frame.waiting.map((w) => w.request)])];

@@ -1,9 +1,9 @@
-// All that views know of the player: the state that each draw gives them, and what they can ask for.
+// Everything views get from the player: the state for each draw, and the actions they can call.
 
 import { clamp } from "../parts/dom.js";
 
 /**
- * One step of the run on screen and how it is looked at.
+ ** One step of the run on screen and how it is viewed.
  * @param {App} app
  * @returns {ViewState}
  */

@@ -1,4 +1,4 @@
-// What the model uses of what the mask permits: real attention weights of one layer and head, fetched for a step that stays.
+// How the model uses what the mask permits: real attention weights of one layer and head, fetched once a step stays on screen.
 
 export class Weights {
   /** @param {App} app */
@@ -18,14 +18,14 @@ export class Weights {
     this.error = null; // a sentence
   }
 
-  /** Only runs that the server keeps can be computed again. */
+  /** Only runs stored on the server can be computed again. */
   get offered() {
     const { app } = this;
     return Boolean(app.server && !app.running && !app.leak.on && app.runId && app.run.header.model && app.run.header.model.layers);
   }
 
   /**
-   * What a view is told: whose weights, and the weights of a pass, null until they are here.
+   ** The state for a view: which weights, and those of a pass, null until they have arrived.
    * @param {Frame} frame
    * @param {Pass | null} pass
    * @returns {WeightsState}
@@ -54,7 +54,7 @@ export class Weights {
       }
       if (app.run !== run) return;
       if (answer.error) {
-        if (this.head > 0 && /no head/.test(answer.error)) this.head = 0; // past the last head: begin again
+        if (this.head > 0 && /no head/.test(answer.error)) this.head = 0; // past the last head: start over
         else this.error = answer.error;
         this.known.delete(key);
       } else this.known.set(key, new Map(answer.segments.map((s) => [s.request, s])));

@@ -1,5 +1,5 @@
-// What if: the requests on screen twice more, the second time with a setting changed that their policy takes. The two runs are a pair, shown where
-// they part.
+// What if: the requests on screen run twice again, the second time with one setting changed. The two runs are a pair, shown where
+// they diverge.
 
 import { showCard } from "../parts/floating.js";
 import { h, setText } from "../parts/dom.js";
@@ -17,7 +17,7 @@ const NUMBERS = [
 const SWITCHES = [["chunked_prefill", "Prompts in chunks"], ["prefill_first", "Prefill before decode"], ["prefix_caching", "Prefix cache"]];
 
 /**
- * The settings that can be changed: name, present value, and others to try. The one that held the step back comes first.
+ ** The settings that can be changed: name, current value, and others to try. The one that limited the step comes first.
  * @param {any} config
  * @param {Policy[]} policies
  * @param {string} binding
@@ -70,7 +70,7 @@ export async function showWhatIf(app) {
     ])), message);
 }
 
-/** Run both and show them; a sentence where that failed. */
+/** Run both and show them; returns a sentence if that failed. */
 async function fork(app, spec, { says, knob, value }, tell) {
   const { editor } = app;
   const before = app.run;
@@ -79,7 +79,7 @@ async function fork(app, spec, { says, knob, value }, tell) {
     tell("Starting the engine.");
     const answer = await app.server.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index }) => tell(ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
     const { runs, ...doc } = await app.fetch(answer.url);
-    if (app.run !== before) return null; // another was opened meanwhile
+    if (app.run !== before) return null; // a different run was opened meanwhile
     const said = inLanguage(doc);
     const members = runs.map((run, n) => ({ ...run, ...said.runs?.[n] })).map((replay, n) => ({ run: new Run(replay), entry: { name: null, ...answer.runs[n] }, replay, name: said.names[n] }));
     const [, changed] = members;

@@ -1,5 +1,5 @@
-// The cells of a mask as ink: exact, or by their weight where the model's attention is asked for, or as tiles where they do not fit. Knows the
-// geometry that it is given, nothing of labels and pointers.
+// Draws the cells of a mask: exact, or by attention weight if requested, or as tiles if they do not fit. It works on a given
+// geometry, without labels and pointers.
 
 import { dims, rgbOf } from "../../parts/colours.js";
 import { clamp } from "../../parts/dom.js";
@@ -53,7 +53,7 @@ export function inkLeaks(g, palette, at, items, focus) {
 }
 
 /**
- * The allowed cells, each as strong as its weight against the strongest of its row.
+ ** The allowed cells, each as strong as its weight relative to the strongest in its row.
  * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {Map<string, {weights: number[][]}>} weights
  */
 export function inkWeights(g, palette, at, items, window, focus, weights) {
@@ -131,7 +131,7 @@ export class Tiles {
     g.drawImage(this.canvas, at.gutter, at.top, areaW, areaH);
   }
 
-  /** An image of this size, and room for the share of each of its pixels. @param {number} W @param {number} H */
+  /** An image of this size, and an array for the share of each pixel. @param {number} W @param {number} H */
   _sized(W, H) {
     const canvas = this.canvas;
     if (!this._image || canvas.width !== W || canvas.height !== H) {

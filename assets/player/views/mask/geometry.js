@@ -1,11 +1,11 @@
-// Where a mask's cells lie and how much of each pixel is allowed, as numbers. Pure: knows no canvas.
+// Where a mask's cells lie and how much of each pixel is allowed, as numbers. Pure, without a canvas.
 
 const MAX_CELL = [44, 46];
 export const BAND = 22; // the letters above the keys
 export const KEY_TEXT = 46; // key tokens, written upwards where columns are wide enough
 
 /**
- * The part of a pass that is looked at, [first query, end, first key, end]: all of it, unless zoomed to a view or a request that is there.
+ ** The visible part of a pass, [first query, end, first key, end]: all of it, unless zoomed to a view or to a request in it.
  * @param {Pass} pass
  * @param {{view?: number[], request?: RunRequest} | null} zoom
  * @returns {number[]}
@@ -31,7 +31,7 @@ export function columnsOf(w, view, big) {
 }
 
 /**
- * Cells to pixels. exact: every cell has a device pixel at least.
+ ** Cells to pixels. exact: every cell has at least one device pixel.
  * @param {{w: number, h: number, d: number}} size of the canvas; d: device pixels per CSS pixel
  * @param {number[]} view
  * @param {number} big

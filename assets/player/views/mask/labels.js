@@ -1,4 +1,4 @@
-// What stands around and over a mask's cells: rules, letters and words, the hovered token, the minimap.
+// What is drawn around and over a mask's cells: rules, letters and words, the hovered token, the minimap.
 
 import { dims } from "../../parts/colours.js";
 import { t } from "../../parts/speech.js";
@@ -7,7 +7,7 @@ import { BAND } from "./geometry.js";
 import { visible } from "../../run/passes.js";
 
 /**
- * Lines between cells where cells are large, between requests always.
+ ** Lines between requests, and between cells if they are large.
  * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number} right @param {number} bottom
  */
 export function inkRules(g, palette, at, items, right, bottom) {
@@ -141,7 +141,7 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
 }
 
 /**
- * The whole mask in a corner, the view framed; where it lies.
+ ** The whole mask in a corner, with the view framed; returns its position.
  * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {number} right @param {number} room
  */
 export function inkMinimap(g, palette, at, pass, right, room) {

@@ -1,5 +1,5 @@
-// The attention mask of one pass: queries down, keys across. Exact cells where they fit, else tiles by difference arrays in
-// O(rows + pixels). passes.js alone says who may attend to whom; ink, words, tools and pointers have files of their own.
+// The attention mask of one pass: queries down, keys across. Exact cells where they fit, otherwise tiles by difference arrays in
+// O(rows + pixels). passes.js alone says who may attend to whom; cells, labels, tools and pointers have separate files.
 
 import { dims } from "../../parts/colours.js";
 import { clamp, find, setAttr, setText } from "../../parts/dom.js";
@@ -60,7 +60,7 @@ export class MaskView extends CanvasView {
   }
 
   /**
-   * The keys' tokens, where columns leave room: across if each fits its column, else upwards.
+   ** The keys' tokens, if columns leave room: horizontal if each fits its column, otherwise vertical.
    * @param {Run} run @param {Palette} palette @param {Pass} pass @param {number[]} view @param {number} cw @param {number} big
    */
   _keyWords(run, palette, pass, view, cw, big) {
@@ -152,7 +152,7 @@ export class MaskView extends CanvasView {
     return this.state && this.drawn && explainCell(this.state, this.drawn, q, k);
   }
 
-  /** What lies under the pointer: a key, a query or a cell, and what to say of it. @param {number} x @param {number} y @returns {Found | null} */
+  /** What is under the pointer: a key, a query or a cell, and its description. @param {number} x @param {number} y @returns {Found | null} */
   hit(x, y) {
     const cell = this.cellAt(x, y);
     if (!cell) return null;

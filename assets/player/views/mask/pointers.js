@@ -1,4 +1,4 @@
-// Zooming and moving about in a mask: wheel, double click, two fingers, drag, and drag on the minimap.
+// Zooming and panning in a mask: wheel, double click, two fingers, drag, and drag on the minimap.
 
 import { clamp } from "../../parts/dom.js";
 
@@ -40,7 +40,7 @@ export function maskPointers(mask) {
     return [clamp((y - at.top) / (at.ch * at.rows), 0, 1), clamp((x - at.gutter) / (at.cw * at.cols), 0, 1)];
   };
   /**
-   * `view` with `times` as many cells; what was at the shares `from` is then at `to`.
+   ** `view` with `times` as many cells; the point at the shares `from` moves to `to`.
    * @type {(view: number[], times: number, from: number[], to: number[], pass: Pass) => number[]}
    */
   const scaled = (view, times, from, to, { nq, nk }) => {

@@ -11,7 +11,7 @@ export class MaskTools {
     this._signature = "";
   }
 
-  /** Make them again where their labels have changed. @param {ViewState} state */
+  /** Recreate them if their labels have changed. @param {ViewState} state */
   show(state) {
     const { mask } = this;
     const { actions } = mask;
