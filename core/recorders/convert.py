@@ -414,6 +414,8 @@ def check_facts(recording: Recording) -> None:
     """Raises InvalidTrace for a header without what every step is drawn with."""
     if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
         raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
+    if recording.header["num_blocks"] == 0:
+        raise InvalidTrace(f"{recording.name} is of a model without a KV cache, whose steps cannot be drawn.")
 
 
 def trace_header(recording: Recording, model: Path | None, start: float, absent: Iterable[str], notes: Iterable[str]) -> Header:

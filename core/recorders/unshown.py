@@ -4,31 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-# The value with which there is nothing to say, and the sentence for any other.
-_SENTENCES: dict[str, tuple[Any, str]] = {
+# The values with which there is nothing to say, and the sentence for any other.
+_SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
     "pipeline_parallel_size": (
-        1,
+        (1,),
         "Pipeline parallelism: several batches are in flight at once, so steps overlap, and a running request that computes nothing in one "
         "may be in another.",
     ),
     "kv_connector": (
-        None,
+        (),
         "KV connector: what it loads is shown as prefix-cache hits and what it saves not at all; why a request waits for it is not recorded.",
     ),
     "max_loras": (
-        None,
+        (),
         "LoRA: which adapter a request uses is not recorded, nor that one waits until an adapter's place is free.",
     ),
     "task": (
-        "generate",
+        ("generate",),
         "Pooling: a request ends when its prompt has been computed; its vector or score is not recorded.",
     ),
     "multimodal": (
-        False,
+        (False,),
         "Multimodal: images, audio and video are shown as the placeholder tokens of their prompts; the encoder's work is not recorded.",
     ),
+    "two_way_media": (
+        (False,),
+        "Multimodal: the tokens of one image attend to each other in both directions, while masks are drawn causal.",
+    ),
+    "attention": (
+        ("decoder", "hybrid", "attention_free", "encoder_decoder"),
+        "Encoder: every token attends to its whole prompt, while masks are drawn causal.",
+    ),
     "encoder_decoder": (
-        False,
+        (False,),
         "Encoder and decoder: only the decoder's tokens are shown; the encoder's work is not recorded.",
     ),
 }
@@ -36,4 +44,4 @@ _SENTENCES: dict[str, tuple[Any, str]] = {
 
 def unshown(facts: dict[str, Any]) -> list[str]:
     """What is not shown of an engine with these facts; an engine that does not state one has nothing said of it."""
-    return [sentence for fact, (nothing, sentence) in _SENTENCES.items() if facts.get(fact) not in (None, nothing)]
+    return [sentence for fact, (nothing, sentence) in _SENTENCES.items() if facts.get(fact) not in (None, *nothing)]

@@ -20,7 +20,7 @@ from zipfile import ZipFile
 import pytest
 
 from core.errors import InvalidTrace
-from core.recorders.convert import trace_header
+from core.recorders.convert import check_facts, trace_header
 from core.recorders.raw import read_raw
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
 from core.recorders.vllm.inflight_vllm.recorder import Recorder, _Recording
@@ -174,6 +174,9 @@ def test_what_an_engine_does_beside_its_steps_is_noted(path):
     facts.update(max_num_seqs=1, max_num_batched_tokens=16, num_blocks=4)
     notes = trace_header(recording, None, 0.0, absent=(), notes=()).notes
     assert [note.partition(":")[0] for note in notes] == ["KV connector", "Pooling"]
+    facts["num_blocks"] = 0
+    with pytest.raises(InvalidTrace, match="model without a KV cache"):
+        check_facts(recording)
 
 
 def test_a_scheduler_of_ones_own_is_named(path):

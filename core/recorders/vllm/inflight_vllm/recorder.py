@@ -96,6 +96,8 @@ _PARTS = {
     "max_loras": "lora_config.max_loras",
     "task": "model_config.runner_type",
     "multimodal": "model_config.is_multimodal_model",
+    "two_way_media": "model_config.is_mm_prefix_lm",
+    "attention": "model_config.attn_type",
     "encoder_decoder": "model_config.is_encoder_decoder",
 }  # what else vLLM can be run with, and where its configuration says so
 
