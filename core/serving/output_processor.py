@@ -239,7 +239,7 @@ class OutputProcessor:
         self._release(stream)
         if not isinstance(error, InvalidRequest):
             self.metrics.finished(stream, "error")
-        stream.call(lambda: stream.fail(error))
+        stream.call(stream.fail, error)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

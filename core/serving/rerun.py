@@ -26,8 +26,8 @@ from core.engine.recorder import Window
 from core.errors import InflightError, InvalidConfig, first_sentence
 from core.runner.engine import Engine
 from core.runner.threads import CORE_SHARES
-from core.serving.engine_thread import Pace
 from core.serving.event_log import LogEntry, ServedStep
+from core.serving.pace import Pace
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.workload.request import Request

@@ -98,9 +98,9 @@ class TokenStream:
         if self.times.first_token is None:
             self.times.first_token = t
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Callable[..., None], *args: Any) -> None:
         """Have the stream's loop call one of the functions below."""
-        call_in(self.loop, function)
+        call_in(self.loop, function, *args)
 
     # -- from the engine's thread, through the loop -----------------------------------------------------------------
 
