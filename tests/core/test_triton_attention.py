@@ -127,7 +127,10 @@ def test_padded_lists_change_nothing(window):
     assert torch.equal(padded.mine(), made.mine())
 
 
-@pytest.mark.parametrize(("poison", "window"), [(math.nan, None), (math.nan, 20), (math.inf, None)])
+@pytest.mark.parametrize(
+    ("poison", "window"),
+    [(math.nan, 20), pytest.param(math.nan, None, marks=pytest.mark.slow), pytest.param(math.inf, None, marks=pytest.mark.slow)],
+)
 def test_what_is_not_finite_stays_with_its_request(poison, window):
     """In any slot but a request's own: those of others, the rest of its last block, the trash slot."""
     made = case(*MIXED, 4, 2, window=window, key_block=4)

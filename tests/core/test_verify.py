@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import copy
-import functools
-import json
 import random
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 
 from core import Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.measure.verify import PROOFS, CheckResult, verify
+from core.measure.verify import PROOFS, verify
 from core.models.tokenizer import local_tokenizer
 from core.trace import file
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from visualizer.documents.catalogue import TRACES
+from worlds.examples import tries
+from worlds.forging import Rows, checked, refusal, rows_of, small_runs, steps
 from worlds.small import memory_engine, memory_trace, request
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
-Rows = list[dict[str, Any]]
-
-
-def rows_of(trace: Trace) -> Rows:
-    return [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in trace.lines()]
-
-
-def checked(rows: Rows, **how: Any) -> CheckResult:
-    return verify(file.sealed(rows), **how)
-
-
-def refusal(rows: Rows, **how: Any) -> str:
-    with pytest.raises(InvalidTrace) as caught:
-        checked(rows, **how)
-    return str(caught.value)
-
-
-def steps(rows: Rows) -> Rows:
-    return [r for r in rows if "step" in r]
 
 
 def asked(rows: Rows, request: str) -> dict:
@@ -56,20 +38,9 @@ def first(rows: Rows, name: str) -> dict:
     return next(r for r in steps(rows) if r[name])
 
 
-MIXED = ((9, 5), (3, 8), (14, 3, 1), (2, 1, 2), (6, 4, 2), (5, 6, 4))
-
-
 @pytest.fixture(scope="module")
 def made() -> dict[str, Rows]:
-    """A run of every policy in which lanes, blocks and budget are scarce, and one with shared prefixes."""
-    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4, "num_blocks": 12}
-    traces = {policy: memory_trace(*MIXED, policy=policy, **limits) for policy in POLICIES}
-    traces["prefixes"] = memory_trace((9, 4), (9, 4, 3), (5, 3, 5), max_num_batched_tokens=16, block_size=4, prefix_caching=True)
-    traces["preempted"] = memory_trace(
-        (6, 14), (6, 14), (6, 9, 1), max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=7
-    )
-    assert any(e.preempted for e in traces["preempted"].events) and any(e.kv.prefix_hits for e in traces["prefixes"].events)
-    return {name: rows_of(trace) for name, trace in traces.items()}
+    return small_runs()
 
 
 @pytest.fixture
@@ -82,7 +53,7 @@ def copied(made: dict[str, Rows]) -> Callable[[str], Rows]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
-    for seed in range(12):
+    for seed in range(tries(12)):
         draw = random.Random(seed)
         engine = memory_engine(
             policy, max_num_seqs=draw.choice((1, 2, 3)), max_num_batched_tokens=draw.choice((5, 9, 32)), block_size=draw.choice((2, 4)),
@@ -352,95 +323,6 @@ def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) ->
     assert outcomes == {"believed", "refused"}
 
 
-# -- forged at random: every field of every record, wherever it stands ---------------------------------------------------
-
-BELIEVED = {"token_id", "logprob", "margin"}  # refused where they are absurd, and by a rerun
-
-
-def places(value: Any, path: tuple, name: str) -> Iterator[tuple[tuple, str]]:
-    """Every plain value inside a record: the way to it, which is the same in the file, and the name of its field."""
-    if isinstance(value, tuple):
-        names = getattr(value, "_fields", (name,) * len(value))
-        for index, (inner, its_name) in enumerate(zip(value, names, strict=True)):
-            yield from places(inner, (*path, index), its_name)
-    else:
-        yield path, name
-
-
-def another(value: Any, name: str, draw: random.Random) -> Any:
-    """Another value of the kind; for what is bounded and not replayed an absurd one."""
-    if name in BELIEVED:
-        return {"token_id": 50, "logprob": 0.5, "margin": -1.0}[name]
-    if name == "bucket" or value is None:
-        return 10**9
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        return value + draw.choice((-1, 1, 2, 10**9))
-    if isinstance(value, float):
-        return draw.choice((-1.0, value + 1e9))
-    words = (
-        "packed",
-        "padded",
-        "prefill",
-        "decode",
-        "before",
-        "after",
-        "length",
-        "stop",
-        "none",
-        "lanes",
-        "budget",
-        "blocks",
-        "r0",
-        "r1",
-        "nobody",
-    )
-    return draw.choice([w for w in words if w != value])
-
-
-@pytest.mark.parametrize("policy", [*POLICIES, "prefixes", "preempted"])
-def test_no_field_of_any_event_can_be_forged(made: dict[str, Rows], policy: str) -> None:
-    """But for the tokens and their probabilities, which a rerun proves, and small changes of times."""
-    draw, seen = random.Random(7), set()
-    for _ in range(120):
-        rows = copy.deepcopy(made[policy])
-        row = draw.choice(steps(rows))
-        facts = StepEvent.from_json(row).to_json()
-        path, name = draw.choice([place for field, value in facts.items() for place in places(value, (field,), field)])
-        *way, last = path
-        holder = functools.reduce(lambda inner, key: inner[key], way, row)
-        before, holder[last] = holder[last], another(holder[last], name, draw)
-        seen.add(name)
-        try:
-            checked(rows)
-        except InvalidTrace:
-            continue
-        pytest.fail(f"step {row['step']}, {path} ({name}): {holder[last]!r} for {before!r}")
-    assert len(seen) > 15
-
-
-def test_no_record_can_be_dropped_doubled_or_moved(made: dict[str, Rows]) -> None:
-    draw = random.Random(3)
-    lists = [name for name, kind in get_type_hints(StepEvent).items() if get_origin(kind) is tuple]
-    for _ in range(200):
-        rows = copy.deepcopy(draw.choice(list(made.values())))
-        row = draw.choice(steps(rows))
-        name = draw.choice([n for n in lists if row.get(n)])
-        index = draw.randrange(len(row[name]))
-        deed = draw.choice(("drop", "double", "swap"))
-        if deed == "drop":
-            del row[name][index]
-        elif deed == "double":
-            row[name].insert(index, row[name][index])
-        elif len(row[name]) > 1:
-            other = (index + 1) % len(row[name])
-            row[name][index], row[name][other] = row[name][other], row[name][index]
-        else:
-            continue
-        refusal(rows)
-
-
 # -- what is known, and how ----------------------------------------------------------------------------------------------
 
 
@@ -450,15 +332,6 @@ def test_the_docs_have_the_table() -> None:
 
 
 def test_every_fact_of_a_trace_is_in_the_table(made: dict[str, Rows]) -> None:
-    told = {
-        word
-        for fact in PROOFS
-        for word in fact.replace(",", "")
-        .replace("header.", "")
-        .replace("event.", "")
-        .replace("request.", "")
-        .replace(".", " ")
-        .split()
-    }
+    told = {word for fact in PROOFS for word in re.findall(r"\w+", fact)}
     assert set(StepEvent._fields) <= told
     assert {f.name for f in fields(Header)} - {"more", "arrival_unit"} <= told
