@@ -134,11 +134,8 @@ def test_ratios_compare_the_same_requests(measured):
     assert whole["workload"]["requests"] == TINY.requests and whole["output_tokens"] == whole["workload"]["output_tokens"]
     for name in ("transformers-continuous", "generate-waves"):
         theirs = found[name]
-        assert (
-            theirs["workload"] == compared["workload"]
-            and theirs["output_tokens"] == compared["output_tokens"]
-            and not theirs["cut"]
-        )
+        assert theirs["workload"] == compared["workload"] and theirs["output_tokens"] == compared["output_tokens"]
+        assert not theirs["cut"]
         ratio = next(r for r in data["report"]["ratios"] if r["than"] == name)
         assert ratio["median"] == pytest.approx(compared["output_tok_s"] / theirs["output_tok_s"], abs=1e-6)
         assert theirs["output_tok_s"] == pytest.approx(theirs["output_tokens"] / theirs["seconds"], rel=0.01)
@@ -159,9 +156,8 @@ def test_what_the_events_say_is_in_the_result(measured):
     assert len(whole["recording"]["slowdowns"]) == TINY.repeats
     for shape in TINY.decode:
         step = found[f"{shape.name}-decode"]
-        expected = (step["weight_bytes"] + step["kv_bytes_per_token"] * step["lanes"] * step["context"]) / step[
-            "bandwidth_bytes_s"
-        ]
+        read = step["weight_bytes"] + step["kv_bytes_per_token"] * step["lanes"] * step["context"]
+        expected = read / step["bandwidth_bytes_s"]
         assert step["floor_s"] == pytest.approx(expected, rel=0.1) and 0 < step["share"] < 1
         assert step["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2 and not step["run"]["cut"]  # K and V, layers, heads, size, bytes
     greedy, logits = found["accuracy"]["greedy"], found["accuracy"]["logits"]
@@ -445,13 +441,7 @@ def test_the_command_writes_resumes_and_prints(tmp_path, monkeypatch):
     assert [name for name, part in data["parts"].items() if part["status"] == "done"] == ["llama-3.2-1b-decode", "generate-waves"]
 
 
-@pytest.mark.parametrize(
-    "args, reason",
-    [
-        ([], "needs a CUDA device"),
-        (["--resume"], "give --out too"),
-    ],
-)
+@pytest.mark.parametrize("args, reason", [([], "needs a CUDA device"), (["--resume"], "give --out too")])
 def test_the_command_refuses(args, reason):
     if torch.cuda.is_available() and not args:
         pytest.skip("a GPU is here, so the command would run")
