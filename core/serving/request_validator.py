@@ -120,9 +120,11 @@ class RequestValidator:
         limits = self._limits
         with self._counting:
             if self._under_way.total() >= limits.max_requests:
-                raise TooManyRequests(f"{limits.max_requests:,} requests are under way, which is all this server takes.")
+                raise TooManyRequests(f"{limits.max_requests:,} requests are in progress, which is this server's limit.")
             if self._under_way[client] >= limits.max_requests_per_client:
-                raise TooManyRequests(f"{limits.max_requests_per_client:,} of your requests are under way; more are not taken.")
+                raise TooManyRequests(
+                    f"{limits.max_requests_per_client:,} of your requests are in progress, which is the limit per client."
+                )
             self._under_way[client] += 1
 
     def release_slot(self, client: str) -> None:

@@ -207,7 +207,7 @@ def test_more_requests_than_are_taken_are_told_when_to_come_again(server):
     answer = server.post("/generate", ENDLESS)
     told = answer.json()["error"]
     assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
-    assert told["type"] == "rate_limit_error" and told["message"].startswith("30 of your requests are under way")
+    assert told["type"] == "rate_limit_error" and told["message"].startswith("30 of your requests are in progress")
     answer = server.post("/v1/completions", {"model": MODEL, "prompt": ["a"] * 5, "n": 5})
     assert answer.status_code == 429
     for made in taken:

@@ -167,7 +167,7 @@ export class Run {
     return (this.translations[speaking()] || this.captions)[i] || null;
   }
 
-  /** Put another sentence before a step's caption. @param {number} i @param {Span[]} say */
+  /** Replace a step's caption; the old one moves to its reasons. @param {number} i @param {Span[]} say */
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
       const caption = captions[i] || { say: [], why: [], waits: "", bound: "" };
