@@ -31,7 +31,21 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from core.errors import InvalidConfig, shown
 
-Limit = Literal["lanes", "budget", "blocks", "margin", "reads", "recovery", "barrier", "prefill", "phase", "policy", "none"]
+Limit = Literal[
+    "lanes",
+    "budget",
+    "blocks",
+    "margin",
+    "reads",
+    "recovery",
+    "barrier",
+    "prefill",
+    "phase",
+    "policy",
+    "chunk",
+    "unrecorded",
+    "none",
+]
 LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 
@@ -42,7 +56,8 @@ class Why(NamedTuple):
     free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
     phase: the step computes prompts alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that the step
     may still read. recovery: a request has given way, and none joins until one finishes.
-    policy: a user's policy lets no request join yet. none: no limit bound.
+    policy: a user's policy lets no request join yet. chunk: another engine computes at most so many tokens (total) of a prompt in one step.
+    unrecorded: another engine does not record it. none: no limit bound.
     """
 
     limit: Limit

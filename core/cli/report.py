@@ -46,7 +46,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
             str(life.num_tokens),
             _step(life.first_step),
             _step(life.finish_step),
-            life.finish_reason or "unfinished",
+            "from outside" if life.finish_reason == "cancelled" and trace.header.engine else life.finish_reason or "unfinished",
             seconds(life.ttft_s),
             seconds(life.e2e_s),
             one_line(trace.text(life.request)) if writes else "(simulated)",

@@ -9,23 +9,21 @@ Knows nothing of the process that recorded.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from core.config import EngineConfig
 from core.errors import InflightError, InvalidTrace
-from core.recorders.groups import WINDOWS, infer_windows, kv_groups, windows_of
+from core.recorders.groups import infer_windows
 from core.recorders.raw import Recording, gathered, is_raw, read_raw
+from core.recorders.recorded_header import check_facts, recorded_config, trace_header
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
-from core.recorders.unshown import unshown
 from core.trace.events import (
     KV,
+    UNRECORDED,
     Admitted,
     Arrived,
     BeforeOrAfter,
@@ -47,21 +45,13 @@ from core.trace.events import (
     Why,
 )
 from core.trace.file import TokenizedRequest
-from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
-from core.trace.inferred import REASONS, why_admitted, why_stalled, why_waiting
+from core.trace.inferred import why_admitted, why_stalled, why_waiting
 from core.trace.run_state import RunState
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
 from core.workload.workload import Workload
 
 _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
-_ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
-_INFERRED = {
-    "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
-    "waiting": "new requests join the end, preempted ones the head",
-    "reasons": REASONS,
-}
-_NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 
 
 @dataclass
@@ -174,7 +164,7 @@ class Conversion:
 
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
-        self._facts = recording.header
+        self._facts, self._config = recording.header, recorded_config(recording)
         self._first_block = self._facts.get("first_block", 1)
         self._aborts = sorted(recording.aborts, key=lambda abort: abort["t"])
         self._run = RunState.of({}, recording.requeues)
@@ -229,9 +219,9 @@ class Conversion:
         overrun = tuple(Overrun(r, given[r]["length"]) for r in rows if r in run.finished or r in aborted)
         unread = {row.request for row in overrun}
         sampled, drafts = self._sample(step, [r for r in rows if r not in unread], given)
-        waiting_why, stall_why = self._why(step, used)
+        drafts += tuple(Draft(r, given[r]["draft"], 0) for r in rows if r in unread and given[r]["draft"])
+        waiting, stall_why = self._waiting(step, used)
         stalled = tuple(Stalled(r, stall_why) for r in run.running if r not in given)
-        waiting = Waiting(len(run.waiting), run.waiting[0], waiting_why) if run.waiting else Waiting(0)
         ended = [(r, reason.rpartition(".")[2].lower()) for r, reason in step.get("finished", ()) if run.lane_of(r) is not None]
         finished = tuple(self._finish(r, _FINISH_REASONS.get(reason, "error")) for r, reason in ended)
         self._lingering = [f.request for f in finished if f.request in later]
@@ -258,7 +248,7 @@ class Conversion:
             finished=(*cancelled, *finished),
             kv=KV(used, self._facts["num_blocks"], tuple(self._changes), tuple(hits)),
             budget=Budget(
-                step["budget"], decode, prefill, max(0, step["budget"] - total), waiting_why.limit if run.waiting else "none"
+                step["budget"], decode, prefill, max(0, step["budget"] - total), waiting.why.limit if waiting.why else "none"
             ),
             overrun=overrun,
             released=tuple(released),
@@ -298,7 +288,8 @@ class Conversion:
     def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
         request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
         lane = next(lane for lane in count() if lane not in self._run.lanes)
-        joins = Admitted(request, lane, why_admitted(segment["length"], left, step["budget"]))
+        budget, longest = self._budget(step), self._facts.get("long_prefill_token_threshold")
+        joins = Admitted(request, lane, why_admitted(segment["length"], left, budget, longest))
         self._run.admit(joins, cached)
         if cached:
             hits.append(PrefixHit(request, cached))
@@ -372,13 +363,22 @@ class Conversion:
                 drafts.append(Draft(request, given[request]["draft"], max(0, len(tokens) - 1)))
         return tuple(sampled), tuple(drafts)
 
-    def _why(self, step: dict[str, Any], used: int) -> tuple[Why, Why]:
-        """Why the head of the queue waits, and why a running request computes nothing."""
-        facts, tokens = self._facts, self._run.num_tokens[self._run.waiting[0]] if self._run.waiting else 0
-        budget = step["budget"] - sum(s["length"] for s in step["segments"]), step["budget"]
-        lanes = facts["max_num_seqs"] - len(self._run.lanes), facts["max_num_seqs"]
+    def _waiting(self, step: dict[str, Any], used: int) -> tuple[Waiting, Why]:
+        """The queue, whose length and head are as recorded where they are, and why a running request computes nothing."""
+        facts, run, budget = self._facts, self._run, self._budget(step)
+        lanes = facts["max_num_seqs"] - len(run.lanes), facts["max_num_seqs"]
         blocks = facts["num_blocks"] - used, facts["num_blocks"]
-        return why_waiting(tokens, lanes, budget, blocks, facts["block_size"]), why_stalled(budget, blocks)
+        stall_why = why_stalled(budget, blocks, bool(step["preempted"]) or self._config.policy.victim == "blocked")
+        head = step.get("head") if step.get("head") in run.waiting else run.waiting[0] if run.waiting else None
+        length = step.get("waiting", len(run.waiting))
+        if head is None:
+            return Waiting(length), stall_why
+        why = why_waiting(run.num_tokens[head], lanes, budget, blocks, self._config, not run.lanes)
+        return Waiting(length, head, UNRECORDED if step.get("skipped") else why), stall_why
+
+    def _budget(self, step: dict[str, Any]) -> tuple[int, int]:
+        """What is left of the token budget, and all of it."""
+        return max(0, step["budget"] - sum(s["length"] for s in step["segments"])), step["budget"]
 
     def _times(self, step: dict[str, Any]) -> tuple[float, float, float, float]:
         """Start, scheduled, output, end; a step that was scheduled while the one before was computed begins with that one's end."""
@@ -405,100 +405,3 @@ class Conversion:
             for request, known in self._known.items()
         }
         return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
-
-
-# -- the header ------------------------------------------------------------------------------------------------------
-
-
-def check_facts(recording: Recording) -> None:
-    """Raises InvalidTrace for a header without what every step is drawn with."""
-    if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
-        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
-    if recording.header["num_blocks"] == 0:
-        raise InvalidTrace(f"{recording.name} is of a model without a KV cache, whose steps cannot be drawn.")
-
-
-def trace_header(recording: Recording, model: Path | None, start: float, absent: Iterable[str], notes: Iterable[str]) -> Header:
-    """What ran. model: where its files are on this machine, if they are. start: the trace's time 0, in seconds of the recording. absent: what
-    its steps do not say. Raises InvalidConfig or InvalidTrace.
-    """
-    facts = recording.header
-    name = _ENGINES.get(recording.engine, recording.engine)
-    workload = facts.get("workload") or {"name": f"{recording.engine}-recording", "arrival_unit": "s"}
-    config = EngineConfig(
-        policy="continuous",
-        max_num_seqs=facts["max_num_seqs"],
-        max_num_batched_tokens=facts["max_num_batched_tokens"],
-        block_size=facts["block_size"],
-        num_blocks=facts["num_blocks"],
-        prefix_caching=bool(facts.get("prefix_caching")),
-        chunked_prefill=facts.get("chunked") is not False,
-    )
-    if requeues := recording.requeues:  # transformers: see its policy
-        config = replace(config, policy=replace(config.policy, requeue=True, victim="blocked"))
-    header = Header(
-        created=facts.get("created", ""),
-        source="recorded",
-        engine=EngineFacts(
-            name=name,
-            version=recording.version,
-            scheduler=facts.get("scheduler"),
-            executor=facts.get("executor"),
-            async_=bool(facts.get("async_scheduling")),
-            rank=recording.rank,
-            ranks=recording.ranks,
-            clock=_clock(facts, start),
-        ),
-        inferred=_INFERRED
-        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {})
-        | ({"waiting": "new requests join the end, and so do preempted ones"} if requeues else {}),
-        absent=("prepare", "sample", *absent, *(("prompts",) if recording.is_hashed else ())),
-        model=replace(_model(model, facts), windows=windows_of(kv_groups(facts))),
-        device="not recorded",
-        device_name="not recorded",
-        dtype=str(facts.get("dtype", "")).removeprefix("torch."),
-        config=config,
-        num_blocks=facts["num_blocks"],
-        kv_groups=kv_groups(facts),
-        workload=workload["name"],
-        arrival_unit=workload["arrival_unit"],
-        versions={name: recording.version},
-        notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *unshown(facts), *notes),
-    )
-    return Header.from_json(header.to_json())  # what was recorded may be anything
-
-
-def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
-    """What its machine's clocks showed at the trace's time 0, `start` seconds into the recording. Recordings that do not tell the clocks
-    have the date at which they began, to the second.
-    """
-    clock, since = facts.get("clock"), round(start * 1e9)
-    if isinstance(clock, dict):
-        return ClockFacts(monotonic_ns=clock["monotonic_ns"] + since, wall_ns=clock["wall_ns"] + since, boot=clock.get("boot"))
-    try:
-        created = datetime.fromisoformat(facts["created"]).astimezone(UTC)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return ClockFacts(wall_ns=int(created.timestamp()) * 10**9 + since, whole_seconds=True)
-
-
-def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """What is known of the model: from its configuration where it is here, else what was recorded."""
-    name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
-    if folder is None:
-        return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    layers, heads, size = (
-        config.get("num_hidden_layers", config.get("n_layer")),
-        config.get("num_key_value_heads"),
-        config.get("head_dim"),
-    )
-    bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
-    return ModelFacts(
-        name=name,
-        type=config.get("model_type"),
-        layers=layers,
-        vocab_size=config.get("vocab_size"),
-        context=context or config.get("max_position_embeddings"),
-        kv_bytes_per_token=2 * layers * heads * size * bytes_each if layers and heads and size else None,
-    )

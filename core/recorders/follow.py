@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from core.errors import InflightError, InvalidTrace
-from core.recorders.convert import Conversion, check_facts, trace_header
+from core.recorders.convert import Conversion
 from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw, take
+from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.texts import LEFT_OUT, model_folder
 from core.trace.events import StepEvent
 from core.trace.header import Header

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from core.trace.events import NOTHING_BINDS, Arrived, Pass, Sampled, StepEvent, Why
+from core.trace.events import NOTHING_BINDS, UNRECORDED, Arrived, Pass, Sampled, StepEvent, Why
 from core.trace.header import ExecutionFacts
 
 _ROUNDING = 1e-5  # seconds: times are recorded in microseconds
@@ -68,6 +68,6 @@ def plausible_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
     """Whether a reason names an existing limit with possible numbers. totals: the total of each limit."""
     return (
         why is None
-        or why == NOTHING_BINDS
+        or why in (NOTHING_BINDS, UNRECORDED)
         or (why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)
     )

@@ -16,6 +16,7 @@ _RARE = ("warnings",)  # of a step's fields
 
 
 NOTHING_BINDS = Why("none")
+UNRECORDED = Why("unrecorded")
 
 
 def to_microseconds(seconds: float) -> float:

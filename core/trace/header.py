@@ -75,6 +75,7 @@ class EngineFacts(Facts):
     """Another engine, whose steps these are.
 
     async_: a step is scheduled before the one before it has been read. rank: of `ranks` that share the work, each with a scheduler of its own.
+    long_prefill_token_threshold: the most tokens of a prompt that a step computes while there are other requests; 0 is no limit.
     """
 
     name: str
@@ -85,6 +86,7 @@ class EngineFacts(Facts):
     rank: int | None = None
     ranks: int | None = None
     clock: ClockFacts | None = None
+    long_prefill_token_threshold: int | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"

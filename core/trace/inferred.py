@@ -3,41 +3,60 @@
 from __future__ import annotations
 
 from core.config import EngineConfig
-from core.trace.events import NOTHING_BINDS, StepEvent, Why
+from core.trace.events import NOTHING_BINDS, UNRECORDED, StepEvent, Why
+from core.trace.header import Header
 from core.trace.run_state import RunState
 
-REASONS = "lanes if all are taken, else the token budget if it is spent, else KV blocks"
+REASONS = (
+    "lanes if all are taken, else the token budget if it is spent, else KV blocks if fewer are free than the request needs; "
+    "else why it waits, stalls or is cut is not recorded"
+)
 """The rule in words, as the header of a trace names it."""
 
 
-def why_admitted(length: int, missing: int, budget: int) -> Why:
-    """What limits the first chunk, of `length` tokens, of a request with `missing` tokens to compute."""
-    return Why("budget", length, missing, budget) if length < missing else NOTHING_BINDS
+def why_admitted(length: int, missing: int, budget: tuple[int, int], longest: int | None) -> Why:
+    """What limits the first chunk, of `length` tokens, of a request with `missing` tokens to compute. budget: (left of it after the step, total).
+    longest: a chunk that the engine computes beside other requests, None if that is not on record.
+    """
+    if length >= missing:
+        return NOTHING_BINDS
+    if budget[0] <= 0:
+        return Why("budget", length, missing, budget[1])
+    return Why("chunk", longest, missing, longest) if longest and length == longest else UNRECORDED
 
 
-def why_waiting(tokens: int, lanes: tuple[int, int], budget: tuple[int, int], blocks: tuple[int, int], block_size: int) -> Why:
-    """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free, total) of each."""
+def why_waiting(
+    tokens: int, lanes: tuple[int, int], budget: tuple[int, int], blocks: tuple[int, int], config: EngineConfig, alone: bool
+) -> Why:
+    """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free, total) of each. alone: nobody runs."""
     if lanes[0] <= 0:
         return Why("lanes", 0, 1, lanes[1])
     if budget[0] <= 0:
         return Why("budget", 0, tokens, budget[1])
-    return Why("blocks", blocks[0], -(-tokens // block_size), blocks[1])
+    first = tokens if config.policy.reserve == "prompt" else min(tokens, budget[0])
+    need, kept = -(-first // config.block_size), 0 if alone else int(config.policy.watermark * (blocks[1] + 1))
+    return Why("blocks", max(0, blocks[0] - kept), need, blocks[1]) if need > blocks[0] - kept else UNRECORDED
 
 
-def why_stalled(budget: tuple[int, int], blocks: tuple[int, int]) -> Why:
-    """Why a running request computes nothing."""
-    return Why("budget", 0, 1, budget[1]) if budget[0] <= 0 else Why("blocks", blocks[0], 1, blocks[1])
+def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: bool) -> Why:
+    """Why a running request computes nothing. gives_way: another gave way for a block in this step, or requests that lack one are passed over."""
+    if budget[0] <= 0:
+        return Why("budget", 0, 1, budget[1])
+    return Why("blocks", 0, 1, blocks[1]) if blocks[0] <= 0 and gives_way else UNRECORDED
 
 
-def inferred_reasons(event: StepEvent, state: RunState, config: EngineConfig, num_blocks: int) -> list[Why | None]:
+def inferred_reasons(event: StepEvent, state: RunState, header: Header) -> list[Why | None]:
     """The reasons of a step: for the head of the queue, for admitted requests, for stalled ones. state: while its passes run."""
-    spent = event.budget.decode + event.budget.prefill
-    budget = (event.budget.limit or 0) - spent, event.budget.limit or 0
-    blocks = num_blocks - event.kv.used, num_blocks
+    config, spent = header.config, event.budget.decode + event.budget.prefill
+    budget = max(0, (event.budget.limit or 0) - spent), event.budget.limit or 0
+    blocks = header.num_blocks - event.kv.used, header.num_blocks
     lanes = config.num_lanes - len(state.lanes), config.num_lanes
     head, chunks = event.waiting.request, {s.request: s for s in event.segments}
-    reasons = [None if head is None else why_waiting(state.num_tokens[head], lanes, budget, blocks, config.block_size)]
+    reasons = [None if head is None else why_waiting(state.num_tokens[head], lanes, budget, blocks, config, not state.lanes)]
+    longest = header.engine.long_prefill_token_threshold if header.engine else None
     for request in [a.request for a in event.admitted]:
         chunk = chunks.get(request)
-        reasons.append(why_admitted(chunk.length, state.num_tokens[request] - chunk.start, budget[1]) if chunk else None)
-    return [*reasons, *[why_stalled(budget, blocks) for _ in event.stalled]]
+        missing = state.num_tokens[request] - chunk.start if chunk else 0
+        reasons.append(why_admitted(chunk.length, missing, budget, longest) if chunk else None)
+    gives_way = bool(event.preempted) or config.policy.victim == "blocked"
+    return [*reasons, *[why_stalled(budget, blocks, gives_way) for _ in event.stalled]]

@@ -36,11 +36,10 @@ LIMITS: dict[Limit, LimitWords] = {
     "recovery": LimitWords("recovery", "nobody joins until somebody finishes", "nobody joined until somebody finished"),
     "phase": LimitWords("prompts before decodes", "the step computes prompts alone", "the steps computed prompts alone"),
     "policy": LimitWords("the policy", "the policy lets nobody join yet", "the policy let nobody join"),
+    "chunk": LimitWords("the longest chunk", "prompts are computed in chunks", "prompts were computed in chunks"),
+    "unrecorded": LimitWords("not recorded", "why is not recorded", "the record does not say why"),
     "none": LimitWords("nothing", "nothing holds it back", "its next pass had yet to begin"),
 }
-
-NOT_RECORDED_WAS = "the record does not say why"
-"""In place of a limit's `was`."""
 
 PART_NAMES: dict[Part, str] = {
     "queued": "queued",
@@ -97,7 +96,9 @@ def reason(why: Why) -> str:
             return f"the step may read {why.have:,} more of {why.total:,} cached [token|tokens], and {needs}"
         case "recovery":
             return "somebody has given way for a KV block, and nobody joins until somebody finishes"
-        case "phase" | "policy":
+        case "chunk":
+            return f"a step computes at most {why.total:,} [token|tokens] of a prompt, and {needs}"
+        case "phase" | "policy" | "unrecorded":
             return LIMITS[why.limit].brief
         case _:
             return LIMITS["none"].brief
@@ -108,13 +109,15 @@ def brief(why: Why) -> str:
     return "too little budget is left" if why.limit == "budget" and why.have else LIMITS[why.limit].brief
 
 
-def was(limit: str) -> str:
+def was(limit: Limit) -> str:
     """Why a request waited: by a key of `core.trace.delays.Delay.queued_us`."""
-    return LIMITS[limit].was if limit in LIMITS else NOT_RECORDED_WAS
+    return LIMITS[limit].was
 
 
 def bound(limit: Limit) -> str:
     """Which limit kept a step from doing more."""
+    if limit == "unrecorded":
+        return "What held this step back is not recorded"
     return "Nothing held this step back" if limit == "none" else f"Held back by: {LIMITS[limit].name}"
 
 

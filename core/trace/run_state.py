@@ -206,16 +206,17 @@ class RunState:
 
     def take_blocks(self, kv: KV) -> None:
         """Blocks leave their tables, and others join; the tables of requests that have just lost a lane are given back, the others stay while
-        the passes run.
+        the passes run. Whoever lost a lane and joined again in one step begins a table anew.
         """
         holders = set(self.lanes.values())
-        for change in kv.changes:
+        for n, change in enumerate(kv.changes):
+            again = change.released and any(c.request == change.request and c.added for c in kv.changes[n + 1 :])
             if change.left:
                 table = self.tables.get(change.request, {}).get(change.group, [])
                 table[:] = [None if block in change.left else block for block in table]
             if change.added:
                 self.tables.setdefault(change.request, {}).setdefault(change.group, []).extend(change.added)
-            if change.released and change.request not in holders:
+            if change.released and (again or change.request not in holders):
                 self.tables.pop(change.request, None)
 
     def compute(self, segment: Segment) -> None:
@@ -285,7 +286,7 @@ class RunState:
         )
         waiting = tuple(
             WaitingRow(r, self.since[r], r in self.lost, event.waiting.why if r == event.waiting.request else None)
-            for r in self.waiting
+            for r in sorted(self.waiting, key=lambda request: request != event.waiting.request)  # whoever is next stands first
         )
         blocks: dict[int, tuple[str, ...]] = {}
         for request in self.tables:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from core.trace import followable
 from core.trace.block_rules import PoolRules
 from core.trace.bounds import parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_reason
-from core.trace.events import BeforeOrAfter, Segment, StepEvent
+from core.trace.events import UNRECORDED, BeforeOrAfter, Segment, StepEvent
 from core.trace.followable import quoted
 from core.trace.header import Header
 from core.trace.inferred import REASONS, inferred_reasons
@@ -93,8 +93,9 @@ class StepRules:
         """Cancellations come before everything else in their step."""
         state = self.state
         cancelled = [f for f in event.finished if f.when == "before"]
-        if self._in_vain - {f.request for f in cancelled}:
-            return f"request {quoted(min(self._in_vain))} lost a token but goes on"
+        again = {row.request for row in event.overrun}  # launched before the cancellation was known, too
+        if goes_on := self._in_vain - {f.request for f in cancelled} - again:
+            return f"request {quoted(min(goes_on))} lost a token but goes on"
         leaving: list[str] = []
         for finished in cancelled:
             request = finished.request
@@ -162,16 +163,17 @@ class StepRules:
         if self._own:
             return None
         why = event.waiting.why
-        totals = {"lanes": self._config.num_lanes, "budget": event.budget.limit, "blocks": self._num_blocks}
+        longest = self._header.engine.long_prefill_token_threshold if self._header.engine else None
+        totals = {"lanes": self._config.num_lanes, "budget": event.budget.limit, "blocks": self._num_blocks, "chunk": longest}
         reasons = [why, *(a.why for a in event.admitted), *(s.why for s in event.stalled)]
         if not all([plausible_reason(reason, totals) for reason in reasons]):
             return "a reason has numbers that no limit has"
         if event.budget.binding != (why.limit if why else "none"):
             return f"it was not held back by “{event.budget.binding}”"
-        if self._header.inferred.get("reasons") == REASONS and reasons != inferred_reasons(
-            event, self.state, self._config, self._num_blocks
-        ):
-            return "a reason is not what follows from what is free"
+        if self._header.inferred.get("reasons") == REASONS:
+            follows = inferred_reasons(event, self.state, self._header)
+            if any(stated not in (UNRECORDED, inferred) for stated, inferred in zip(reasons, follows, strict=True)):
+                return "a reason is not what follows from what is free"
         return None
 
     def _next(self) -> Collection[str]:
@@ -205,7 +207,7 @@ class StepRules:
 
     def _segment(self, s: Segment, drafted: int) -> str | None:
         """drafted: how many of its last positions hold proposed tokens, which are not the request's yet."""
-        state, late = self.state, s.request in self._late
+        state, late = self.state, s.request in self._late or s.request in self._in_vain
         if s.request in state.finished and not late:
             return f"request {quoted(s.request)} does not hold lane {s.lane}"
         if s.start != state.computed[s.request]:
@@ -225,6 +227,8 @@ class StepRules:
         """Each request that has computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
         nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {row.request for row in event.overrun}
         due = [s.request for s in segments if s.kv_len >= self.state.num_tokens[s.request] and s.request not in nothing]
+        if "tokens" in self._header.absent:
+            due = []
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [request for request, _ in groupby(s.request for s in sampled)] != due:
             return f"pass {index} samples for others than those whose tokens are computed"
@@ -262,7 +266,7 @@ class StepRules:
     def _overruns(self, event: StepEvent) -> str | None:
         """Rows for nothing: of requests that had finished, or will turn out cancelled."""
         last = {s.request: s for s in event.segments}
-        self._in_vain = set()
+        self._in_vain = {row.request for row in event.overrun} - self._late
         if len({row.request for row in event.overrun}) < len(event.overrun):
             return "one row is said twice to be for nothing"
         for overrun in event.overrun:
@@ -271,8 +275,6 @@ class StepRules:
                 return "only asynchronous execution computes rows for nothing"
             if request not in last or last[request].length != rows:
                 return f"request {quoted(request)} has no row of {rows} positions for nothing"
-            if request not in self._late:
-                self._in_vain.add(request)
         if {s.request for s in event.segments if s.request in self._late} - {row.request for row in event.overrun}:
             return "a request that had finished computes"
         return None
@@ -312,6 +314,7 @@ class StepRules:
             failed = state.computed[request] == state.num_tokens[request]
             sampling = self._requests[request].sampling
             stops = request in newest and (not sampling.ignore_eos or bool(sampling.stop))
+            stops |= "tokens" in self._header.absent
             if {"length": not full, "stop": not stops, "error": not failed}[reason]:
                 return f"request {quoted(request)} has not come to its end by “{reason}”"
             state.finish(event.step, finished)

@@ -20,6 +20,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 
 SPECULATION = Path(__file__).parents[1] / "data" / "vllm-0.32-speculation.raw.jsonl.gz"
+PRIORITY = SPECULATION.parent / "vllm-http" / "priority-pressure.raw.jsonl.gz"
 Rows = list[dict[str, Any]]
 
 
@@ -29,7 +30,8 @@ def rows_of(trace: Trace) -> Rows:
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, Rows]:
-    traces = {"pressure": Trace.load(TRACES / "vllm-kv-pressure.jsonl"), "drafts": to_trace(read_raw([SPECULATION])[0])}
+    traces = {"pressure": Trace.load(TRACES / "vllm-kv-pressure.jsonl")}
+    traces |= {name: to_trace(read_raw([path])[0]) for name, path in (("drafts", SPECULATION), ("priority", PRIORITY))}
     for trace in traces.values():
         found = verify(trace.lines())
         assert found.not_replayed and found.never_bound and not found.warnings
@@ -62,8 +64,8 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
     "more drafts taken than tokens": ("drafts", lambda r: draft_of(r, 3).__setitem__(2, draft_of(r, 3)[2] ^ 1), "tokens in one pass"),
     "fewer drafts than positions for them": ("drafts", lambda r: draft_of(r, 3).__setitem__(1, 2), "does not have"),
     "drafts in the middle of a prompt": ("drafts", lambda r: (e := first(r, lambda e: e["segments"][0][5] > 2 and not e["drafts"]))["drafts"].append([e["segments"][0][1], 1, 1]), "does not have"),
-    "more blocks free than there are left": ("pressure", lambda r: (w := first(r, lambda e: e["waiting"][2])["waiting"][2]).__setitem__(1, w[1] + 1), "follows from what is free"),
-    "a chunk told as a whole prompt": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "follows from what is free"),
+    "more blocks free than there are left": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks")["waiting"][2]).__setitem__(1, w[1] + 1), "follows from what is free"),
+    "a chunk told as a whole prompt": ("priority", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "follows from what is free"),
     "a prefix found twice": ("pressure", find_twice, "found twice"),
     "a block taken twice": ("pressure", lambda r: (c := first(r, lambda e: e["kv"][2])["kv"][2][0])[1].append(c[1][-1]), "one block twice"),
     "windows of a model without layers": ("pressure", lambda r: r[0]["model"].update(layers=0, windows=[4]), "0 layers"),

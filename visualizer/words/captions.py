@@ -44,6 +44,7 @@ class Captioner:
         self._numbers = numbers or itertools.count()
         self._config, self._groups, self._is_asynchronous = header.config, header.groups, header.is_asynchronous
         self._last_end: float | None = None
+        self._own = header.engine is None
 
     @classmethod
     def of(cls, trace: Trace) -> Captioner:
@@ -80,7 +81,9 @@ class Captioner:
         self.state.begin(event)
         for arrived in event.arrived:
             self.letters[arrived.request] = letter(next(self._numbers))
-        context = CaptionContext(event, self.state, self._config, self._prompt, self._asked, self.letters, self._groups, waited)
+        context = CaptionContext(
+            event, self.state, self._config, self._prompt, self._asked, self.letters, self._groups, waited, self._own
+        )
         made = make(lambda: _composed(context))
         self.state.end(event)
         self._last_end = event.t_end

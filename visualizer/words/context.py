@@ -26,6 +26,7 @@ class CaptionContext:
     letters: dict[str, str]
     groups: tuple[GroupFacts, ...] = ()
     waited: float = 0.0
+    own: bool = True  # whether this engine ran
     prefills: list[Segment] = field(init=False)
     decodes: list[Segment] = field(init=False)
 

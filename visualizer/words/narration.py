@@ -119,7 +119,8 @@ def _room(m: CaptionContext) -> str:
 
 def _stalled(m: CaptionContext) -> Clause | None:
     stalled = m.event.stalled
-    cause = f", as {brief(stalled[0].why)}" if stalled else ""
+    known = stalled and stalled[0].why.limit != "unrecorded"
+    cause = f", as {brief(stalled[0].why)}" if known else f", {brief(stalled[0].why)}" if stalled else ""
     return _clause([s.request for s in stalled], "[=# computes|compute] nothing", cause)
 
 
@@ -144,7 +145,7 @@ def _ends(m: CaptionContext) -> Clause | None:
     verb = verbs[reasons.pop()] if len(reasons) == 1 else "ends|end"
     cause = "" if len(ended) != 1 else {
         "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for", "stop": " at a stop",
-        "cancelled": ", cancelled", "error": ", as its logits were not finite",
+        "cancelled": ", cancelled" if m.own else ", ended from outside (stop string or client)", "error": ", as its logits were not finite",
     }[ended[0].finish_reason]  # fmt: skip
     return _clause([f.request for f in ended], f"[=# {verb}]", cause)
 

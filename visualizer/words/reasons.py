@@ -54,7 +54,12 @@ def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
 
 def _gives_way(victim: str) -> Sentence:
     """Who makes room, in our words, or in those of the policy's author."""
-    known = {"newest": "The newest gives way", "blocked": "The last of those that lack a block gives way"}
+    known = {
+        "newest": "The newest gives way",
+        "blocked": "The last of those that lack a block gives way",
+        "lowest priority": "The newest of those with the lowest priority gives way",
+        "not recorded": "Whoever its own scheduler chooses gives way",
+    }
     return [known[victim]] if victim in known else [victim[:1].upper() + victim[1:], " gives way"]
 
 
@@ -86,6 +91,10 @@ def _share(m: CaptionContext, s: Segment, why: Why) -> Sentence:
     left = why.have if why.limit == "budget" else _budget_before(m, s)
     before = f"after {len(m.old_decodes):,} [decode|decodes] " if m.old_decodes and not m.config.prefill_first else ""
     room = f"{before}{left} of {limit:,} budget [token|tokens] [={left} is|are] left: "
+    if why.limit == "chunk":
+        return [room + f"its first chunk is {s.length} of {need}, the most that a step computes of a prompt"]
+    if why.limit == "unrecorded":
+        return [room + f"its first chunk is {s.length} of {need}, and why it is no longer is not recorded"]
     return [room + (f"its first chunk is {s.length} of {need}" if s.length < need else f"its {need:,} [token|tokens] fit")]
 
 
@@ -186,7 +195,8 @@ def _draft(m: CaptionContext, d: Draft) -> Sentence:
 def _overrun(m: CaptionContext, o: Overrun) -> Sentence:
     ended = m.state.finished.get(o.request)
     launched = f"stopped in step {ended}, when this step was already launched"
-    when = "was cancelled while this step ran" if ended is None else launched
+    by_whom = "was cancelled" if m.own else "was ended from outside (stop string or client)"
+    when = f"{by_whom} while this step ran" if ended is None else launched
     lane = m.leaving.get(o.request)
     blocks = f"{len(m.state.blocks_of(o.request)):,} [block|blocks]"
     then = "" if lane is None else f"; lane {lane} and {blocks} become free after it"
@@ -198,7 +208,7 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
     cause = {
         "length": f"it has the {written:,} [token|tokens] it asked for",
         "stop": f"its token number {written} is where it stops",
-        "cancelled": f"it was cancelled after {written:,} [token|tokens]",
+        "cancelled": f"it was {'cancelled' if m.own else 'ended from outside (stop string or client)'} after {written:,} [token|tokens]",
         "error": "its logits were not finite",
     }[f.finish_reason]
     lane = m.state.lane_of(f.request)

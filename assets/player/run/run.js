@@ -343,10 +343,16 @@ export class Run {
   }
 
   /**
-   * The waiting queue at step i: the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end.
+   * The waiting queue at step i: whoever is next, then the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end.
    * @param {number} i
    */
   waitingAt(i) {
+    const next = this.events[i]?.waiting.request;
+    return this._inOrder(i).sort((a, b) => Number(b.request.id === next) - Number(a.request.id === next));
+  }
+
+  /** @param {number} i */
+  _inOrder(i) {
     const waiting = [];
     for (const request of this.requests) {
       for (let w = request.waits.length - 1; w >= 0; w -= 1) {

@@ -251,6 +251,7 @@ class Recorder:
             "max_num_seqs": read(scheduler, "scheduler_config.max_num_seqs"),
             "max_num_batched_tokens": read(scheduler, "scheduler_config.max_num_batched_tokens"),
             "chunked": read(scheduler, "scheduler_config.enable_chunked_prefill"),
+            "long_prefill_token_threshold": read(scheduler, "scheduler_config.long_prefill_token_threshold"),
             "reserve_full_isl": read(scheduler, "scheduler_config.scheduler_reserve_full_isl"),
             "watermark": read(scheduler, "scheduler_config.watermark"),
             "prefix_caching": read(scheduler, "cache_config.enable_prefix_caching"),

@@ -1,0 +1,153 @@
+"""What a recording's header says, as the header of a trace: the engine, the model, the limits and the policy that it was run with. A rule that the
+engine was not run with is not claimed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from core.config import EngineConfig
+from core.errors import InvalidTrace
+from core.policy import POLICIES, Policy, RecordedPolicy
+from core.recorders.groups import WINDOWS, kv_groups, windows_of
+from core.recorders.raw import Recording
+from core.recorders.unshown import unshown
+from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
+from core.trace.inferred import REASONS
+
+_ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
+_INFERRED = {
+    "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
+    "waiting": "who is next and how many wait is recorded; the order of the others is inferred: new requests join the end, preempted ones the head",
+    "reasons": REASONS,
+}
+_NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
+_SCHEDULERS = (None, "Scheduler", "AsyncScheduler")  # of vLLM's own
+
+
+def check_facts(recording: Recording) -> None:
+    """Raises InvalidTrace for a header without what every step is drawn with."""
+    if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
+        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
+    if recording.header["num_blocks"] == 0:
+        raise InvalidTrace(f"{recording.name} is of a model without a KV cache, whose steps cannot be drawn.")
+
+
+def recorded_config(recording: Recording) -> EngineConfig:
+    """The limits and the policy that the engine was run with. Raises InvalidConfig."""
+    facts = recording.header
+    return EngineConfig(
+        policy=_policy(recording),
+        max_num_seqs=facts["max_num_seqs"],
+        max_num_batched_tokens=facts["max_num_batched_tokens"],
+        block_size=facts["block_size"],
+        num_blocks=facts["num_blocks"],
+        prefix_caching=bool(facts.get("prefix_caching")),
+        chunked_prefill=facts.get("chunked") is not False,
+    )
+
+
+def _policy(recording: Recording) -> Policy:
+    """`continuous` decides as vLLM does, first come first served; any other order is another policy, which is not installed here."""
+    facts, policy = recording.header, POLICIES["continuous"]
+    if recording.requeues:  # transformers: see its policy
+        return replace(policy, requeue=True, victim="blocked", reserve="chunk")
+    if facts.get("reserve_full_isl") is not None:
+        policy = replace(
+            policy, reserve="prompt" if facts["reserve_full_isl"] else "chunk", watermark=facts.get("watermark") or 0.0
+        )
+    order = facts.get("policy")
+    if facts.get("scheduler") not in _SCHEDULERS and recording.engine == "vllm":
+        return RecordedPolicy(name="custom", order_by="not recorded", victim="not recorded")
+    if order in (None, "fcfs"):
+        return policy
+    return RecordedPolicy(
+        name=str(order), order_by=str(order), victim="lowest priority", reserve=policy.reserve, watermark=policy.watermark
+    )
+
+
+def trace_header(recording: Recording, model: Path | None, start: float, absent: Iterable[str], notes: Iterable[str]) -> Header:
+    """What ran. model: where its files are on this machine, if they are. start: the trace's time 0, in seconds of the recording. absent: what
+    its steps do not say. Raises InvalidConfig or InvalidTrace.
+    """
+    facts = recording.header
+    name = _ENGINES.get(recording.engine, recording.engine)
+    workload = facts.get("workload") or {"name": f"{recording.engine}-recording", "arrival_unit": "s"}
+    header = Header(
+        created=facts.get("created", ""),
+        source="recorded",
+        engine=EngineFacts(
+            name=name,
+            version=recording.version,
+            scheduler=facts.get("scheduler"),
+            executor=facts.get("executor"),
+            async_=bool(facts.get("async_scheduling")),
+            rank=recording.rank,
+            ranks=recording.ranks,
+            clock=_clock(facts, start),
+            long_prefill_token_threshold=facts.get("long_prefill_token_threshold"),
+        ),
+        inferred=_INFERRED
+        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {})
+        | ({"waiting": "new requests join the end, and so do preempted ones"} if recording.requeues else {}),
+        absent=(
+            "prepare",
+            "sample",
+            *absent,
+            *(("tokens",) if facts.get("task") == "pooling" else ()),
+            *(("prompts",) if recording.is_hashed else ()),
+        ),
+        model=replace(_model(model, facts), windows=windows_of(kv_groups(facts))),
+        device="not recorded",
+        device_name="not recorded",
+        dtype=str(facts.get("dtype", "")).removeprefix("torch."),
+        config=recorded_config(recording),
+        num_blocks=facts["num_blocks"],
+        kv_groups=kv_groups(facts),
+        workload=workload["name"],
+        arrival_unit=workload["arrival_unit"],
+        versions={name: recording.version},
+        notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *unshown(facts), *notes),
+    )
+    return Header.from_json(header.to_json())  # what was recorded may be anything
+
+
+def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
+    """What its machine's clocks showed at the trace's time 0, `start` seconds into the recording. Recordings that do not tell the clocks
+    have the date at which they began, to the second.
+    """
+    clock, since = facts.get("clock"), round(start * 1e9)
+    if isinstance(clock, dict):
+        return ClockFacts(monotonic_ns=clock["monotonic_ns"] + since, wall_ns=clock["wall_ns"] + since, boot=clock.get("boot"))
+    try:
+        created = datetime.fromisoformat(facts["created"]).astimezone(UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return ClockFacts(wall_ns=int(created.timestamp()) * 10**9 + since, whole_seconds=True)
+
+
+def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
+    """What is known of the model: from its configuration where it is here, else what was recorded."""
+    name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
+    if folder is None:
+        return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    layers, heads, size = (
+        config.get("num_hidden_layers", config.get("n_layer")),
+        config.get("num_key_value_heads"),
+        config.get("head_dim"),
+    )
+    bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
+    return ModelFacts(
+        name=name,
+        type=config.get("model_type"),
+        layers=layers,
+        vocab_size=config.get("vocab_size"),
+        context=context or config.get("max_position_embeddings"),
+        kv_bytes_per_token=2 * layers * heads * size * bytes_each if layers and heads and size else None,
+    )
