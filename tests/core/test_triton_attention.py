@@ -23,6 +23,7 @@ from core.attention import spec as plain
 from core.attention.paged_layout import PagedLayout, decode_capacity, plan_tiles, prefill_capacity
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
+from worlds.examples import examples
 from worlds.passes import BLOCK, passes
 from worlds.triton_cases import DEVICE, Case, case, triton_paged
 
@@ -75,7 +76,7 @@ ragged = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@examples(30)
 @given(**ragged)
 def test_agrees_with_the_oracle(scheduled, kind, window, key_block):
     check_against_the_oracle(case(*scheduled, window=window, key_block=key_block, **KINDS[kind]))
